@@ -1,0 +1,45 @@
+"""How the `tf-wu-shard` distribution is made: packages, dependencies, the `wu-shard` command."""
+
+from __future__ import annotations
+
+import pathlib
+
+from setuptools import find_packages, setup
+
+HERE = pathlib.Path(__file__).parent
+
+# models/ stands beside tf_wu_shard/ in a checkout, as tests, tools and benchmarks share it, and
+# ships inside it, so that the installed command needs no checkout.
+MODEL_PACKAGES = ["tf_wu_shard.models"] + [
+    f"tf_wu_shard.models.{name}" for name in find_packages(str(HERE / "models"))
+]
+
+
+def _readme() -> str:
+    path = HERE / "README.md"
+    return path.read_text(encoding="utf-8") if path.exists() else ""
+
+
+setup(
+    name="tf-wu-shard",
+    version="0.1.0",
+    description="Weight-update sharding for TensorFlow: the optimizer's work and memory, cut 1/N.",
+    long_description=_readme(),
+    long_description_content_type="text/markdown",
+    python_requires=">=3.11",
+    packages=[*find_packages(include=["tf_wu_shard", "tf_wu_shard.*"]), *MODEL_PACKAGES],
+    package_dir={"tf_wu_shard.models": "models"},
+    package_data={"tf_wu_shard": ["py.typed"]},
+    install_requires=[
+        # The private names that the pass leans on are the same from 2.18 to 2.21.
+        "tensorflow>=2.18,<2.22",
+        "numpy>=1.26",
+        "absl-py>=1.0",
+    ],
+    extras_require={
+        # What the main job reads and how: tokens of real text, pictures of digits.
+        "demo": ["tensorflow-text>=2.18,<2.22", "scikit-learn>=1.4"],
+        "test": ["pytest>=8", "pytest-xdist>=3.5", "hypothesis>=6.100", "ruff", "mypy"],
+    },
+    entry_points={"console_scripts": ["wu-shard = tf_wu_shard.cli.main:main"]},
+)
