@@ -1,0 +1,70 @@
+"""Claims about models/registry.py: every trainable builds, is fed, scored and learns."""
+
+import pathlib
+
+import keras
+import numpy as np
+import pytest
+
+from tf_wu_shard import models
+from tf_wu_shard.errors import OptionError
+
+# These run ops, and devices cannot be divided once TensorFlow has used one.
+pytestmark = pytest.mark.usefixtures("logical_cpus")
+
+
+@pytest.mark.parametrize("name", models.names())
+def test_every_model_accepts_its_data_and_learns(name: str) -> None:
+    keras.utils.set_random_seed(0)
+    model = models.build(name)
+    inputs, targets = models.data(name, examples=48)
+    model.compile(keras.optimizers.Adam(0.01), models.loss(name))
+    losses = model.fit(inputs, targets, batch_size=16, epochs=4, verbose=0).history["loss"]
+    # A model that does not learn stays within noise of its first loss; these fall by a tenth
+    # or more in twelve steps.
+    assert losses[-1] < 0.95 * losses[0]
+
+
+@pytest.mark.parametrize("name", models.names())
+def test_data_follow_the_seed(name: str) -> None:
+    first, again, other = (models.data(name, examples=32, seed=seed) for seed in (3, 3, 4))
+    np.testing.assert_array_equal(first[0], again[0])
+    np.testing.assert_array_equal(first[1], again[1])
+    assert not np.array_equal(first[0], other[0])
+    assert len(first[0]) == len(first[1]) == 32
+
+
+@pytest.mark.parametrize("name", models.names())
+def test_a_saved_model_reloads_and_predicts_the_same(name: str, tmp_path: pathlib.Path) -> None:
+    model = models.build(name)
+    inputs, _ = models.data(name, examples=4)
+    model.save(tmp_path / "model.keras")
+    reloaded = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(model(inputs), reloaded(inputs))
+
+
+def test_the_benchmark_mlp_has_25_million_parameters() -> None:
+    model = models.build("mlp", width=2048, depth=6)
+    assert model.count_params() == 6 * (2048 * 2048 + 2048)
+    assert model.output_shape == (None, 2048)
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(OptionError, match=r"'mpl'; choose one of mlp, odd_shapes"):
+        models.build("mpl")
+
+
+def test_an_unknown_size_lists_the_known_ones() -> None:
+    with pytest.raises(OptionError, match=r"no argument 'widht'; it takes depth, width"):
+        models.build("mlp", widht=3)
+
+
+@pytest.mark.parametrize("width", [0, -1, 2.0, "8", True])
+def test_a_size_that_is_no_count_is_refused(width: object) -> None:
+    with pytest.raises(OptionError, match="width must be an integer of at least 1"):
+        models.build("mlp", width=width)
+
+
+def test_a_size_the_data_do_not_have_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"no argument 'depth'; it takes examples, width"):
+        models.data("mlp", examples=4, depth=2)
