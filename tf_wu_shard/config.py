@@ -1,0 +1,131 @@
+"""What the user asked for: the `weight_update_sharding` flag and the options it may carry.
+
+Answers: is the flag on right now, and with which options. It keeps no state of its own: the flag
+lives in TensorFlow's context, beside the options TensorFlow knows, so that it follows whatever
+sets or resets that context. It does not promise that anything was sharded; the report says that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Literal, get_args
+
+from tf_wu_shard.errors import OptionError
+
+FLAG = "weight_update_sharding"
+
+OnRefusal = Literal["warn", "raise"]
+DialectName = Literal["auto", "reference"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ShardingOptions:
+    """How the weight update is to be sharded.
+
+    Attributes:
+        min_elements: Variables with fewer elements stay replicated; at least 1. None means the
+            default of the ground the step runs on: 1024 where all replicas share one process.
+        bucket_bytes: Small variables travel together in buckets of about this many bytes; at
+            least 1. A variable as large as this travels alone, uncopied. None means the default of
+            the ground: 256 KiB where all replicas share one process.
+        on_refusal: What happens when a function is traced with the flag on and none of it can be
+            sharded: "warn" logs the reason, "raise" raises `NothingShardedError`.
+        deterministic: Sum the replicas' gradients in the order of the replicas, so that two runs
+            agree bit for bit. Where all replicas share one process this is always so; a ground
+            that cannot do it refuses.
+        dialect: How the replicas exchange data: "auto" picks the ground's own way; "reference" is
+            the plainest one, slow, to hold the others against.
+
+    Raises:
+        OptionError: A field has the wrong type or is out of range.
+    """
+
+    min_elements: int | None = None
+    bucket_bytes: int | None = None
+    on_refusal: OnRefusal = "warn"
+    deterministic: bool = False
+    dialect: DialectName = "auto"
+
+    def __post_init__(self) -> None:
+        if self.min_elements is not None:
+            _check_positive("min_elements", self.min_elements, "None for the default, or ")
+        if self.bucket_bytes is not None:
+            _check_positive("bucket_bytes", self.bucket_bytes, "None for the default, or ")
+        _check_word("on_refusal", self.on_refusal, get_args(OnRefusal))
+        _check_word("dialect", self.dialect, get_args(DialectName))
+        if not isinstance(self.deterministic, bool):
+            raise OptionError(
+                "ShardingOptions.deterministic must be True or False,"
+                f" not {_shown(self.deterministic)}"
+            )
+
+
+def parse_flag(value: object) -> ShardingOptions | None:
+    """Reads a value of the flag.
+
+    Args:
+        value: True, False, None or a `ShardingOptions`.
+
+    Returns:
+        The options to shard with (the defaults for True), or None when the flag is off.
+
+    Raises:
+        OptionError: The value is anything else.
+    """
+    if value is None or value is False:
+        return None
+    if value is True:
+        return ShardingOptions()
+    if isinstance(value, ShardingOptions):
+        return value
+    raise OptionError(
+        f"the optimizer option {FLAG!r} must be True, False or a"
+        f" tf_wu_shard.ShardingOptions(...), not {_shown(value)}"
+    )
+
+
+def install_flag() -> None:
+    """Teaches TensorFlow's context the flag; a second call changes nothing.
+
+    Afterwards the flag is checked when it is set, shown when it is read, and a misspelt name of it
+    raises. A flag that was set before counts.
+
+    Raises:
+        OptionError: The flag was already set, to a wrong value or under a misspelt name.
+    """
+    # Imported here, as the stages that only need ShardingOptions must not load TensorFlow.
+    from tf_wu_shard.tensorflow_private import context_options
+
+    context_options.install(FLAG, parse_flag)
+
+
+def current_options() -> ShardingOptions | None:
+    """Reads the flag from TensorFlow's live context; a few microseconds at most.
+
+    Returns:
+        The options to shard with, or None when the flag is off or was never set.
+
+    Raises:
+        OptionError: Something wrote a wrong value past the context's own setter.
+    """
+    from tf_wu_shard.tensorflow_private import context_options
+
+    return parse_flag(context_options.option(FLAG))
+
+
+def _check_positive(field: str, value: object, also: str) -> None:
+    # bool is an int to Python; True elements is nobody's intention.
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise OptionError(
+            f"ShardingOptions.{field} must be {also}an integer of at least 1, not {_shown(value)}"
+        )
+
+
+def _check_word(field: str, value: object, words: tuple[str, ...]) -> None:
+    if value not in words:
+        valid = " or ".join(repr(word) for word in words)
+        raise OptionError(f"ShardingOptions.{field} must be {valid}, not {_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    return f"{value!r} ({type(value).__name__})"

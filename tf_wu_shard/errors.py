@@ -1,0 +1,24 @@
+"""The errors a user can meet, all children of one base.
+
+Answers: what can be caught, and as what. A variable that cannot be sharded is not an error but a
+refusal in the report; these are for impossible requests. It does not promise that an error of
+TensorFlow's own is ever turned into one of these.
+"""
+
+from __future__ import annotations
+
+
+class WuShardError(Exception):
+    """Base of every error that tf_wu_shard raises on purpose."""
+
+
+class OptionError(WuShardError, ValueError):
+    """An option has a name or a value that means nothing; the message lists the valid ones."""
+
+
+class NothingShardedError(WuShardError, RuntimeError):
+    """The flag is on with `on_refusal="raise"`, and a function came out with nothing sharded."""
+
+
+class StorageError(WuShardError, RuntimeError):
+    """A sharded slot was asked for something that its storage cannot give."""

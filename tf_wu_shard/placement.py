@@ -1,0 +1,46 @@
+"""Where the elements of a value are, seen from one replica, and why an answer may be "no".
+
+The words that analysis, planning and reporting share. Pure data: no TensorFlow, no graphs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TypeAlias
+
+
+@dataclasses.dataclass(frozen=True)
+class Replicated:
+    """Every replica holds the whole value, and all hold the same one."""
+
+    shape: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Sharded:
+    """Replica `i` holds shard `i` of the value's flat layout.
+
+    Attributes:
+        shape: The logical shape of the whole value.
+    """
+
+    shape: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Refusal:
+    """A reason not to shard, and the place it was found: an answer, not an error.
+
+    Attributes:
+        where: The op or variable at which the analysis stopped.
+        reason: What was not understood, or would not pay; readable after "because".
+    """
+
+    where: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.reason} ({self.where})" if self.where else self.reason
+
+
+Placement: TypeAlias = Replicated | Sharded
