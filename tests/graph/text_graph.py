@@ -1,0 +1,187 @@
+"""Graphs as text, for tests that need no TensorFlow: one op a line.
+
+    read# = ReadVariableOp(w#) [3,4] @d# ^assign#
+    sum#  = CollectiveReduceV2(g#, size, key) {merge_op=Add final_op=Id} [12] @d#
+
+A line with `#` stands for one op on each replica, `#` being the replica's number. Between the
+brackets stands the shape of each output, `[?]` where it is unknown; element types are float32
+unless the attribute T says otherwise, by its DataType number.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tf_wu_shard.dialects.base import CarriedReduction
+from tf_wu_shard.dialects.recognition import recognise_in_process
+from tf_wu_shard.graph.view import GraphView, VariableRef, parse_value
+from tf_wu_shard.placement import Refusal
+
+_LINE = re.compile(
+    r"(?P<name>\S+) += (?P<type>\w+)\((?P<inputs>.*?)\)"
+    r"(?: \{(?P<attrs>.*?)\})?(?P<shapes>(?: \[[\d,?]*\])*)"
+    r"(?: @(?P<device>\S+))?(?P<controls>(?: \^\S+)*)"
+)
+
+_STATEFUL = frozenset(
+    {"ReadVariableOp", "VarHandleOp", "AssignVariableOp", "AssignAddVariableOp"}
+    | {"AssignSubVariableOp", "ResourceApplyGradientDescent", "ResourceApplyMomentum"}
+    | {"CollectiveReduceV2", "RandomUniform", "StatefulPartitionedCall", "Print", "ResourceGather"}
+    | {"ResourceScatterAdd", "If", "While", "VarIsInitializedOp"}
+)
+
+
+@dataclasses.dataclass
+class Attribute:
+    """An attribute that answers to every name it may be read by."""
+
+    text: str
+    shapes: tuple[Any, ...] = ()
+
+    @property
+    def type(self) -> int:
+        return int(self.text)
+
+    i = type
+
+    @property
+    def s(self) -> bytes:
+        return self.text.encode()
+
+    @property
+    def tensor(self) -> Any:
+        return types.SimpleNamespace(int_val=[int(self.text)], tensor_content=b"")
+
+    @property
+    def func(self) -> Any:
+        return types.SimpleNamespace(name=self.text.removeprefix("&"))
+
+    @property
+    def list(self) -> Any:
+        return types.SimpleNamespace(shape=self.shapes, func=(), type=())
+
+    def HasField(self, name: str) -> bool:
+        return name == "func" and self.text.startswith("&")
+
+    def SerializeToString(self) -> bytes:
+        return self.text.encode()
+
+
+class _Attributes(dict[str, Attribute]):
+    """Like a protobuf map: reading what is not there yields an empty attribute."""
+
+    def __missing__(self, name: str) -> Attribute:
+        return Attribute("0")
+
+
+class _ReadHalf:
+    """The read half of the dialect of replicas in one process, without its TensorFlow."""
+
+    def recognise(
+        self, view: GraphView, devices: Sequence[str]
+    ) -> tuple[list[CarriedReduction], list[Refusal]]:
+        return recognise_in_process(view, devices)
+
+
+# Anything that recognises reductions is enough of a dialect to analyse with.
+DIALECT: Any = _ReadHalf()
+
+
+def node(line: str) -> Any:
+    """One line as a NodeDef."""
+    match = _LINE.fullmatch(line.strip())
+    assert match is not None, f"no op: {line!r}"
+    shapes = tuple(_shape(s) for s in re.findall(r"\[(.*?)\]", match["shapes"]))
+    attributes = _Attributes(
+        {k: Attribute(v) for k, _, v in (a.partition("=") for a in (match["attrs"] or "").split())}
+    )
+    attributes.setdefault("T", Attribute("1"))
+    attributes["_num"] = Attribute(str(max(1, len(shapes))))
+    attributes["_output_shapes"] = Attribute("", shapes)
+    inputs = [i.strip() for i in match["inputs"].split(",") if i.strip()]
+    return types.SimpleNamespace(
+        name=match["name"],
+        op=match["type"],
+        input=inputs + match["controls"].split(),
+        device=match["device"] or "",
+        attr=attributes,
+    )
+
+
+def _shape(text: str) -> Any:
+    dims = [] if text == "?" else [int(d) for d in text.split(",") if d]
+    return types.SimpleNamespace(
+        unknown_rank=text == "?", dim=[types.SimpleNamespace(size=d) for d in dims]
+    )
+
+
+def _function(name: str, arguments: str, body: str, returned: str) -> Any:
+    signature = types.SimpleNamespace(
+        name=name,
+        input_arg=[types.SimpleNamespace(name=a) for a in arguments.split()],
+        output_arg=[types.SimpleNamespace(name=f"o{i}") for i in range(len(returned.split()))],
+    )
+    nodes = [node(line) for line in body.splitlines() if line.strip()]
+    ret = {f"o{i}": r for i, r in enumerate(returned.split())}
+    return types.SimpleNamespace(signature=signature, node_def=nodes, ret=ret)
+
+
+def op_def(op_type: str) -> Any:
+    """What TensorFlow's registry would say."""
+    output = types.SimpleNamespace(type_list_attr="", type_attr="T", number_attr="_num", type=0)
+    return types.SimpleNamespace(is_stateful=op_type in _STATEFUL, output_arg=[output])
+
+
+def view_of(
+    text: str,
+    *,
+    replicas: int = 2,
+    variables: Mapping[str, tuple[int, ...]] | None = None,
+    trainable: Iterable[str] = ("w",),
+    outputs: Sequence[str] = (),
+    controls: Sequence[str] = (),
+    functions: Mapping[str, tuple[str, str, str]] | None = None,
+    refs: Mapping[str, VariableRef] | None = None,
+) -> GraphView:
+    """A view of a graph written as text.
+
+    Args:
+        text: The ops.
+        replicas: How often a line with `#` stands.
+        variables: Shapes of mirrored variables by key; component r's handle is the op `key` r.
+        trainable: Keys of the trainable ones.
+        outputs: The returned values.
+        controls: Names of the ops that must run.
+        functions: By name: the names of the arguments, the body, and what is returned.
+        refs: More variables, by the op that yields the handle.
+    """
+    lines = [line for line in text.splitlines() if line.strip()]
+    spread = [
+        line.replace("#", str(r))
+        for line in lines
+        for r in (range(replicas) if "#" in line else (0,))
+    ]
+    known = {
+        f"{key}{r}": VariableRef(key, r, replicas, shape, 1, True, f"d{r}", key in trainable)
+        for key, shape in (variables or {}).items()
+        for r in range(replicas)
+    }
+    declared = [f"{handle} = Placeholder() {{T=20}}" for handle in {**known, **(refs or {})}]
+    graph_def = types.SimpleNamespace(
+        node=[node(line) for line in declared + spread],
+        library=types.SimpleNamespace(
+            function=[_function(n, *parts) for n, parts in (functions or {}).items()]
+        ),
+        SerializeToString=lambda deterministic: "\n".join(spread).encode(),
+    )
+    return GraphView(
+        graph_def,
+        variables={**known, **(refs or {})},
+        outputs=[parse_value(o) for o in outputs],
+        control_outputs=controls,
+        op_def=op_def,
+    )

@@ -1,0 +1,1 @@
+"""Reading a graph: one view of it, whatever it came from."""

@@ -1,0 +1,124 @@
+"""Collects new nodes for a graph: names kept unique, attributes spelled once.
+
+Writes NodeDefs and nothing else; it does not know the ops it writes, and TensorFlow checks them
+when the finished graph is imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tf_wu_shard.graph.view import Value
+
+
+class GraphBuilder:
+    """Adds nodes beside those a graph has already.
+
+    Attributes:
+        nodes: The new NodeDefs, each after its inputs.
+    """
+
+    def __init__(self, taken: Iterable[str]) -> None:
+        """Starts with no node.
+
+        Args:
+            taken: Names that the new nodes must not have.
+        """
+        self._taken = set(taken)
+        self._constants: dict[tuple[str, Any, str], Value] = {}
+        self.nodes: list[Any] = []
+
+    def unique(self, name: str) -> str:
+        """A name like `name` that no node has; it is taken from now on."""
+        candidate, count = name, 0
+        while candidate in self._taken:
+            count += 1
+            candidate = f"{name}_{count}"
+        self._taken.add(candidate)
+        return candidate
+
+    def op(
+        self,
+        op_type: str,
+        inputs: Sequence[Value],
+        *,
+        name: str,
+        device: str,
+        controls: Iterable[str] = (),
+        types: Mapping[str, int] | None = None,
+        ints: Mapping[str, int] | None = None,
+        strings: Mapping[str, str] | None = None,
+    ) -> Value:
+        """Adds one op.
+
+        Args:
+            op_type: Its type.
+            inputs: Its data inputs.
+            name: Its name, made unique.
+            device: Where it runs, or "".
+            controls: Names of ops that must run before it.
+            types: Attributes that are element types, as DataType numbers.
+            ints: Attributes that are integers.
+            strings: Attributes that are strings.
+
+        Returns:
+            Its first output.
+        """
+        node = tf.compat.v1.NodeDef(name=self.unique(name), op=op_type, device=device)
+        node.input.extend(str(v) for v in inputs)
+        node.input.extend(f"^{c}" for c in sorted(set(controls)))
+        for key, number in (types or {}).items():
+            node.attr[key].type = number
+        for key, integer in (ints or {}).items():
+            node.attr[key].i = integer
+        for key, text in (strings or {}).items():
+            node.attr[key].s = text.encode()
+        self.nodes.append(node)
+        return Value(node.name)
+
+    def like(
+        self,
+        template: Any,
+        inputs: Sequence[Value],
+        *,
+        name: str,
+        device: str,
+        controls: Iterable[str] = (),
+    ) -> Value:
+        """Adds an op of the type and attributes of the NodeDef `template`.
+
+        Attributes that only describe where the template stood (its output shapes, its colocation)
+        are left out.
+        """
+        node = tf.compat.v1.NodeDef(name=self.unique(name), op=template.op, device=device)
+        node.input.extend(str(v) for v in inputs)
+        node.input.extend(f"^{c}" for c in sorted(set(controls)))
+        for key, attribute in template.attr.items():
+            if not key.startswith("_"):
+                node.attr[key].CopyFrom(attribute)
+        self.nodes.append(node)
+        return Value(node.name)
+
+    def constant(self, value: Any, *, device: str, dtype: int = 3) -> Value:
+        """A constant; equal ones on one device are one node.
+
+        Args:
+            value: A Python number or a flat list of them.
+            device: Where it lives.
+            dtype: The DataType number; int32 by default.
+        """
+        key = (repr(value), dtype, device)
+        if key not in self._constants:
+            array = np.asarray(value, tf.as_dtype(dtype).as_numpy_dtype)
+            node = tf.compat.v1.NodeDef(
+                name=self.unique("wu_shard/constant"), op="Const", device=device
+            )
+            node.attr["dtype"].type = dtype
+            node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(array))
+            self.nodes.append(node)
+            self._constants[key] = Value(node.name)
+        return self._constants[key]

@@ -1,0 +1,280 @@
+"""A read-only view of one graph: ops, edges, variables, what must stay alive.
+
+Made alike from a live FuncGraph or any GraphDef (`graph.capture`), so that nothing after it knows
+where the graph came from. This module reads a GraphDef by duck typing and imports no TensorFlow.
+It does not know what the ops mean; that is the work of `rules`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from tf_wu_shard.errors import WuShardError
+
+# Stateful in TensorFlow's registry, for what they read or name; they change nothing.
+_EFFECT_FREE = frozenset({"ReadVariableOp", "VarHandleOp", "VariableShape", "ResourceGather"})
+
+
+class Value(NamedTuple):
+    """One output of one op: a GraphDef's "op:index"."""
+
+    op: str
+    index: int = 0  # type: ignore[assignment]  # nobody asks a Value for tuple.index
+
+    def __str__(self) -> str:
+        return f"{self.op}:{self.index}" if self.index else self.op
+
+
+class Op(NamedTuple):
+    """One op of the graph.
+
+    Attributes:
+        name: Its unique name.
+        type: Its op type, such as "AddV2".
+        inputs: Its data inputs, in order.
+        controls: Names of the ops that must run before it.
+        device: The device it is pinned to, or "".
+        position: Its place in an order in which every op follows its inputs.
+        node: Its NodeDef, for the attributes; never modified.
+    """
+
+    name: str
+    type: str
+    inputs: tuple[Value, ...]
+    controls: tuple[str, ...]
+    device: str
+    position: int
+    node: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class VariableRef:
+    """The resource handle of one replica's component of a variable.
+
+    Attributes:
+        key: Names the logical variable, the same for all its components; unique in the view.
+        replica: Which component this handle is.
+        num_replicas: How many components the variable has (1: not distributed).
+        shape: The logical shape.
+        dtype: The DataType enum's number.
+        mirrored: Whether the components hold the same value by contract. False for a variable
+            that each replica writes on its own (ON_READ).
+        device: The device the component lives on.
+        trainable: Whether the model trains it; an optimizer's own variables are not trainable.
+    """
+
+    key: str
+    replica: int
+    num_replicas: int
+    shape: tuple[int, ...] | None
+    dtype: int
+    mirrored: bool
+    device: str
+    trainable: bool = False
+
+
+class GraphView:
+    """A graph, indexed for reading.
+
+    Attributes:
+        ops: All ops by name, each after its inputs.
+        variables: What is known of a resource handle, by the name of the op that yields it.
+        outputs: The values that the graph returns.
+        control_outputs: Names of the ops that must run.
+        op_def: The OpDef of an op type, or None where TensorFlow does not know it.
+        functions: The FunctionDefs that ops may call, by name.
+    """
+
+    def __init__(
+        self,
+        graph_def: Any,
+        *,
+        variables: Mapping[str, VariableRef],
+        outputs: Iterable[Value],
+        control_outputs: Iterable[str],
+        op_def: Callable[[str], Any | None],
+        shape_of: Callable[[Value], tuple[int, ...] | None] | None = None,
+    ) -> None:
+        self.graph_def = graph_def
+        self.ops: dict[str, Op] = {op.name: op for op in _ordered_ops(graph_def.node)}
+        self.variables = dict(variables)
+        self.outputs = tuple(outputs)
+        self.control_outputs = tuple(control_outputs)
+        self.op_def = functools.cache(op_def)
+        self._shape_of = shape_of
+        self.functions = {f.signature.name: f for f in graph_def.library.function}
+        self._by_position = list(self.ops.values())
+
+    @functools.cached_property
+    def _consumers(self) -> dict[Value, list[tuple[Op, int]]]:
+        found: dict[Value, list[tuple[Op, int]]] = {}
+        for op in self._by_position:
+            for slot, value in enumerate(op.inputs):
+                found.setdefault(value, []).append((op, slot))
+        return found
+
+    @functools.cached_property
+    def _control_consumers(self) -> dict[str, list[Op]]:
+        found: dict[str, list[Op]] = {}
+        for op in self._by_position:
+            for name in op.controls:
+                found.setdefault(name, []).append(op)
+        return found
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """A digest of the graph; equal for byte-identical graphs."""
+        data = self.graph_def.SerializeToString(deterministic=True)
+        return hashlib.sha256(data).hexdigest()[:16]
+
+    @functools.cached_property
+    def live(self) -> frozenset[str]:
+        """Names of the ops whose result or effect can be seen from outside the graph."""
+        stack = [value.op for value in self.outputs] + list(self.control_outputs)
+        stack += [op.name for op in self if self.has_effect(op)]
+        seen: set[str] = set()
+        while stack:
+            name = stack.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            op = self.ops[name]
+            stack.extend(value.op for value in op.inputs)
+            stack.extend(op.controls)
+        return frozenset(seen)
+
+    def __iter__(self) -> Iterator[Op]:
+        return iter(self._by_position)
+
+    def producer(self, value: Value) -> Op:
+        """The op that computes `value`."""
+        return self.ops[value.op]
+
+    def consumers(self, value: Value) -> list[tuple[Op, int]]:
+        """The live ops that read `value`, each with the number of the input it enters by."""
+        return [(op, i) for op, i in self._consumers.get(value, ()) if op.name in self.live]
+
+    def control_consumers(self, name: str) -> list[Op]:
+        """The ops that wait for `name` by a control edge."""
+        return self._control_consumers.get(name, [])
+
+    def shape(self, value: Value) -> tuple[int, ...] | None:
+        """The static shape of `value`, or None where it is not fully known."""
+        if self._shape_of is not None:
+            return self._shape_of(value)
+        shapes = self.ops[value.op].node.attr["_output_shapes"].list.shape
+        if value.index >= len(shapes) or shapes[value.index].unknown_rank:
+            return None
+        dims = tuple(d.size for d in shapes[value.index].dim)
+        return None if any(d < 0 for d in dims) else dims
+
+    def constant(self, value: Value) -> Any | None:
+        """The TensorProto of a Const, or None when `value` is something else."""
+        op = self.ops[value.op]
+        return op.node.attr["value"].tensor if op.type == "Const" else None
+
+    def is_stateful(self, op_type: str) -> bool:
+        """Whether running an op of this type twice may differ from running it once."""
+        definition = self.op_def(op_type)
+        return definition is None or definition.is_stateful
+
+    def has_effect(self, op: Op) -> bool:
+        """Whether `op` may change something, so that it runs though nobody reads its result."""
+        return op.type not in _EFFECT_FREE and self.is_stateful(op.type)
+
+    def dtype(self, value: Value) -> int:
+        """The element type of `value`, as a DataType number.
+
+        Raises:
+            WuShardError: If TensorFlow does not know the op.
+        """
+        op = self.ops[value.op]
+        definition = self.op_def(op.type)
+        if definition is None:
+            raise WuShardError(f"op {op.name!r} is of a type unknown to TensorFlow: {op.type}")
+        types: list[int] = []
+        for output in definition.output_arg:
+            if output.type_list_attr:
+                types.extend(op.node.attr[output.type_list_attr].list.type)
+                continue
+            single = op.node.attr[output.type_attr].type if output.type_attr else output.type
+            count = op.node.attr[output.number_attr].i if output.number_attr else 1
+            types.extend([single] * count)
+        return types[value.index]
+
+    def is_ancestor(self, earlier: Op, later: Op) -> bool:
+        """Whether every run executes `earlier` before `later`, by data and control edges."""
+        stack, seen = [later], {later.name}
+        while stack:
+            op = stack.pop()
+            for name in (*op.controls, *(value.op for value in op.inputs)):
+                if name == earlier.name:
+                    return True
+                if name not in seen and self.ops[name].position > earlier.position:
+                    seen.add(name)
+                    stack.append(self.ops[name])
+        return False
+
+
+def parse_value(text: str) -> Value:
+    """Reads a GraphDef's data input, "op" or "op:index"."""
+    name, colon, index = text.partition(":")
+    return Value(name, int(index) if colon else 0)
+
+
+def _ordered_ops(nodes: Iterable[Any]) -> list[Op]:
+    """Turns NodeDefs into ops, each after everything it waits for.
+
+    Raises:
+        WuShardError: If an input names no op, a name occurs twice, or the graph has a cycle.
+    """
+    pending: dict[str, tuple[Any, list[str]]] = {}
+    done: dict[str, Op] = {}
+    for node in nodes:
+        name, inputs = node.name, list(node.input)
+        if name in pending or name in done:
+            raise WuShardError(f"two ops are called {name!r}; names in a graph are unique")
+        # A traced graph is in order already; only what stands before its inputs has to wait.
+        op = _op(node, inputs, len(done))
+        if all(v.op in done for v in op.inputs) and all(c in done for c in op.controls):
+            done[name] = op
+        else:
+            pending[name] = (node, inputs)
+    state: dict[str, bool] = dict.fromkeys(done, True)  # False: being visited, True: done
+    for root in pending:
+        stack = [root]
+        while stack:
+            name = stack[-1]
+            if state.get(name):
+                stack.pop()
+                continue
+            if name not in pending:
+                raise WuShardError(f"an op reads {name!r}, which the graph does not have")
+            node, inputs = pending[name]
+            sources = [i[1:] if i.startswith("^") else i.partition(":")[0] for i in inputs]
+            waiting = [s for s in sources if not state.get(s)]
+            if not waiting:
+                state[name] = True
+                done[name] = _op(node, inputs, len(done))
+                stack.pop()
+                continue
+            if name in state:
+                raise WuShardError(f"the graph has a cycle through {name!r}")
+            state[name] = False
+            stack.extend(waiting)
+    return list(done.values())
+
+
+def _op(node: Any, inputs: list[str], position: int) -> Op:
+    values: list[Value] = []
+    controls: list[str] = []
+    for text in inputs:
+        if text[0] == "^":
+            controls.append(text[1:])
+        else:
+            values.append(parse_value(text))
+    return Op(node.name, node.op, tuple(values), tuple(controls), node.device, position, node)
