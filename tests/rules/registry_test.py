@@ -1,0 +1,80 @@
+"""Where a result lies follows from where its operands lie, or is refused with a reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from tf_wu_shard.placement import Placement, Refusal, Replicated, Sharded
+from tf_wu_shard.rules import registry
+from tf_wu_shard.rules.registry import Family, family_of, op_types, propagate
+from tf_wu_shard.rules.shapes import source_operands
+
+CUT, WHOLE, SCALAR = Sharded((4, 3)), Replicated((4, 3)), Replicated(())
+
+
+def placed(op_type: str, *operands: Placement, shape: tuple[int, ...] | None = (4, 3)) -> object:
+    outcome = propagate(op_type, "op", operands, shape)
+    return str(outcome) if isinstance(outcome, Refusal) else outcome
+
+
+def test_an_op_that_no_table_names_is_refused_never_guessed() -> None:
+    assert placed("Cumsum", CUT) == "no rule for Cumsum (op)"
+    assert family_of("Cumsum") is None
+
+
+@pytest.mark.parametrize(
+    "operands",
+    [
+        (CUT, CUT),
+        (CUT, WHOLE),
+        (CUT, SCALAR),
+        (CUT, Replicated((1, 1))),
+        (CUT, Replicated((1, 4, 3))),
+        (Sharded((12,)), CUT),
+    ],
+    ids=str,
+)
+def test_an_elementwise_result_is_cut_like_its_operands(operands: tuple[Placement, ...]) -> None:
+    assert placed("Mul", *operands) == CUT
+
+
+def test_a_flat_layout_refuses_a_bias_broadcast() -> None:
+    assert placed("AddV2", CUT, Replicated((3,))) == "it broadcasts [3] over [4, 3] (op)"
+
+
+def test_a_cut_operand_is_never_broadcast() -> None:
+    reason = "it broadcasts [1] over [4, 3] (op)"
+    assert placed("Mul", Sharded((1,)), WHOLE) == reason
+    assert placed("Mul", WHOLE, Sharded((3,))) == "it broadcasts [3] over [4, 3] (op)"
+
+
+def test_an_unknown_shape_is_refused() -> None:
+    reason = "the shape of its result is not known when the step is traced (op)"
+    assert placed("Mul", CUT, shape=None) == reason
+    assert placed("Reshape", CUT, SCALAR, shape=None) == reason
+
+
+def test_a_relabelled_tensor_lies_where_it_lay() -> None:
+    assert placed("Reshape", CUT, Replicated((1,)), shape=(12,)) == Sharded((12,))
+    assert placed("Identity", WHOLE) == WHOLE
+
+
+def test_a_shape_taken_from_a_sharded_tensor_is_refused() -> None:
+    reason = "it takes a shape from the values of a sharded tensor (op)"
+    assert placed("Reshape", WHOLE, Sharded((2,)), shape=(12,)) == reason
+
+
+def test_an_op_type_has_one_rule() -> None:
+    with pytest.raises(ValueError, match="Mul has a rule already"):
+        registry.register(Family.RELABEL, registry.relabelled, "Mul")
+    assert family_of("Mul") is Family.ELEMENTWISE
+
+
+def test_every_op_type_has_a_family() -> None:
+    assert {family_of(t) for t in op_types()} == set(Family)
+    assert list(op_types()) == sorted(set(op_types()))
+
+
+def test_an_identity_of_several_passes_each_on_by_number() -> None:
+    assert list(source_operands("IdentityN", 2, 5)) == [2]
+    assert list(source_operands("Reshape", 0, 1)) == [0]

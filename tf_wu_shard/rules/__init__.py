@@ -1,0 +1,5 @@
+"""What each op does to the placement of its operands, in tables."""
+
+from tf_wu_shard.rules import elementwise, shapes
+
+__all__ = ["elementwise", "shapes"]

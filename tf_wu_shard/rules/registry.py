@@ -1,0 +1,110 @@
+"""What each op does to a cut tensor: the one look-up behind every table in this folder.
+
+`propagate` answers "if the operands lie so, where does the result lie?"; it is pure and is proved
+by running ops whole and in shards. An op that no table names is a `Refusal`, never a guess.
+
+Every rule here is for the *flat* cut: shard `i` is a run of the row-major elements. A value may be
+relabelled with another shape of the same size without moving (`Reshape`), and an op is local
+exactly when element `k` of its result needs only elements `k` of its operands and scalars.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Callable
+
+from tf_wu_shard.placement import Placement, Refusal, Replicated, Sharded
+
+
+class Family(enum.Enum):
+    """How an op is localized."""
+
+    ELEMENTWISE = "the same op on the shard"
+    RELABEL = "nothing: the result is the operand under another shape or name"
+
+
+Propagate = Callable[[str, tuple[Placement, ...], tuple[int, ...] | None], Placement | Refusal]
+
+_RULES: dict[str, tuple[Family, Propagate]] = {}
+
+
+def register(family: Family, propagate: Propagate, *op_types: str) -> None:
+    """Gives `op_types` a rule.
+
+    Raises:
+        ValueError: If an op type has a rule already.
+    """
+    for op_type in op_types:
+        if op_type in _RULES:
+            raise ValueError(f"{op_type} has a rule already")
+        _RULES[op_type] = (family, propagate)
+
+
+def op_types() -> tuple[str, ...]:
+    """Every op type that has a rule."""
+    return tuple(sorted(_RULES))
+
+
+def family_of(op_type: str) -> Family | None:
+    """How `op_type` is localized, or None where no table names it."""
+    rule = _RULES.get(op_type)
+    return rule[0] if rule else None
+
+
+def propagate(
+    op_type: str,
+    name: str,
+    operands: tuple[Placement, ...],
+    result_shape: tuple[int, ...] | None,
+) -> Placement | Refusal:
+    """Where the result of an op lies.
+
+    Args:
+        op_type: The op's type.
+        name: The op's name, for the refusal.
+        operands: Where its data operands lie; at least one of them sharded.
+        result_shape: The static logical shape of the result, if known.
+
+    Returns:
+        The placement of the result, or why there is none.
+    """
+    rule = _RULES.get(op_type)
+    if rule is None:
+        return Refusal(name, f"no rule for {op_type}")
+    return rule[1](name, operands, result_shape)
+
+
+def same_lanes(
+    name: str, operands: tuple[Placement, ...], result_shape: tuple[int, ...] | None
+) -> Placement | Refusal:
+    """The rule of every elementwise op: each operand is a scalar or has the result's elements.
+
+    Broadcasting keeps the row-major order of an operand exactly when the operand has as many
+    elements as the result (shapes then differ by leading ones only); an operand of one element
+    is the same everywhere; any other broadcast (a bias along a row) would need other elements
+    than its shard holds.
+    """
+    if result_shape is None:
+        return Refusal(name, "the shape of its result is not known when the step is traced")
+    size = math.prod(result_shape)
+    for operand in operands:
+        operand_size = math.prod(operand.shape)
+        if operand_size == size:
+            continue
+        if isinstance(operand, Sharded) or operand_size != 1:
+            return Refusal(name, f"it broadcasts {list(operand.shape)} over {list(result_shape)}")
+    return Sharded(result_shape)
+
+
+def relabelled(
+    name: str, operands: tuple[Placement, ...], result_shape: tuple[int, ...] | None
+) -> Placement | Refusal:
+    """The rule of ops that only rename or reshape their first operand."""
+    if result_shape is None:
+        return Refusal(name, "the shape of its result is not known when the step is traced")
+    if any(isinstance(operand, Sharded) for operand in operands[1:]):
+        return Refusal(name, "it takes a shape from the values of a sharded tensor")
+    if isinstance(operands[0], Replicated):
+        return Replicated(result_shape)
+    return Sharded(result_shape)

@@ -1,0 +1,38 @@
+"""Ops that read or write a variable through its resource handle (their first operand).
+
+On a shard, each becomes the same op on the shard's own variable, or, for a weight, whose storage
+stays whole, the arithmetic that the write stands for.
+"""
+
+from __future__ import annotations
+
+import enum
+
+# The arithmetic of a write: the op that combines the old value with the operand (None: replaces).
+WRITES: dict[str, str | None] = {
+    "AssignVariableOp": None,
+    "AssignAddVariableOp": "AddV2",
+    "AssignSubVariableOp": "Sub",
+}
+
+READ = "ReadVariableOp"
+
+# Reads that look at the whole variable; a flat shard cannot serve them.
+WHOLE_READS = frozenset(
+    {"ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"}
+)
+
+
+class Access(enum.Enum):
+    """What an op does to the variable whose handle it takes."""
+
+    PASSED_ON = "hands on to functions that ignore it"
+    READ = "reads"
+    WRITE = "writes"
+    APPLY = "applies a fused update to"
+    UNKNOWN = "does something unknown to"
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the variable is as it was afterwards."""
+        return self in (Access.PASSED_ON, Access.READ)
