@@ -1,0 +1,60 @@
+"""Train steps as text: what a strategy traces, cut down to what the analysis looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tests.graph.text_graph import DIALECT, view_of
+from tf_wu_shard.analysis.analyze import analyze
+from tf_wu_shard.analysis.types import Analysis
+from tf_wu_shard.graph.view import VariableRef
+
+# The gradient of each replica and its sum; `sum#` is the reduced gradient.
+REDUCED = """
+size = Const() {value=2}
+key = Const() {value=1}
+x# = Placeholder() [4] @d#
+g# = Square(x#) [4] @d#
+sum# = CollectiveReduceV2(g#, size, key) {merge_op=Add final_op=Id} [4] @d#
+"""
+
+# Momentum: m += sum; w -= m.
+MOMENTUM = """
+put# = AssignAddVariableOp(m#, sum#) @d#
+moved# = ReadVariableOp(m#) [4] @d# ^put#
+step# = AssignSubVariableOp(w#, moved#) @d#
+"""
+
+SHAPES = {"w": (4,), "m": (4,)}
+
+
+def analysis_of(
+    text: str,
+    *,
+    replicas: int = 2,
+    variables: Mapping[str, tuple[int, ...]] | None = None,
+    trainable: Iterable[str] = ("w",),
+    outputs: Sequence[str] = (),
+    functions: Mapping[str, tuple[str, str, str]] | None = None,
+    refs: Mapping[str, VariableRef] | None = None,
+    **keywords: Any,
+) -> Analysis:
+    """The analysis of a step: `REDUCED`, then `text`."""
+    text = REDUCED.replace("value=2", f"value={replicas}") + text
+    view = view_of(
+        text,
+        replicas=replicas,
+        variables=SHAPES if variables is None else variables,
+        trainable=trainable,
+        outputs=outputs,
+        functions=functions,
+        refs=refs,
+        **keywords,
+    )
+    return analyze(view, DIALECT)
+
+
+def reasons_of(analysis: Analysis) -> dict[str, str]:
+    """For each refused variable, the reason and the place."""
+    return {r.variable: str(r.refusal) for r in analysis.refused}

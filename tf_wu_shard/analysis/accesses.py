@@ -1,0 +1,147 @@
+"""Who touches a variable, how, and in which order.
+
+The order of reads and writes of one variable is a matter of control edges (and of data edges by
+luck). Where the edges leave two accesses unordered that must not be, the graph is a race and the
+variable is refused.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.placement import Refusal
+from tf_wu_shard.rules.fused import FUSED
+from tf_wu_shard.rules.variables import READ, WHOLE_READS, WRITES, Access
+
+# Which attributes of a calling op name the callee, and at which of its operands the callee's
+# arguments begin.
+_CALLS: dict[str, tuple[tuple[str, ...], int]] = {
+    "PartitionedCall": (("f",), 0),
+    "StatefulPartitionedCall": (("f",), 0),
+    "If": (("then_branch", "else_branch"), 1),
+    "StatelessIf": (("then_branch", "else_branch"), 1),
+    "Case": (("branches",), 1),
+    "StatelessCase": (("branches",), 1),
+    "While": (("cond", "body"), 0),
+    "StatelessWhile": (("cond", "body"), 0),
+}
+
+# A handle may pass through these unchanged inside a called function.
+_FORWARDING = frozenset({"Identity"})
+
+
+@dataclasses.dataclass(frozen=True)
+class VariableAccess:
+    """One op that takes a variable's handle."""
+
+    op: Op
+    access: Access
+
+
+def accesses(view: GraphView, handle: str) -> list[VariableAccess]:
+    """The live ops that take the handle yielded by `handle`, in the order of the view."""
+    found: dict[str, VariableAccess] = {}
+    for value_op, slot in view.consumers(Value(handle)):
+        access = _access(view, value_op, slot)
+        earlier = found.get(value_op.name)
+        if earlier is not None and earlier.access != access:
+            access = Access.UNKNOWN
+        found[value_op.name] = VariableAccess(value_op, access)
+    return sorted(found.values(), key=lambda a: a.op.position)
+
+
+def is_call(op_type: str) -> bool:
+    """Whether ops of this type hand their operands to functions of the graph's library."""
+    return op_type in _CALLS
+
+
+def check_order(view: GraphView, handle: str, touching: list[VariableAccess]) -> Refusal | None:
+    """Why the accesses of one variable are a race, or None when their order is certain.
+
+    Every write must be ordered against the write before it and against all reads between them.
+    """
+    last_write: Op | None = None
+    reads: list[Op] = []
+    for access in touching:
+        before = [last_write] if last_write else []
+        if not access.access.is_read:
+            before += reads
+        for earlier in before:
+            direct = earlier.name in access.op.controls or any(
+                value.op == earlier.name for value in access.op.inputs
+            )
+            if not direct and not view.is_ancestor(earlier, access.op):
+                return Refusal(
+                    access.op.name, f"nothing orders it after {earlier.name}, on {handle}"
+                )
+        if access.access.is_read:
+            reads.append(access.op)
+        else:
+            last_write, reads = access.op, []
+    return None
+
+
+def _access(view: GraphView, op: Op, slot: int) -> Access:
+    if op.type == READ or op.type in WHOLE_READS:
+        return Access.READ
+    if op.type in WRITES and slot == 0:
+        return Access.WRITE
+    if op.type in FUSED and slot < FUSED[op.type].num_handles:
+        return Access.APPLY
+    if op.type in _CALLS:
+        return _access_in_call(view, op.type, op.node.attr, slot, ())
+    return Access.UNKNOWN
+
+
+def _function_names(attribute: Any) -> list[str]:
+    if attribute.HasField("func"):
+        return [attribute.func.name]
+    return [f.name for f in attribute.list.func]
+
+
+def _access_in_call(
+    view: GraphView, op_type: str, attributes: Any, slot: int, calling: tuple[str, ...]
+) -> Access:
+    """What the functions that an op may call do to the handle it passes as operand `slot`."""
+    names, first = _CALLS[op_type]
+    callees = [name for a in names for name in _function_names(attributes[a])]
+    if slot < first or not callees:
+        return Access.UNKNOWN
+    return _strongest(_access_in_function(view, c, slot - first, calling) for c in callees)
+
+
+def _access_in_function(
+    view: GraphView, function: str, argument: int, calling: tuple[str, ...]
+) -> Access:
+    definition = view.functions.get(function)
+    if definition is None or function in calling:
+        return Access.UNKNOWN
+    if argument >= len(definition.signature.input_arg):
+        return Access.UNKNOWN
+    names = {definition.signature.input_arg[argument].name}
+    found = [Access.PASSED_ON]
+    for node in definition.node_def:
+        for slot, text in enumerate(i for i in node.input if not i.startswith("^")):
+            if text not in names:
+                continue
+            if node.op in _FORWARDING:
+                names.add(f"{node.name}:output:0")
+            elif node.op in _CALLS:
+                seen = (*calling, function)
+                found.append(_access_in_call(view, node.op, node.attr, slot, seen))
+            elif node.op == READ or node.op in WHOLE_READS:
+                found.append(Access.READ)
+            else:
+                found.append(Access.UNKNOWN)
+    return _strongest(found)
+
+
+def _strongest(found: Iterable[Access]) -> Access:
+    """What all of these accesses together amount to."""
+    kinds = set(found)
+    if kinds == {Access.PASSED_ON}:
+        return Access.PASSED_ON
+    return Access.READ if kinds <= {Access.PASSED_ON, Access.READ} else Access.UNKNOWN

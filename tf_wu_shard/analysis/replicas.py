@@ -1,0 +1,228 @@
+"""Proof that the replicas' copies of an update are one program, and that they agree.
+
+Starting from ops known to play the same part (the i-th write of the same variable on each replica),
+it walks the copies backwards in lockstep. Every pair of ops must be alike in type, attributes and
+operands, down to leaves that hold the same value on every replica: the same op, equal constants,
+the components of a mirrored variable read after the same writes, or results of the same reduction.
+A leaf that is one replica's own (its input, its random numbers, a variable it writes alone) means
+that the copies may differ; sharding would then change the result, so it is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tf_wu_shard.analysis.accesses import accesses
+from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.placement import Refusal
+from tf_wu_shard.rules.variables import READ
+
+_CALLABLE_TYPES = frozenset(
+    {"If", "StatelessIf", "Case", "StatelessCase", "While", "StatelessWhile"}
+    | {"PartitionedCall", "StatefulPartitionedCall"}
+)
+
+
+class ReplicaMatcher:
+    """Finds, for ops of replica 0, the op that plays the same part on another replica."""
+
+    def __init__(self, view: GraphView, results: dict[Value, tuple[int, int]]) -> None:
+        """Prepares to match.
+
+        Args:
+            view: The graph.
+            results: For each result of a gradient reduction, under all its names,
+                `(reduction key, replica)`.
+        """
+        self._view = view
+        self._results = results
+        self._partner: dict[int, dict[str, str]] = {}
+        self._epochs: dict[str, dict[str, int]] = {}
+        self._functions: dict[str, Any] = {}
+
+    def partner(self, replica: int, op: str) -> str:
+        """The op on `replica` that was matched with `op` of replica 0."""
+        return op if replica == 0 else self._partner[replica][op]
+
+    def value_on(self, replica: int, value: Value) -> Value:
+        """The value on `replica` that was matched with `value` of replica 0."""
+        if replica == 0:
+            return value
+        if value in self._results:
+            raise KeyError(f"{value} is a reduction's result, which is matched by its key")
+        return Value(self._partner[replica][value.op], value.index)
+
+    def match(self, replica: int, first: str, other: str) -> Refusal | None:
+        """Matches the writes `first` (on replica 0) and `other` with all they depend on.
+
+        Args:
+            replica: The replica that `other` belongs to.
+            first: Name of an op of replica 0.
+            other: Name of the op said to play its part on `replica`.
+
+        Returns:
+            None when they match, else the first difference found.
+        """
+        partner = self._partner.setdefault(replica, {})
+        stack = [(first, other)]
+        while stack:
+            a_name, b_name = stack.pop()
+            known = partner.get(a_name)
+            if known is not None:
+                if known != b_name:
+                    return Refusal(b_name, f"replicas 0 and {replica} wire {a_name} differently")
+                continue
+            refusal = self._alike(replica, self._view.ops[a_name], self._view.ops[b_name])
+            if refusal is not None:
+                return refusal
+            partner[a_name] = b_name
+            if a_name == b_name:
+                continue
+            a, b = self._view.ops[a_name], self._view.ops[b_name]
+            for x, y in zip(a.inputs, b.inputs, strict=True):
+                if x in self._results or y in self._results:
+                    refusal = self._same_result(replica, x, y)
+                    if refusal is not None:
+                        return refusal
+                elif x.index != y.index:
+                    return Refusal(b_name, f"replicas 0 and {replica} wire it differently")
+                elif self._element_of_results(x, y):
+                    refusal = self._same_element(replica, x, y)
+                    if refusal is not None:
+                        return refusal
+                    partner[x.op] = y.op
+                else:
+                    stack.append((x.op, y.op))
+        return None
+
+    def _element_of_results(self, x: Value, y: Value) -> bool:
+        """Whether both are outputs of an IdentityN, whose other operands do not concern us."""
+        ops = self._view.ops
+        return x.op != y.op and ops[x.op].type == "IdentityN" == ops[y.op].type
+
+    def _same_element(self, replica: int, x: Value, y: Value) -> Refusal | None:
+        a = self._view.ops[x.op].inputs[x.index]
+        b = self._view.ops[y.op].inputs[y.index]
+        if a in self._results or b in self._results:
+            return self._same_result(replica, a, b)
+        if a.index != b.index:
+            return Refusal(y.op, f"replicas 0 and {replica} wire it differently")
+        return self.match(replica, a.op, b.op)
+
+    def _same_result(self, replica: int, x: Value, y: Value) -> Refusal | None:
+        a, b = self._results.get(x), self._results.get(y)
+        if a is None or b is None or a[0] != b[0] or a[1] != 0 or b[1] != replica:
+            return Refusal(y.op, f"replicas 0 and {replica} use different gradients")
+        return None
+
+    def _alike(self, replica: int, a: Op, b: Op) -> Refusal | None:
+        if a.name == b.name:
+            return None
+        if a.type != b.type or len(a.inputs) != len(b.inputs):
+            return Refusal(b.name, f"on replica 0 its part is played by a {a.type}, {a.name}")
+        if a.name in self._view.variables:
+            return self._same_variable(replica, a, b)
+        if a.type == READ and self._epoch(a) != self._epoch(b):
+            return Refusal(b.name, "it reads its variable after other writes than on replica 0")
+        if a.type in ("Placeholder", "Arg", "_Arg"):
+            return Refusal(b.name, "it is an input of this replica alone")
+        if not self._same_attributes(a, b):
+            return Refusal(b.name, f"it differs from replica 0's {a.name}")
+        if self._view.is_stateful(a.type) and not self._repeatable(a):
+            return Refusal(b.name, f"each replica runs a {a.type} of its own")
+        return None
+
+    def _same_variable(self, replica: int, a: Op, b: Op) -> Refusal | None:
+        x, y = self._view.variables[a.name], self._view.variables.get(b.name)
+        if y is None or x.key != y.key or x.replica != 0 or y.replica != replica:
+            return Refusal(b.name, f"replicas 0 and {replica} use different variables")
+        if not x.mirrored:
+            return Refusal(b.name, f"each replica keeps its own value of {x.key}")
+        return None
+
+    def _epoch(self, read: Op) -> int:
+        """How many writes of its variable come before `read`."""
+        handle = read.inputs[0].op
+        if handle not in self._epochs:
+            count, epochs = 0, {}
+            for access in accesses(self._view, handle):
+                if access.access.is_read:
+                    epochs[access.op.name] = count
+                else:
+                    count += 1
+            self._epochs[handle] = epochs
+        return self._epochs[handle].get(read.name, -1)
+
+    def _same_attributes(self, a: Op, b: Op) -> bool:
+        x, y = a.node.attr, b.node.attr
+        names = {n for n in x if not n.startswith("_")}
+        if names != {n for n in y if not n.startswith("_")}:
+            return False
+        return all(
+            x[n] == y[n]
+            or (a.type in _CALLABLE_TYPES and self._shape_of(x[n]) == self._shape_of(y[n]))
+            for n in names
+        )
+
+    def _repeatable(self, op: Op) -> bool:
+        """Whether a stateful op still gives equal results for equal operands on two replicas."""
+        if op.type == READ or op.name in self._view.variables:
+            return True
+        if op.type not in _CALLABLE_TYPES and not op.type.startswith("ResourceApply"):
+            return op.type.startswith("Assign") and op.type.endswith("VariableOp")
+        names = [n for a in op.node.attr.values() for n in _callees(a)]
+        return all(self._function_is_repeatable(n, ()) for n in names)
+
+    def _function_is_repeatable(self, name: str, calling: tuple[str, ...]) -> bool:
+        function = self._view.functions.get(name)
+        if function is None or name in calling:
+            return False
+        for node in function.node_def:
+            called = [n for a in node.attr.values() for n in _callees(a)]
+            if not all(self._function_is_repeatable(n, (*calling, name)) for n in called):
+                return False
+            pure = not self._view.is_stateful(node.op)
+            if not pure and node.op != READ and node.op not in _CALLABLE_TYPES:
+                return False
+        return True
+
+    def _shape_of(self, attribute: Any) -> Any:
+        """An attribute with the functions it names replaced by what those functions do."""
+        names = _callees(attribute)
+        return tuple(self._meaning(n) for n in names) if names else attribute.SerializeToString()
+
+    def _meaning(self, name: str) -> Any:
+        """A function's content with its names numbered: equal for functions that do the same."""
+        if name not in self._functions:
+            self._functions[name] = None
+            self._functions[name] = _numbered(self._view.functions.get(name), self._shape_of)
+        return self._functions[name]
+
+
+def _callees(attribute: Any) -> list[str]:
+    if attribute.HasField("func"):
+        return [attribute.func.name]
+    return [f.name for f in attribute.list.func]
+
+
+def _numbered(function: Any, shape_of: Any) -> Any:
+    if function is None:
+        return None
+    numbers = {a.name: f"arg{i}" for i, a in enumerate(function.signature.input_arg)}
+    numbers |= {n.name: f"node{i}" for i, n in enumerate(function.node_def)}
+
+    def number(text: str) -> str:
+        control, body = ("^", text[1:]) if text.startswith("^") else ("", text)
+        name, colon, rest = body.partition(":")
+        return control + numbers.get(name, name) + colon + rest
+
+    nodes = tuple(
+        (
+            node.op,
+            tuple(number(i) for i in node.input),
+            tuple(sorted((k, shape_of(v)) for k, v in node.attr.items() if k[0] != "_")),
+        )
+        for node in function.node_def
+    )
+    returned = tuple(number(function.ret[a.name]) for a in function.signature.output_arg)
+    return nodes, returned

@@ -1,0 +1,182 @@
+"""What the analysis finds in a graph, as frozen data: gradient reductions and weight updates.
+
+An update is one single-program *body*: each of its ops stands for one op in every replica's copy,
+and each operand says what it is on the shard. Everything after the analysis reads only this.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+
+from tf_wu_shard.graph.view import Value
+from tf_wu_shard.placement import Refusal
+
+
+@dataclasses.dataclass(frozen=True)
+class GradientReduction:
+    """One gradient, summed over the replicas.
+
+    Attributes:
+        key: Its number in the analysis.
+        operands: Per replica, the replica's own gradient, in any shape of `size` elements.
+        results: Per replica, the value that holds the sum there.
+        size: Elements of the gradient.
+        dtype: The DataType enum's number.
+        divisor: What the sum is divided by (1, or the number of replicas for a mean).
+        carriers: The ops that carry the reduction, which may carry other gradients too.
+    """
+
+    key: int
+    operands: tuple[Value, ...]
+    results: tuple[Value, ...]
+    size: int
+    dtype: int
+    divisor: int
+    carriers: tuple[str, ...]
+
+    @property
+    def num_replicas(self) -> int:
+        """How many replicas take part."""
+        return len(self.operands)
+
+
+class OperandKind(enum.Enum):
+    """What an operand of a body op is on the shard."""
+
+    BODY = "result of an earlier body op"
+    GRADIENT = "the shard of a reduced gradient"
+    SCALAR = "one element, computed outside the body on every replica"
+    SLICE = "a whole tensor that every replica holds, of which the shard is cut"
+    HANDLE = "the handle of a variable of the update"
+
+
+@dataclasses.dataclass(frozen=True)
+class Operand:
+    """One operand of a body op.
+
+    Attributes:
+        kind: What it is.
+        index: BODY: position of the op in the body. GRADIENT: the reduction's key.
+        values: SCALAR, SLICE: per replica, the outside value.
+        variable: HANDLE: the variable's key.
+        shape: SLICE and SCALAR: the logical shape.
+    """
+
+    kind: OperandKind
+    index: int = -1
+    values: tuple[Value, ...] = ()
+    variable: str = ""
+    shape: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class BodyOp:
+    """One op of the body.
+
+    Attributes:
+        type: The op type.
+        ops: Per replica, the name of the op that plays this part.
+        operands: Its operands on the shard.
+        variable: READ and WRITE: the key of the variable it touches; a fused update's weight.
+    """
+
+    type: str
+    ops: tuple[str, ...]
+    operands: tuple[Operand, ...]
+    variable: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class UpdatedVariable:
+    """A variable that the body writes.
+
+    Attributes:
+        key: Its key in the view.
+        handles: Per replica, the op that yields its handle.
+        shape: The logical shape.
+        dtype: The DataType enum's number.
+        is_slot: Whether only the body touches it, so that it may live in shards between steps.
+        trainable: Whether the model trains it; what is not is the optimizer's own.
+    """
+
+    key: str
+    handles: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: int
+    is_slot: bool
+    trainable: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class WeightUpdate:
+    """One weight (rarely several, where their updates are entangled) and how it is updated.
+
+    Attributes:
+        variables: All variables the body writes; weights first, then slots.
+        reductions: Keys of the gradient reductions that feed it.
+        body: The single-program body, each op after its operands, accesses of one variable in the
+            order in which they happen.
+        devices: Per replica, the device of the replica.
+    """
+
+    variables: tuple[UpdatedVariable, ...]
+    reductions: tuple[int, ...]
+    body: tuple[BodyOp, ...]
+    devices: tuple[str, ...]
+
+    @property
+    def weights(self) -> tuple[UpdatedVariable, ...]:
+        """The variables whose whole value the step needs."""
+        return tuple(v for v in self.variables if not v.is_slot)
+
+    @property
+    def slots(self) -> tuple[UpdatedVariable, ...]:
+        """The variables that only the body touches."""
+        return tuple(v for v in self.variables if v.is_slot)
+
+    @property
+    def whole_slots(self) -> tuple[UpdatedVariable, ...]:
+        """The optimizer's own variables that the step also reads outside the update."""
+        return tuple(v for v in self.variables[1:] if not v.is_slot and not v.trainable)
+
+    @property
+    def name(self) -> str:
+        """The name to report it by: its first weight's."""
+        return self.variables[0].key
+
+
+@dataclasses.dataclass(frozen=True)
+class RefusedUpdate:
+    """A variable whose gradient is reduced but whose update is left as it is.
+
+    Attributes:
+        variable: The variable's key, or the gradient's op where no variable was found.
+        reductions: Keys of the gradient reductions that feed it.
+        refusal: Why.
+    """
+
+    variable: str
+    reductions: tuple[int, ...]
+    refusal: Refusal
+
+
+@dataclasses.dataclass(frozen=True)
+class Analysis:
+    """Everything the planner needs to know of a graph.
+
+    Attributes:
+        fingerprint: The graph's.
+        num_replicas: How many replicas the graph holds; 0 where it reduces no gradient.
+        reductions: The gradient reductions, by key.
+        updates: The updates that can be sharded.
+        refused: The variables that cannot, each with its reason.
+        refusals: What was refused without a variable to name.
+    """
+
+    fingerprint: str
+    num_replicas: int
+    reductions: tuple[GradientReduction, ...]
+    updates: tuple[WeightUpdate, ...]
+    refused: tuple[RefusedUpdate, ...]
+    refusals: tuple[Refusal, ...]

@@ -1,0 +1,252 @@
+"""Finds the weight updates behind the gradient reductions, by following the data.
+
+From a reduced gradient it floods forward through ops that have a rule to the variables that are
+written: the weight and its slots, whatever they are called. From *all* writes of these variables
+it then slices backward, so that a second write (AdamW's decay) can not be missed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+
+from tf_wu_shard.analysis.accesses import accesses
+from tf_wu_shard.analysis.body import BodyBuilder
+from tf_wu_shard.analysis.gradients import ResultNames
+from tf_wu_shard.analysis.replicas import ReplicaMatcher
+from tf_wu_shard.analysis.types import GradientReduction, RefusedUpdate, WeightUpdate
+from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.placement import Refusal
+from tf_wu_shard.rules.fused import FUSED
+from tf_wu_shard.rules.registry import family_of
+from tf_wu_shard.rules.variables import READ, WRITES
+
+
+@dataclasses.dataclass
+class _Flood:
+    """What one reduced gradient reaches."""
+
+    keys: set[int]
+    variables: list[str]
+    refusal: Refusal | None
+
+
+def weight_updates(
+    view: GraphView,
+    reductions: tuple[GradientReduction, ...],
+    names: ResultNames,
+    devices: tuple[str, ...],
+) -> tuple[tuple[WeightUpdate, ...], tuple[RefusedUpdate, ...]]:
+    """Finds every update that a gradient reduction feeds.
+
+    Args:
+        view: The graph.
+        reductions: Its gradient reductions.
+        names: Every name of a reduced gradient, as `gradients.result_names` gives them.
+        devices: Per replica, its device.
+
+    Returns:
+        The updates that can be sharded, and the refused ones with their reasons. A reduction
+        that reaches no variable (a loss, a metric) is in neither.
+    """
+    handles = _handles(view, len(devices))
+    matcher = ReplicaMatcher(view, names)
+    builder = BodyBuilder(view, matcher, names, handles, devices)
+    floods = [_flood(view, reduction, names, handles) for reduction in reductions]
+    updates: list[WeightUpdate] = []
+    refused: list[RefusedUpdate] = []
+    for flood in _entangled(floods):
+        if not flood.variables:
+            continue
+        keys = tuple(sorted(flood.keys))
+        outcome = flood.refusal or builder.build(keys, tuple(flood.variables))
+        if isinstance(outcome, Refusal):
+            trained = [v for v in flood.variables if _is_trainable(view, v, handles)]
+            weights = trained or [_likely_weight(view, flood.variables, handles)]
+            refused += [RefusedUpdate(weight, keys, outcome) for weight in weights]
+        else:
+            updates.append(outcome)
+    return tuple(updates), tuple(refused)
+
+
+def _handles(view: GraphView, num_replicas: int) -> dict[str, dict[int, str]]:
+    """For each mirrored variable with a component on every replica, its handles by replica."""
+    handles: dict[str, dict[int, str]] = {}
+    for op, ref in view.variables.items():
+        if ref.mirrored and ref.num_replicas == num_replicas and ref.shape is not None:
+            handles.setdefault(ref.key, {})[ref.replica] = op
+    return handles
+
+
+def _flood(
+    view: GraphView,
+    reduction: GradientReduction,
+    names: ResultNames,
+    handles: dict[str, dict[int, str]],
+) -> _Flood:
+    """Follows one reduced gradient, on replica 0, to the variables that are written with it."""
+    variables, refusal = _reach(view, names.of(reduction.key, 0))
+    flood = _Flood({reduction.key}, [], refusal)
+    pending = variables
+    while pending:
+        key = pending.pop(0)
+        if key in flood.variables:
+            continue
+        flood.variables.append(key)
+        if key not in handles or 0 not in handles[key]:
+            flood.refusal = flood.refusal or Refusal(
+                key, "it is not a mirrored variable with a component on every replica"
+            )
+            continue
+        # A later read of what was just written may carry the update on (Adam reads its moments
+        # back). Where it leads elsewhere, the read is simply one from outside.
+        written = False
+        for access in accesses(view, handles[key][0]):
+            written = written or not access.access.is_read
+            if written and access.op.type == READ:
+                reached, outside = _reach(view, [Value(access.op.name)])
+                if outside is None:
+                    pending.extend(reached)
+    return flood
+
+
+def _reach(view: GraphView, start: Iterable[Value]) -> tuple[list[str], Refusal | None]:
+    """The variables written with what is computed from `start`; the first op with no rule."""
+    found: list[str] = []
+    refusal: Refusal | None = None
+    stack = list(start)
+    seen = set(stack)
+    returned = set(view.outputs)
+    while stack:
+        value = stack.pop(0)
+        if value in returned:
+            refusal = refusal or Refusal(value.op, "the step returns a value computed from it")
+        for op, slot in view.consumers(value):
+            if op.type in WRITES or op.type in FUSED:
+                refusal = refusal or _bad_operand(op, slot)
+                found.extend(_written_keys(view, op))
+                continue
+            if family_of(op.type) is None:
+                refusal = refusal or Refusal(op.name, f"no rule for {op.type}")
+                continue
+            result = Value(op.name, slot if op.type == "IdentityN" else 0)
+            if result not in seen:
+                seen.add(result)
+                stack.append(result)
+    return found, refusal
+
+
+def _bad_operand(op: Op, slot: int) -> Refusal | None:
+    expected = FUSED[op.type].gradient if op.type in FUSED else 1
+    if slot == expected:
+        return None
+    return Refusal(op.name, f"a gradient enters {op.type} as operand {slot}")
+
+
+def _written_keys(view: GraphView, op: Op) -> list[str]:
+    count = FUSED[op.type].num_handles if op.type in FUSED else 1
+    refs = [view.variables.get(value.op) for value in op.inputs[:count]]
+    return [ref.key if ref else value.op for ref, value in zip(refs, op.inputs, strict=False)]
+
+
+def _entangled(floods: list[_Flood]) -> list[_Flood]:
+    """Joins floods that share a variable: their updates must be sharded together."""
+    owner: dict[str, _Flood] = {}
+    joined: list[_Flood] = []
+    for flood in floods:
+        others = {id(owner[v]): owner[v] for v in flood.variables if v in owner}
+        target = flood
+        if others:
+            target, *rest = others.values()
+            for other in (*rest, flood):
+                target.keys |= other.keys
+                target.variables += [v for v in other.variables if v not in target.variables]
+                target.refusal = target.refusal or other.refusal
+                joined = [f for f in joined if f is not other]
+        else:
+            joined.append(flood)
+        for variable in target.variables:
+            owner[variable] = target
+    return joined
+
+
+def _is_trainable(view: GraphView, key: str, handles: dict[str, dict[int, str]]) -> bool:
+    return any(view.variables[handle].trainable for handle in handles.get(key, {}).values())
+
+
+def _likely_weight(
+    view: GraphView, variables: list[str], handles: dict[str, dict[int, str]]
+) -> str:
+    """What to name a refused update by that reaches no trainable variable: what a layer reads."""
+    for key in variables:
+        handle = handles.get(key, {}).get(0)
+        if handle is None:
+            continue
+        touching = accesses(view, handle)
+        if touching and touching[0].access.is_read and _feeds_more(view, touching[0].op):
+            return key
+    return variables[0]
+
+
+def _feeds_more(view: GraphView, read: Op) -> bool:
+    """Whether a read feeds something that is no elementwise arithmetic: a layer."""
+    return any(family_of(op.type) is None for op, _ in view.consumers(Value(read.name))) or (
+        read.type != READ
+    )
+
+
+def written_unreached(
+    view: GraphView,
+    names: ResultNames,
+    reached: set[str],
+    num_replicas: int,
+) -> tuple[RefusedUpdate, ...]:
+    """Trainable mirrored variables that are written, but that no reduced gradient was followed to.
+
+    Args:
+        view: The graph.
+        names: Every name of a reduced gradient, as `gradients.result_names` gives them.
+        reached: Keys of the variables that reductions were followed to.
+        num_replicas: How many replicas the graph holds.
+
+    Returns:
+        Each such variable, in the order of the view, with the reason.
+    """
+    found: dict[str, RefusedUpdate] = {}
+    for handle, ref in view.variables.items():
+        if not ref.trainable or ref.num_replicas != num_replicas or ref.replica != 0:
+            continue
+        if ref.key in reached or ref.shape == ():
+            continue
+        for access in accesses(view, handle):
+            if not access.access.is_read and ref.key not in found:
+                keys, refusal = _why_unreached(view, access.op, names)
+                found[ref.key] = RefusedUpdate(ref.key, keys, refusal)
+    return tuple(found.values())
+
+
+def _why_unreached(
+    view: GraphView,
+    write: Op,
+    names: ResultNames,
+) -> tuple[tuple[int, ...], Refusal]:
+    """The reductions that a write depends on, and what stopped their following."""
+    keys: set[int] = set()
+    before: set[str] = set()
+    stack = list(write.inputs)
+    while stack:
+        value = stack.pop()
+        if value in names:
+            keys.add(names[value][0])
+        elif value.op not in before:
+            before.add(value.op)
+            stack.extend(view.producer(value).inputs)
+            if value.op in view.variables:
+                # What a read yields was written there, perhaps in this step.
+                touching = accesses(view, value.op)
+                stack.extend(v for a in touching if not a.access.is_read for v in a.op.inputs)
+    for key in sorted(keys):
+        _, refusal = _reach(view, names.of(key, 0))
+        if refusal is not None and refusal.where in before:
+            return tuple(sorted(keys)), refusal
+    return (), Refusal(write.name, f"{write.type} writes it from no reduced gradient")
