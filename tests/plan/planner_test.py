@@ -1,0 +1,144 @@
+"""What pays is sharded; everything else is left alone with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tests.plan.analyses import FLOAT16, FLOAT64, Weight, analysis_of
+from tf_wu_shard.analysis.types import Analysis
+from tf_wu_shard.config import ShardingOptions
+from tf_wu_shard.plan.planner import make_plan
+from tf_wu_shard.plan.types import ShardingPlan
+
+
+def plan_of(
+    analysis: Analysis,
+    options: ShardingOptions | None = None,
+    *,
+    min_elements: int = 1,
+    bucket_bytes: int = 1,
+    pinned: Mapping[str, str] | None = None,
+) -> ShardingPlan:
+    return make_plan(
+        analysis,
+        options or ShardingOptions(),
+        min_elements=min_elements,
+        bucket_bytes=bucket_bytes,
+        pinned=pinned,
+    )
+
+
+def left(plan: ShardingPlan) -> dict[str, str]:
+    return {a.variable: a.reason for a in plan.left_alone}
+
+
+def test_weight_and_slots_are_cut_alike() -> None:
+    plan = plan_of(analysis_of([Weight("w", (30, 5), ("m", "v"))]))
+    (variable,) = plan.variables
+    assert str(variable.layout) == "flat 150/4 pad 42"
+    assert [(s.variable, s.layout) for s in variable.slots] == [
+        ("m", variable.layout),
+        ("v", variable.layout),
+    ]
+    assert (plan.num_replicas, plan.fingerprint, plan.left_alone) == (4, "f1", ())
+
+
+def test_the_narrowest_element_type_aligns_the_cut() -> None:
+    wide = plan_of(
+        analysis_of(
+            [Weight("w", (256,), ("m",))],
+        )
+    ).variables[0]
+    narrow = plan_of(analysis_of([Weight("w", (200,), ("m",), slot_dtype=FLOAT16)])).variables[0]
+    assert wide.layout.shard_size == 64
+    # 50 elements a shard, rounded up to 64 bytes of float16.
+    assert narrow.layout.shard_size == narrow.slots[0].layout.shard_size == 64
+
+
+def test_a_slot_of_another_shape_keeps_its_shape_and_is_cut_at_the_same_places() -> None:
+    analysis = analysis_of([Weight("w", (6, 6))])
+    update = analysis.updates[0]
+    slot = analysis_of([Weight("z", (36,), ("m",))]).updates[0].slots[0]
+    flat = type(update)((*update.variables, slot), update.reductions, (), update.devices)
+    other = type(analysis)("f1", 4, analysis.reductions, (flat,), (), ())
+    (variable,) = plan_of(other).variables
+    assert variable.slots[0].layout.shape == (36,)
+    assert variable.slots[0].layout.shard_size == variable.layout.shard_size
+
+
+def test_a_small_variable_is_left_alone() -> None:
+    analysis = analysis_of([Weight("w", (8,)), Weight("b", (7,))])
+    plan = plan_of(analysis, min_elements=8)
+    assert [v.variable for v in plan.variables] == ["w"]
+    assert left(plan) == {"b": "7 elements, below min_elements=8"}
+
+
+def test_the_users_min_elements_counts_more_than_the_dialects() -> None:
+    analysis = analysis_of([Weight("w", (8,))])
+    assert plan_of(analysis, ShardingOptions(min_elements=1), min_elements=99).variables
+    plan = plan_of(analysis, ShardingOptions(min_elements=9), min_elements=1)
+    assert left(plan) == {"w": "8 elements, below min_elements=9"}
+
+
+def test_a_scalar_may_be_sharded_and_an_empty_variable_may_not() -> None:
+    plan = plan_of(analysis_of([Weight("s", ()), Weight("e", (3, 0))]))
+    assert [str(v.layout) for v in plan.variables] == ["flat 1/4 pad 63"]
+    assert left(plan) == {"e": "it has no elements"}
+
+
+def test_a_pinned_slot_keeps_its_weight_whole() -> None:
+    analysis = analysis_of([Weight("w", (64,), ("m", "v")), Weight("u", (64,), ("n",))])
+    plan = plan_of(analysis, pinned={"v": "is captured by evaluate, traced before"})
+    assert left(plan) == {"w": "its slot v is captured by evaluate, traced before"}
+    assert [v.variable for v in plan.variables] == ["u"]
+
+
+def test_a_refusal_of_the_analysis_reaches_the_plan_with_its_place() -> None:
+    plan = plan_of(analysis_of([Weight("w", (8,))], refused=[Weight("r", (8,))]))
+    (alone,) = plan.left_alone
+    assert (alone.variable, alone.reason, alone.where) == ("r", "no rule for Sum", "Sum_1")
+    assert alone.reductions == (1,)
+
+
+def test_every_variable_with_a_gradient_is_in_the_plan_once() -> None:
+    weights = [Weight("a", (64,)), Weight("b", (2,)), Weight("c", (64,), ("m",)), Weight("d", ())]
+    plan = plan_of(
+        analysis_of(weights, refused=[Weight("r", (4,))]),
+        min_elements=3,
+        pinned={"m": "is captured by f, traced before"},
+    )
+    named = [v.variable for v in plan.variables] + [a.variable for a in plan.left_alone]
+    assert sorted(named) == ["a", "b", "c", "d", "r"]
+
+
+def test_small_variables_of_one_type_share_a_bucket() -> None:
+    weights = [
+        *(Weight("a", (8,)), Weight("b", (8,)), Weight("big", (100,))),
+        *(Weight("d", (8,), dtype=FLOAT64), Weight("c", (8,))),
+    ]
+    plan = plan_of(analysis_of(weights), bucket_bytes=100)
+    assert [[v.variable for v in bucket] for bucket in plan.buckets] == [
+        ["a", "b", "c"],
+        ["big"],
+        ["d"],
+    ]
+    alone = plan_of(analysis_of(weights), ShardingOptions(bucket_bytes=1), bucket_bytes=100)
+    assert [len(bucket) for bucket in alone.buckets] == [1, 1, 1, 1, 1]
+
+
+def test_a_gradient_that_shared_a_carrier_with_a_sharded_one_is_summed_whole() -> None:
+    weights = [
+        Weight("w", (64,), carrier="pack"),
+        Weight("b", (2,), carrier="pack"),
+        Weight("other", (2,)),
+    ]
+    plan = plan_of(analysis_of(weights), min_elements=8)
+    assert [v.variable for v in plan.variables] == ["w"]
+    assert plan.summed_whole == (1,)
+
+
+def test_where_nothing_is_sharded_no_carrier_is_lost() -> None:
+    weights = [Weight("w", (4,), carrier="pack"), Weight("b", (2,), carrier="pack")]
+    plan = plan_of(analysis_of(weights), min_elements=8)
+    assert plan.variables == ()
+    assert plan.summed_whole == ()

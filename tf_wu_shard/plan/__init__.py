@@ -1,0 +1,1 @@
+"""From an analysis and options to a sharding plan."""

@@ -1,0 +1,141 @@
+"""The plan: what will be sharded, how, and what will not be, and why. Frozen, printable data.
+
+Everything before the plan reads a graph, everything after it reads the plan. It is pinned to its
+graph by a fingerprint, survives a round trip through JSON, and is what the report prints.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+from tf_wu_shard.layout import Layout
+
+PLAN_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class SlotPlan:
+    """A slot that will live in shards."""
+
+    variable: str
+    layout: Layout
+    dtype: int
+
+
+@dataclasses.dataclass(frozen=True)
+class VariablePlan:
+    """One sharded update.
+
+    Attributes:
+        variable: Key of the weight.
+        weights: Keys of all variables that are put together again after the update.
+        layout: How the weight, and with it its gradient and slots, is cut.
+        dtype: The DataType enum's number of the gradient.
+        slots: The slots that will live in shards.
+        update: Position of the update in the analysis.
+        reductions: Keys of the gradient reductions it consumes.
+        bucket: The bucket it travels in.
+    """
+
+    variable: str
+    weights: tuple[str, ...]
+    layout: Layout
+    dtype: int
+    slots: tuple[SlotPlan, ...]
+    update: int
+    reductions: tuple[int, ...]
+    bucket: int
+
+
+@dataclasses.dataclass(frozen=True)
+class LeftAlone:
+    """A variable whose update stays as it was.
+
+    Attributes:
+        variable: Its key.
+        reason: Why.
+        where: The op at which the reason was found, or "".
+        reductions: Keys of the gradient reductions that feed it.
+    """
+
+    variable: str
+    reason: str
+    where: str
+    reductions: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardingPlan:
+    """What to do with one graph.
+
+    Attributes:
+        version: Version of this format.
+        fingerprint: The graph it was made for; it fits no other.
+        num_replicas: Replicas that share each update.
+        variables: The sharded updates, in the order of their reductions.
+        summed_whole: Keys of the reductions that share a carrier with a sharded one and are
+            summed whole, on every replica, in its stead.
+        left_alone: What stays as it was.
+    """
+
+    version: int
+    fingerprint: str
+    num_replicas: int
+    variables: tuple[VariablePlan, ...]
+    summed_whole: tuple[int, ...]
+    left_alone: tuple[LeftAlone, ...]
+
+    @property
+    def buckets(self) -> tuple[tuple[VariablePlan, ...], ...]:
+        """The variables of each bucket, in order."""
+        grouped: dict[int, list[VariablePlan]] = {}
+        for variable in self.variables:
+            grouped.setdefault(variable.bucket, []).append(variable)
+        return tuple(tuple(grouped[b]) for b in sorted(grouped))
+
+    def to_json(self) -> str:
+        """The plan as JSON; `plan_from_json` reads it back."""
+        return json.dumps(dataclasses.asdict(self), indent=1)
+
+
+def plan_from_json(text: str) -> ShardingPlan:
+    """Reads a plan written by `ShardingPlan.to_json`.
+
+    Raises:
+        ValueError: If the text is of another version or is no plan.
+    """
+    data = json.loads(text)
+    if not isinstance(data, dict) or data.get("version") != PLAN_VERSION:
+        raise ValueError(f"this is not a sharding plan of version {PLAN_VERSION}")
+    return ShardingPlan(
+        version=PLAN_VERSION,
+        fingerprint=data["fingerprint"],
+        num_replicas=data["num_replicas"],
+        variables=tuple(_variable(v) for v in data["variables"]),
+        summed_whole=tuple(data["summed_whole"]),
+        left_alone=tuple(
+            LeftAlone(a["variable"], a["reason"], a["where"], tuple(a["reductions"]))
+            for a in data["left_alone"]
+        ),
+    )
+
+
+def _variable(data: dict[str, Any]) -> VariablePlan:
+    return VariablePlan(
+        variable=data["variable"],
+        weights=tuple(data["weights"]),
+        layout=_layout(data["layout"]),
+        dtype=data["dtype"],
+        slots=tuple(
+            SlotPlan(s["variable"], _layout(s["layout"]), s["dtype"]) for s in data["slots"]
+        ),
+        update=data["update"],
+        reductions=tuple(data["reductions"]),
+        bucket=data["bucket"],
+    )
+
+
+def _layout(data: dict[str, Any]) -> Layout:
+    return Layout(tuple(data["shape"]), data["num_shards"], data["shard_size"])
