@@ -1,0 +1,1 @@
+"""How shards are summed and gathered on each ground."""

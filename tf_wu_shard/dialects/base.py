@@ -1,0 +1,148 @@
+"""What every dialect of replicas talking to each other offers: one read half, five verbs to write.
+
+A dialect knows how gradient reductions look in its graphs and how to emit communication there. It
+knows layouts, not optimizers: nothing behind this line knows what the values are for.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from tf_wu_shard.graph.view import GraphView, Value
+from tf_wu_shard.layout import Layout
+from tf_wu_shard.placement import Refusal
+
+if TYPE_CHECKING:
+    from tf_wu_shard.graph.builder import GraphBuilder
+
+
+@dataclasses.dataclass(frozen=True)
+class CarriedReduction:
+    """A sum over replicas as the graph carries it, of one gradient or of several packed together.
+
+    Attributes:
+        operands: Per replica, what the replica contributes.
+        results: Per replica, the value that holds the sum there.
+        divisor: What the sum is divided by.
+        carriers: Names of the ops that do it.
+    """
+
+    operands: tuple[Value, ...]
+    results: tuple[Value, ...]
+    divisor: int
+    carriers: tuple[str, ...]
+
+
+class Dialect(Protocol):
+    """How replicas communicate in one kind of graph.
+
+    Attributes:
+        name: What the report calls it.
+        min_elements: Variables below this stay replicated, unless the user says otherwise.
+        bucket_bytes: Tensors below this travel together, unless the user says otherwise.
+    """
+
+    name: str
+    min_elements: int
+    bucket_bytes: int
+
+    def recognise(
+        self, view: GraphView, devices: Sequence[str]
+    ) -> tuple[list[CarriedReduction], list[Refusal]]:
+        """Finds the sums over replicas.
+
+        Args:
+            view: The graph.
+            devices: Per replica, its device.
+
+        Returns:
+            The reductions in a fixed order, and why others were not taken.
+        """
+
+    def reduce_scatter(
+        self,
+        builder: GraphBuilder,
+        operands: Sequence[Sequence[Value]],
+        layouts: Sequence[Layout],
+        dtype: int,
+        scope: str,
+    ) -> list[list[Value]]:
+        """Sums a bucket of tensors over the replicas; each replica gets its shard of each sum.
+
+        Args:
+            builder: Where to emit.
+            operands: `operands[t][r]` is replica r's contribution to tensor t, in any shape.
+            layouts: `layouts[t]` says how tensor t is cut.
+            dtype: The element type of all of them, as a DataType number.
+            scope: Name scope of the emitted ops.
+
+        Returns:
+            `shards[t][r]`: on replica r, its shard of the sum of tensor t, a vector.
+        """
+
+    def all_gather(
+        self,
+        builder: GraphBuilder,
+        shards: Sequence[Sequence[Value]],
+        layouts: Sequence[Layout],
+        dtype: int,
+        scope: str,
+    ) -> list[list[Value]]:
+        """Puts a bucket of tensors together again, on every replica.
+
+        Args:
+            builder: Where to emit.
+            shards: `shards[t][r]`, a vector on replica r.
+            layouts: `layouts[t]` says how tensor t was cut.
+            dtype: The element type of all of them, as a DataType number.
+            scope: Name scope of the emitted ops.
+
+        Returns:
+            `whole[t][r]`: on replica r, tensor t in its logical shape.
+        """
+
+    def all_reduce(
+        self,
+        builder: GraphBuilder,
+        operands: Sequence[Sequence[Value]],
+        shapes: Sequence[tuple[int, ...]],
+        dtype: int,
+        scope: str,
+    ) -> list[list[Value]]:
+        """Sums a bucket of tensors over the replicas and gives every replica the whole sums.
+
+        Args:
+            builder: Where to emit.
+            operands: `operands[t][r]` is replica r's contribution to tensor t.
+            shapes: The shape each sum is wanted in.
+            dtype: The element type of all of them, as a DataType number.
+            scope: Name scope of the emitted ops.
+
+        Returns:
+            `sums[t][r]`.
+        """
+
+    def slice_own(
+        self,
+        builder: GraphBuilder,
+        value: Value,
+        layout: Layout,
+        dtype: int,
+        replica: int,
+        name: str,
+    ) -> Value:
+        """The own shard of a value that the replica holds whole; no communication.
+
+        Args:
+            builder: Where to emit.
+            value: On replica `replica`, a value of `layout.size` elements.
+            layout: How it is cut.
+            dtype: Its element type.
+            replica: Which shard to take, and where.
+            name: Name of the emitted op.
+
+        Returns:
+            The shard, a vector.
+        """

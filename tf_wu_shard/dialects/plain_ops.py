@@ -1,0 +1,104 @@
+"""The few array ops that communication is made of, spelled once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.view import Value
+
+_INT32 = 3
+_INT64 = 9
+
+# Grappler's arithmetic optimizer merges trees of additions into one AddN, in another order, unless
+# a node carries this mark of having been merged already (arithmetic_optimizer.cc).
+_KEEP_ORDER = "_grappler_ArithmeticOptimizer_AddOpsRewriteStage"
+
+
+def flat(builder: GraphBuilder, value: Value, dtype: int, device: str, name: str) -> Value:
+    """The elements of `value` as a vector, in row-major order; shares its buffer."""
+    return reshape(builder, value, (-1,), dtype, device, name)
+
+
+def reshape(
+    builder: GraphBuilder, value: Value, shape: Sequence[int], dtype: int, device: str, name: str
+) -> Value:
+    """`value` under another shape; shares its buffer."""
+    target = builder.constant(list(shape), device=device, dtype=_INT64)
+    types = {"T": dtype, "Tshape": _INT64}
+    return builder.op("Reshape", [value, target], name=name, device=device, types=types)
+
+
+def run(
+    builder: GraphBuilder,
+    vector: Value,
+    start: int,
+    stop: int,
+    dtype: int,
+    device: str,
+    name: str,
+) -> Value:
+    """Elements `start` to `stop` of a vector; shares its buffer where `start` is aligned."""
+    begin = builder.constant([start], device=device, dtype=_INT64)
+    size = builder.constant([stop - start], device=device, dtype=_INT64)
+    types = {"T": dtype, "Index": _INT64}
+    return builder.op("Slice", [vector, begin, size], name=name, device=device, types=types)
+
+
+def joined(
+    builder: GraphBuilder, vectors: Sequence[Value], dtype: int, device: str, name: str
+) -> Value:
+    """The vectors one after the other."""
+    if len(vectors) == 1:
+        return vectors[0]
+    axis = builder.constant(0, device=device)
+    return builder.op(
+        "ConcatV2",
+        [*vectors, axis],
+        name=name,
+        device=device,
+        types={"T": dtype, "Tidx": _INT32},
+        ints={"N": len(vectors)},
+    )
+
+
+def parted(
+    builder: GraphBuilder, vector: Value, sizes: Sequence[int], dtype: int, device: str, name: str
+) -> list[Value]:
+    """A vector cut into runs of the given sizes, which add up to its length."""
+    if len(sizes) == 1:
+        return [vector]
+    inputs = [
+        vector,
+        builder.constant(list(sizes), device=device, dtype=_INT64),
+        builder.constant(0, device=device),
+    ]
+    split = builder.op(
+        "SplitV",
+        inputs,
+        name=name,
+        device=device,
+        types={"T": dtype, "Tlen": _INT64},
+        ints={"num_split": len(sizes)},
+    )
+    return [Value(split.op, i) for i in range(len(sizes))]
+
+
+def ordered_sum(
+    builder: GraphBuilder, terms: Sequence[Value], dtype: int, device: str, name: str
+) -> Value:
+    """((t0 + t1) + t2) + ..., rounded after every addition.
+
+    By additions of two: AddN puts in front whichever operand's buffer it may reuse, and which that
+    is depends on who else has finished with it (aggregate_ops.cc).
+    """
+    total = terms[0]
+    for term in terms[1:]:
+        total = builder.op("AddV2", [total, term], name=name, device=device, types={"T": dtype})
+        keep_order(builder)
+    return total
+
+
+def keep_order(builder: GraphBuilder) -> None:
+    """Forbids Grappler to merge the addition emitted last with its neighbours."""
+    builder.nodes[-1].attr[_KEEP_ORDER].b = True

@@ -1,0 +1,103 @@
+"""How a sum over replicas looks in a graph that holds all of them.
+
+Two forms: one CollectiveReduceV2 per replica (MirroredStrategy's default on CPU devices), and one
+AddN over all replicas whose result is passed to each device by an Identity
+(`cross_device_ops=tf.distribute.ReductionToOneDevice()`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tf_wu_shard.dialects.base import CarriedReduction
+from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.placement import Refusal
+
+_COLLECTIVE = "CollectiveReduceV2"
+
+
+def recognise_in_process(
+    view: GraphView, devices: Sequence[str]
+) -> tuple[list[CarriedReduction], list[Refusal]]:
+    """Finds the sums over replicas, see `Dialect.recognise`."""
+    collectives = [op for op in view if op.type == _COLLECTIVE and op.name in view.live]
+    if not devices:
+        refusals = [
+            Refusal(c.name, "no mirrored variable tells which replica it belongs to")
+            for c in collectives[:1]
+        ]
+        return [], refusals
+    found, refusals = _collective_sums(view, collectives, devices)
+    found += _sums_on_one_device(view, devices)
+    found.sort(key=lambda r: view.ops[r.carriers[0]].position)
+    return found, refusals
+
+
+def _collective_sums(
+    view: GraphView, collectives: list[Op], devices: Sequence[str]
+) -> tuple[list[CarriedReduction], list[Refusal]]:
+    """Pairs the replicas' collectives: the i-th of a group on each device belong together."""
+    groups: dict[int, dict[str, list[Op]]] = {}
+    refusals: list[Refusal] = []
+    for op in collectives:
+        merge, final = op.node.attr["merge_op"].s, op.node.attr["final_op"].s
+        size, key = _integer(view, op.inputs[1]), _integer(view, op.inputs[2])
+        if merge != b"Add" or final not in (b"Id", b"Div"):
+            text = f"it reduces by {merge.decode()} and {final.decode()}, not to a sum"
+            refusals.append(Refusal(op.name, text))
+        elif size != len(devices) or key is None:
+            text = f"its group has {size} members, the step {len(devices)} replicas"
+            refusals.append(Refusal(op.name, text))
+        else:
+            groups.setdefault(key, {}).setdefault(op.device, []).append(op)
+    found: list[CarriedReduction] = []
+    for per_device in groups.values():
+        columns = [per_device.get(device, []) for device in devices]
+        if len({len(c) for c in columns}) != 1 or len(per_device) != len(devices):
+            where = next(iter(per_device.values()))[0].name
+            refusals.append(Refusal(where, "not every replica takes part in it in this graph"))
+            continue
+        for ops in zip(*columns, strict=True):
+            if len({(op.node.attr["final_op"].s, op.node.attr["T"].type) for op in ops}) != 1:
+                refusals.append(Refusal(ops[0].name, "the replicas reduce in different ways"))
+                continue
+            found.append(
+                CarriedReduction(
+                    operands=tuple(op.inputs[0] for op in ops),
+                    results=tuple(Value(op.name) for op in ops),
+                    divisor=len(devices) if ops[0].node.attr["final_op"].s == b"Div" else 1,
+                    carriers=tuple(op.name for op in ops),
+                )
+            )
+    return found, refusals
+
+
+def _sums_on_one_device(view: GraphView, devices: Sequence[str]) -> list[CarriedReduction]:
+    """AddN over one value of each replica, handed back to each by an Identity of its own."""
+    found: list[CarriedReduction] = []
+    for op in view:
+        if op.type != "AddN" or len(op.inputs) != len(devices) or op.name not in view.live:
+            continue
+        if tuple(view.producer(v).device for v in op.inputs) != tuple(devices):
+            continue
+        results: dict[str, Value] = {}
+        consumers = view.consumers(Value(op.name))
+        for consumer, _ in consumers:
+            if consumer.type == "Identity":
+                results[consumer.device] = Value(consumer.name)
+        if len(consumers) == len(devices) == len(results) and set(results) == set(devices):
+            found.append(
+                CarriedReduction(op.inputs, tuple(results[d] for d in devices), 1, (op.name,))
+            )
+    return found
+
+
+def _integer(view: GraphView, value: Value) -> int | None:
+    tensor = view.constant(value)
+    if tensor is None:
+        return None
+    if tensor.int_val:
+        return int(tensor.int_val[0])
+    return int(np.frombuffer(tensor.tensor_content, np.int32)[0]) if tensor.tensor_content else 0
