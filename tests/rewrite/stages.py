@@ -1,0 +1,74 @@
+"""The four stages in a row, each at hand, on a step that a strategy really traced."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tf_wu_shard.analysis.analyze import analyze, replica_devices
+from tf_wu_shard.analysis.types import Analysis
+from tf_wu_shard.config import ShardingOptions
+from tf_wu_shard.dialects.in_process import InProcess
+from tf_wu_shard.graph.capture import Captured, capture
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.plan.planner import make_plan
+from tf_wu_shard.plan.types import ShardingPlan
+from tf_wu_shard.rewrite.rewriter import RewriteResult, rewrite
+
+
+@dataclasses.dataclass(frozen=True)
+class Stages:
+    """What each stage made of one graph."""
+
+    captured: Captured
+    analysis: Analysis
+    plan: ShardingPlan
+    result: RewriteResult
+
+    @property
+    def view(self) -> GraphView:
+        """The old graph."""
+        return self.captured.view
+
+
+def run_stages(graph: Any, options: ShardingOptions | None = None) -> Stages:
+    """Captures, analyses, plans and rewrites a FuncGraph; changes nothing."""
+    captured = capture(graph)
+    dialect = InProcess(replica_devices(captured.view))
+    analysis = analyze(captured.view, dialect)
+    plan = make_plan(
+        analysis,
+        options or ShardingOptions(min_elements=1),
+        min_elements=dialect.min_elements,
+        bucket_bytes=dialect.bucket_bytes,
+    )
+    return Stages(captured, analysis, plan, rewrite(captured.view, analysis, plan, dialect))
+
+
+def keras_step(
+    strategy: tf.distribute.Strategy,
+    optimizer: Callable[[], Any],
+    shapes: tuple[tuple[int, ...], ...] = ((5, 40), (40,), (3,)),
+) -> Any:
+    """The FuncGraph of a step that trains variables of these shapes with a Keras optimizer."""
+    with strategy.scope():
+        weights = [tf.Variable(tf.ones(s), name=f"w{i}") for i, s in enumerate(shapes)]
+        made = optimizer()
+        made.build(weights)
+
+    @tf.function(autograph=False)
+    def step() -> Any:
+        def replica() -> tf.Tensor:
+            with tf.GradientTape() as tape:
+                loss = tf.add_n([tf.reduce_sum(w * w) for w in weights])
+            made.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
+            return loss
+
+        return strategy.run(replica)
+
+    graph = step.get_concrete_function().graph
+    graph.keeps = (weights, made)
+    return graph

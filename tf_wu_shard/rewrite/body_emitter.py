@@ -1,0 +1,276 @@
+"""Emits one replica's copy of an update's body, on that replica's shard.
+
+Slots are read and written in place, through the handles of their shards, in the order of the
+original accesses. A weight has no shard of its own between steps: its slice is cut from the whole
+value, carried from write to write as a plain value, and handed back to be gathered.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Mapping, Sequence
+
+from tf_wu_shard.analysis.types import BodyOp, Operand, OperandKind, WeightUpdate
+from tf_wu_shard.dialects.base import Dialect
+from tf_wu_shard.dialects.plain_ops import keep_order, reshape
+from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.view import GraphView, Value
+from tf_wu_shard.layout import Layout
+from tf_wu_shard.rewrite.names import scope_of
+from tf_wu_shard.rewrite.scratch import scratch_variable
+from tf_wu_shard.rules.fused import FUSED
+from tf_wu_shard.rules.variables import READ, WRITES
+
+
+class BodyEmitter:
+    """Emits the body of one update for one replica.
+
+    Attributes:
+        weights: After `emit`: for each weight, its updated shard.
+        weight_controls: After `emit`: for each weight, the ops that its old writes waited for.
+        emitted: After `emit`: for each op of the old body on this replica that goes away, the
+            ops that took its place; for a write of a weight none yet (see `weight_writes`).
+        weight_writes: After `emit`: for each weight, its old writes.
+    """
+
+    def __init__(
+        self,
+        view: GraphView,
+        builder: GraphBuilder,
+        dialect: Dialect,
+        update: WeightUpdate,
+        layout: Layout,
+        replica: int,
+        gradients: Mapping[int, Sequence[Value]],
+        shard_handles: Mapping[str, Sequence[Value]],
+    ) -> None:
+        """Prepares to emit.
+
+        Args:
+            view: The old graph.
+            builder: Where to emit.
+            dialect: Cuts slices.
+            update: The update.
+            layout: How its variables are cut.
+            replica: Whose copy to emit.
+            gradients: For each reduction key, per replica the shard of the sum.
+            shard_handles: For each slot key, per replica the handle of its shard.
+        """
+        self._view = view
+        self._builder = builder
+        self._dialect = dialect
+        self._update = update
+        self._layout = layout
+        self._replica = replica
+        self._gradients = gradients
+        self._shard_handles = shard_handles
+        self._device = update.devices[replica]
+        self._scope = scope_of(update.name, "update")
+        self._variables = {v.key: v for v in update.variables}
+        self._num_writes = _writes_by_variable(update)
+        self._locals: list[Value | None] = []
+        self._last_write: dict[str, str] = {}
+        self._reads: dict[str, list[str]] = {}
+        self.weights: dict[str, Value] = {}
+        self.weight_controls: dict[str, list[str]] = {w.key: [] for w in update.weights}
+        self.weight_writes: dict[str, list[str]] = {w.key: [] for w in update.weights}
+        self.emitted: dict[str, list[str]] = {}
+
+    def emit(self) -> None:
+        """Emits every op of the body, in order."""
+        for op in self._update.body:
+            local: Value | None = None
+            if op.type == READ:
+                local = self._read(op)
+            elif op.type in WRITES:
+                self._write(op)
+            elif op.type in FUSED:
+                self._apply(op)
+            else:
+                local = self._compute(op)
+            self._locals.append(local)
+
+    def _name(self, op: BodyOp) -> str:
+        return f"{self._scope}/{op.type}"
+
+    def _read(self, op: BodyOp) -> Value:
+        key, name = op.variable, op.ops[self._replica]
+        if self._variables[key].is_slot:
+            local = self._builder.like(
+                self._view.ops[name].node,
+                [self._shard_handles[key][self._replica]],
+                name=self._name(op),
+                device=self._device,
+                controls=self._before(key, name, writes=False),
+            )
+            self._after(key, local.op, writes=False)
+            self.emitted[name] = [local.op]
+            return local
+        if key in self.weights:
+            if len(self.weight_writes[key]) < self._num_writes[key]:
+                # Between two writes only the body looks, and the writes become one: whoever waited
+                # for this read to write again would wait for itself.
+                self.emitted[name] = []
+            return self.weights[key]
+        # The old read of the whole weight stays as it is; the shard is cut from what it read.
+        return self._slice(Value(name), self._variables[key].dtype, f"{self._scope}/own_shard")
+
+    def _write(self, op: BodyOp) -> None:
+        key, name = op.variable, op.ops[self._replica]
+        operand = self._local(op, op.operands[1])
+        if self._variables[key].is_slot:
+            local = self._builder.like(
+                self._view.ops[name].node,
+                [self._shard_handles[key][self._replica], operand],
+                name=self._name(op),
+                device=self._device,
+                controls=self._before(key, name, writes=True),
+            )
+            self._after(key, local.op, writes=True)
+            self.emitted[name] = [local.op]
+            return
+        arithmetic = WRITES[op.type]
+        if arithmetic is not None:
+            operand = self._builder.op(
+                arithmetic,
+                [self._present(key, name), operand],
+                name=f"{self._scope}/{arithmetic}",
+                device=self._device,
+                types={"T": self._variables[key].dtype},
+            )
+            keep_order(self._builder)
+        self._replace_weight(key, name, operand)
+
+    def _apply(self, op: BodyOp) -> None:
+        """A fused update: on the slots' shards and on a variable that lives for this step."""
+        name = op.ops[self._replica]
+        fused = FUSED[op.type]
+        keys = [operand.variable for operand in op.operands[: fused.num_handles]]
+        controls = set(self._external_controls(name))
+        handles: list[Value] = []
+        for key in keys:
+            if self._variables[key].is_slot:
+                handles.append(self._shard_handles[key][self._replica])
+                controls |= set(self._before(key, name, writes=True))
+            else:
+                handle, filled = self._scratch(key, name)
+                handles.append(handle)
+                controls.add(filled)
+        scalars = [self._local(op, operand) for operand in op.operands[fused.num_handles :]]
+        applied = self._builder.like(
+            self._view.ops[name].node,
+            [*handles, *scalars],
+            name=self._name(op),
+            device=self._device,
+            controls=controls,
+        )
+        for key, handle in zip(keys, handles, strict=True):
+            if self._variables[key].is_slot:
+                self._after(key, applied.op, writes=True)
+                continue
+            new = self._builder.op(
+                READ,
+                [handle],
+                name=f"{self._scope}/{READ}",
+                device=self._device,
+                controls=[applied.op],
+                types={"dtype": self._variables[key].dtype},
+            )
+            self._replace_weight(key, name, new)
+        self.emitted.setdefault(name, [applied.op])
+
+    def _scratch(self, key: str, name: str) -> tuple[Value, str]:
+        """A variable that holds the weight's shard during this step; see `scratch_variable`."""
+        present = self._present(key, name)
+        shape = self._layout.shard_shape(self._replica)
+        dtype = self._variables[key].dtype
+        return scratch_variable(self._builder, present, shape, dtype, self._device, self._scope)
+
+    def _compute(self, op: BodyOp) -> Value:
+        name = op.ops[self._replica]
+        operands = [self._local(op, operand) for operand in op.operands]
+        local = self._builder.like(
+            self._view.ops[name].node,
+            operands,
+            name=self._name(op),
+            device=self._device,
+            controls=self._external_controls(name),
+        )
+        self.emitted[name] = [local.op]
+        return local
+
+    def _local(self, op: BodyOp, operand: Operand) -> Value:
+        """An operand as it is on this replica's shard."""
+        if operand.kind is OperandKind.BODY:
+            local = self._locals[operand.index]
+            assert local is not None, f"{op.type} uses the result of a write"
+            return local
+        if operand.kind is OperandKind.GRADIENT:
+            return self._gradients[operand.index][self._replica]
+        value = operand.values[self._replica]
+        if operand.kind is OperandKind.SCALAR:
+            if operand.shape == () or op.type in FUSED:
+                return value
+            # A one-element tensor of rank 2 would turn the shard into a matrix.
+            element = self._view.dtype(value)
+            return reshape(self._builder, value, (), element, self._device, f"{self._scope}/scalar")
+        return self._slice(value, self._view.dtype(value), f"{self._scope}/slice")
+
+    def _slice(self, value: Value, dtype: int, name: str) -> Value:
+        return self._dialect.slice_own(
+            self._builder, value, self._layout, dtype, self._replica, name
+        )
+
+    def _present(self, key: str, write: str) -> Value:
+        """The weight's shard before the old op `write`."""
+        if key not in self.weights:
+            variable = self._variables[key]
+            whole = self._builder.op(
+                READ,
+                [Value(variable.handles[self._replica])],
+                name=f"{self._scope}/{READ}",
+                device=self._device,
+                controls=self._external_controls(write),
+                types={"dtype": variable.dtype},
+            )
+            self.weights[key] = self._slice(whole, variable.dtype, f"{self._scope}/own_shard")
+            self.weight_controls[key].append(whole.op)
+        return self.weights[key]
+
+    def _replace_weight(self, key: str, write: str, value: Value) -> None:
+        self.weights[key] = value
+        self.weight_controls[key] += self._external_controls(write)
+        self.weight_writes[key].append(write)
+        self.emitted.setdefault(write, [])
+
+    def _external_controls(self, name: str) -> list[str]:
+        """What an old op waited for: outside ops as they are, body ops as what replaced them."""
+        controls = []
+        for control in self._view.ops[name].controls:
+            controls += self.emitted.get(control, [control])
+        return controls
+
+    def _before(self, key: str, name: str, *, writes: bool) -> list[str]:
+        """What an access of a slot's shard must wait for."""
+        controls = self._external_controls(name)
+        if key in self._last_write:
+            controls.append(self._last_write[key])
+        return controls + (self._reads.get(key, []) if writes else [])
+
+    def _after(self, key: str, name: str, *, writes: bool) -> None:
+        if writes:
+            self._last_write[key] = name
+            self._reads[key] = []
+        else:
+            self._reads.setdefault(key, []).append(name)
+
+
+def _writes_by_variable(update: WeightUpdate) -> collections.Counter[str]:
+    """How often the body writes each variable."""
+    writes: collections.Counter[str] = collections.Counter()
+    for op in update.body:
+        if op.type in WRITES:
+            writes[op.variable] += 1
+        elif op.type in FUSED:
+            writes.update(o.variable for o in op.operands[: FUSED[op.type].num_handles])
+    return writes

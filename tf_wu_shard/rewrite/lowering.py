@@ -1,0 +1,318 @@
+"""Leads every other access of a sharded slot onto its shards.
+
+A function that reads or writes a slot outside the sharded update is traced as if the slot were
+whole. Here a read becomes a gather of all shards, and each replica's write becomes a write of its
+own shard; any other op that takes the handle (a fused update, a scatter) works on a variable that
+holds the gathered value for this step, and the own shard is written from that. The components were
+equal before and are written alike, so the shards, taken together, hold what every component would
+have held.
+
+Order: a component's accesses are ordered by its own control edges. On shards, a read on one replica
+also sees what the others write, so the accesses are put in step: a read waits for all replicas'
+writes before it, and a write for all replicas' reads before it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from tf_wu_shard.analysis.accesses import accesses, is_call
+from tf_wu_shard.dialects import plain_ops
+from tf_wu_shard.errors import StorageError
+from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.layout import Layout
+from tf_wu_shard.rewrite.names import scope_of
+from tf_wu_shard.rewrite.rewriter import ShardInput
+from tf_wu_shard.rewrite.scratch import scratch_variable
+from tf_wu_shard.rules.variables import READ, WHOLE_READS, WRITES, Access
+
+_RESOURCE = 20
+_BOOL = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Lowered:
+    """A graph that touches sharded slots through their shards alone.
+
+    Attributes:
+        graph_def: The new graph, with the old one's function library.
+        shard_inputs: Placeholders to bind to the shards.
+        control_outputs: Names of the ops that must run.
+        outputs: The values that the graph returns, in the old order.
+    """
+
+    graph_def: Any
+    shard_inputs: tuple[ShardInput, ...]
+    control_outputs: tuple[str, ...]
+    outputs: tuple[Value, ...]
+
+
+def lower_slot_accesses(view: GraphView, layouts: Mapping[str, Layout]) -> Lowered | None:
+    """Replaces accesses of sharded slots by accesses of their shards.
+
+    Args:
+        view: The graph.
+        layouts: For each slot that lives in shards, by its key in the view, how it is cut.
+
+    Returns:
+        The new graph, or None where no such slot is touched.
+
+    Raises:
+        StorageError: If an op does something to a slot that the shards cannot express.
+    """
+    touched: dict[str, dict[int, list[Op]]] = {}
+    whole: set[str] = set()
+    passed_on: set[str] = set()
+    for handle, ref in view.variables.items():
+        if ref.key in layouts:
+            found = accesses(view, handle)
+            if any(a.access is not Access.PASSED_ON for a in found):
+                whole.add(ref.key)
+            if found:
+                touched.setdefault(ref.key, {})[ref.replica] = [a.op for a in found]
+                passed_on.update(a.op.name for a in found if a.access is Access.PASSED_ON)
+    touched = {key: ops for key, ops in touched.items() if key in whole}
+    if not touched:
+        return None
+    lowering = _Lowering(view, layouts, frozenset(passed_on))
+    for key, per_replica in touched.items():
+        lowering.lower(key, per_replica)
+    return lowering.finish()
+
+
+class _Lowering:
+    def __init__(
+        self, view: GraphView, layouts: Mapping[str, Layout], passed_on: frozenset[str]
+    ) -> None:
+        self._view = view
+        self._layouts = layouts
+        self._passed_on = passed_on
+        self._waits: dict[str, list[str]] = {}
+        self._builder = GraphBuilder(view.ops)
+        self._inputs: list[ShardInput] = []
+        self._values: dict[Value, Value] = {}
+        self._instead: dict[str, str] = {}
+        self._scratch: dict[tuple[str, Value], tuple[Value, str]] = {}
+        self._must_run: list[str] = []
+
+    def lower(self, key: str, per_replica: Mapping[int, list[Op]]) -> None:
+        """Replaces all accesses of one slot."""
+        handles = self._shard_handles(key)
+        steps = _in_step(key, per_replica, len(handles))
+        before: list[str] = []
+        for reads, writes in steps:
+            seen = [self._access(key, handles, r, op, before) for r, op in reads]
+            if writes:
+                waits = [*before, *seen]
+                before = [self._access(key, handles, r, op, waits) for r, op in writes]
+
+    def finish(self) -> Lowered:
+        """The new graph."""
+        graph_def = tf.compat.v1.GraphDef(
+            versions=self._view.graph_def.versions, library=self._view.graph_def.library
+        )
+        for op in self._view:
+            if op.name not in self._instead:
+                graph_def.node.append(op.node)  # copied: the old graph keeps its own
+                waits = set(self._waits.get(op.name, ())).difference(op.controls)
+                graph_def.node[-1].input.extend(f"^{name}" for name in sorted(waits))
+                self._move_to_scratch(op, graph_def.node[-1])
+        graph_def.node.extend(self._builder.nodes)
+        for node in graph_def.node:
+            self._lead(node)
+        return Lowered(
+            graph_def,
+            tuple(self._inputs),
+            (*(self._instead.get(c, c) for c in self._view.control_outputs), *self._must_run),
+            tuple(self._values.get(v, v) for v in self._view.outputs),
+        )
+
+    def _lead(self, node: tf.compat.v1.NodeDef) -> None:
+        led = []
+        for text in node.input:
+            if text.startswith("^"):
+                led.append(f"^{self._instead.get(text[1:], text[1:])}")
+            else:
+                name, _, index = text.partition(":")
+                value = Value(name, int(index or 0))
+                led.append(str(self._values.get(value, value)))
+        if led != list(node.input):
+            del node.input[:]
+            node.input.extend(led)
+
+    def _shard_handles(self, key: str) -> list[Value]:
+        handles = []
+        for replica in range(self._layouts[key].num_shards):
+            handle = self._builder.op(
+                "Placeholder",
+                [],
+                name=scope_of(key, f"shard_{replica}"),
+                device="",
+                types={"dtype": _RESOURCE},
+            )
+            self._builder.nodes[-1].attr["shape"].shape.SetInParent()
+            self._inputs.append(ShardInput(handle.op, key, replica))
+            handles.append(handle)
+        return handles
+
+    def _access(
+        self, key: str, handles: list[Value], replica: int, op: Op, waits: list[str]
+    ) -> str:
+        """Emits one access; returns the op to wait for in its place."""
+        if op.name in self._passed_on:
+            # The called functions were led onto the shards when they were traced.
+            self._waits.setdefault(op.name, []).extend(waits)
+            return op.name
+        if op.type == READ:
+            return self._gather(key, handles, op, waits)
+        if op.type in WRITES:
+            return self._write_own(key, handles[replica], replica, op, waits)
+        if op.type == "VarIsInitializedOp":
+            true = self._builder.constant(True, device=op.device, dtype=_BOOL)
+            self._values[Value(op.name)] = true
+            self._instead[op.name] = true.op
+            return true.op
+        if not is_call(op.type):
+            return self._on_scratch(key, handles, replica, op, waits)
+        raise StorageError(
+            f"the function's op {op.name!r} ({op.type}) hands slot {key!r}, which lives in shards,"
+            " to a function that does more than read it; read the slot's value and hand over that,"
+            " or trace this function before the slot is sharded"
+        )
+
+    def _on_scratch(
+        self, key: str, handles: list[Value], replica: int, op: Op, waits: list[str]
+    ) -> str:
+        """Lets an op work on the gathered value, then writes the replica's shard from it."""
+        layout = self._layouts[key]
+        own = next(v for v in op.inputs if self._key_of(v) == key)
+        dtype = self._view.variables[own.op].dtype
+        scope = scope_of(key, "scratch")
+        whole = self._gathered(key, handles, dtype, op.device, [*op.controls, *waits])
+        handle, filled = scratch_variable(
+            self._builder, whole, layout.shape, dtype, op.device, scope
+        )
+        self._scratch[op.name, own] = (handle, filled)
+        changed = self._builder.op(
+            READ,
+            [handle],
+            name=f"{scope}/changed",
+            device=op.device,
+            controls=[op.name],
+            types={"dtype": dtype},
+        )
+        vector = plain_ops.flat(self._builder, changed, dtype, op.device, f"{scope}/flat")
+        part = plain_ops.run(
+            self._builder, vector, *layout.bounds(replica), dtype, op.device, f"{scope}/own_shard"
+        )
+        written = self._builder.op(
+            "AssignVariableOp",
+            [handles[replica], part],
+            name=f"{scope}/write",
+            device=op.device,
+            types={"dtype": dtype},
+        )
+        self._must_run.append(written.op)
+        return written.op
+
+    def _key_of(self, value: Value) -> str | None:
+        ref = self._view.variables.get(value.op)
+        return ref.key if ref is not None else None
+
+    def _move_to_scratch(self, op: Op, node: tf.compat.v1.NodeDef) -> None:
+        """Gives an op the handles of the variables it is to work on."""
+        for slot, value in enumerate(op.inputs):
+            if (op.name, value) in self._scratch:
+                handle, filled = self._scratch[op.name, value]
+                node.input[slot] = str(handle)
+                node.input.append(f"^{filled}")
+
+    def _gather(self, key: str, handles: list[Value], op: Op, waits: list[str]) -> str:
+        dtype = op.node.attr["dtype"].type
+        whole = self._gathered(key, handles, dtype, op.device, [*op.controls, *waits])
+        self._values[Value(op.name)] = whole
+        self._instead[op.name] = whole.op
+        return whole.op
+
+    def _gathered(
+        self, key: str, handles: list[Value], dtype: int, device: str, waits: list[str]
+    ) -> Value:
+        """The whole value of a slot, read from its shards."""
+        layout = self._layouts[key]
+        scope = scope_of(key, "read")
+        shards = [
+            self._builder.op(
+                READ,
+                [handle],
+                name=f"{scope}/shard",
+                device="",
+                controls=waits,
+                types={"dtype": dtype},
+            )
+            for replica, handle in enumerate(handles)
+            if layout.shard_shape(replica)[0]
+        ]
+        vector = plain_ops.joined(self._builder, shards, dtype, device, f"{scope}/all_gather")
+        return plain_ops.reshape(
+            self._builder, vector, layout.shape, dtype, device, f"{scope}/whole"
+        )
+
+    def _write_own(self, key: str, handle: Value, replica: int, op: Op, waits: list[str]) -> str:
+        layout = self._layouts[key]
+        dtype = op.node.attr["dtype"].type
+        scope = scope_of(key, "write")
+        vector = plain_ops.flat(self._builder, op.inputs[1], dtype, op.device, f"{scope}/flat")
+        own = plain_ops.run(
+            self._builder, vector, *layout.bounds(replica), dtype, op.device, f"{scope}/own_shard"
+        )
+        written = self._builder.like(
+            op.node,
+            [handle, own],
+            name=f"{scope}/{op.type}",
+            device=op.device,
+            controls=[*op.controls, *waits],
+        )
+        self._instead[op.name] = written.op
+        return written.op
+
+
+def _in_step(
+    key: str, per_replica: Mapping[int, list[Op]], num_replicas: int
+) -> list[tuple[list[tuple[int, Op]], list[tuple[int, Op]]]]:
+    """The accesses in rounds: all reads before the i-th writes, then the i-th writes.
+
+    Raises:
+        StorageError: If the replicas do not write alike.
+    """
+    writes = {
+        replica: [op for op in found if _changes(op)] for replica, found in per_replica.items()
+    }
+    most = max(len(w) for w in writes.values())
+    alike = len(writes) == num_replicas and len({len(w) for w in writes.values()}) == 1
+    if most and not alike:
+        raise StorageError(
+            f"the function writes only some replicas' components of slot {key!r}, which lives in"
+            " shards; assign the variable as a whole"
+        )
+    steps: list[tuple[list[tuple[int, Op]], list[tuple[int, Op]]]] = [
+        ([], []) for _ in range(most + 1)
+    ]
+    for replica, found in per_replica.items():
+        epoch = 0
+        for op in found:
+            if _changes(op):
+                steps[epoch][1].append((replica, op))
+                epoch += 1
+            else:
+                steps[epoch][0].append((replica, op))
+    return steps
+
+
+def _changes(op: Op) -> bool:
+    """Whether an op must be taken to change its variable."""
+    return op.type in WRITES or not (op.type == READ or op.type in WHOLE_READS or is_call(op.type))

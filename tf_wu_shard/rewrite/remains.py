@@ -1,0 +1,186 @@
+"""What remains of the old graph once some of its ops are replaced.
+
+Keeps every op that still has a purpose, with its edges led to the replacements. An op that was
+only there for what went away (packing gradients, splitting their sum) goes with it; an op that is
+merely dropped hands its control edges on, so that nothing runs earlier than it did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tf_wu_shard.analysis.gradients import result_names
+from tf_wu_shard.analysis.types import Analysis
+from tf_wu_shard.dialects.plain_ops import reshape
+from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.view import GraphView, Op, Value
+
+
+class Remains:
+    """Collects replacements, then what is left."""
+
+    def __init__(self, view: GraphView, analysis: Analysis, builder: GraphBuilder) -> None:
+        """Starts with nothing replaced.
+
+        Args:
+            view: The old graph.
+            analysis: What was found in it.
+            builder: Where a replacement that needs another shape is emitted.
+        """
+        self._view = view
+        self._analysis = analysis
+        self._builder = builder
+        self._replaced_ops: dict[str, Sequence[str]] = {}
+        self._replaced_values: dict[Value, Value] = {}
+        self._names = result_names(view, analysis.reductions)
+        self._control_memo: dict[str, tuple[str, ...]] = {}
+        self._kept: frozenset[str] = frozenset()
+
+    def replace_ops(self, replacements: Mapping[str, Sequence[str]]) -> None:
+        """Takes ops out of the old graph.
+
+        Args:
+            replacements: For each op that goes, the ops that took its place.
+        """
+        self._replaced_ops.update(replacements)
+
+    def replace_results(self, key: int, sums: Sequence[Value]) -> None:
+        """Lets everything that reads the results of a reduction read other values.
+
+        Args:
+            key: The reduction.
+            sums: Per replica, a vector with the same elements.
+        """
+        dtype = self._analysis.reductions[key].dtype
+        devices = self._analysis.updates[0].devices
+        for replica, total in enumerate(sums):
+            for value in self._names.of(key, replica):
+                shape = self._view.shape(value)
+                assert shape is not None, f"a reduced gradient has no static shape: {value}"
+                self._replaced_values[value] = reshape(
+                    self._builder, total, shape, dtype, devices[replica], f"{value.op}/wu_shard"
+                )
+
+    def collect(self) -> tuple[list[Any], tuple[str, ...], tuple[Value, ...]]:
+        """Everything of the old graph that still has a purpose.
+
+        Returns:
+            The remaining nodes, the names of the ops that must run, and the returned values.
+        """
+        self._bypass_identities()
+        self._kept = self._still_live()
+        nodes = [self._node(op) for op in self._view if op.name in self._kept]
+        controls = [n for c in self._view.control_outputs for n in self._waited_for(c)]
+        outputs = tuple(self._replaced_values.get(v, v) for v in self._view.outputs)
+        self._lead_new_controls()
+        return nodes, tuple(dict.fromkeys(controls)), outputs
+
+    def _bypass_identities(self) -> None:
+        """Frees what an IdentityN passes on from the gradients it passes on beside it."""
+        for op in self._view:
+            if op.type != "IdentityN" or not any(v in self._names for v in op.inputs):
+                continue
+            for i, value in enumerate(op.inputs):
+                if Value(op.name, i) not in self._names:
+                    self._replaced_values[Value(op.name, i)] = value
+
+    def _value(self, value: Value) -> Value:
+        """What is read in the place of an old value."""
+        while value in self._replaced_values:
+            value = self._replaced_values[value]
+        return value
+
+    def _still_live(self) -> frozenset[str]:
+        """Old ops that an output, an effect or a new op still needs, and all inputs."""
+        view = self._view
+        gone = set(self._replaced_ops) | self._lost_carriers()
+        stack = [self._value(v).op for v in view.outputs]
+        stack += [c for c in view.control_outputs if c not in gone]
+        stack += [op.name for op in view if view.has_effect(op) and op.name not in gone]
+        stack += [op.name for op in view if op.type in ("Placeholder", "_Arg", "Arg")]
+        for node in self._builder.nodes:
+            for text in node.input:
+                stack.append(text.lstrip("^").partition(":")[0])
+        kept: set[str] = set()
+        while stack:
+            name = stack.pop()
+            if name in kept or name in gone or name not in view.ops:
+                continue
+            kept.add(name)
+            op = view.ops[name]
+            stack += [self._value(v).op for v in op.inputs]
+            # A stateless op named only by a control edge is dropped; what it waited for is not.
+            stack += [c for c in op.controls if not self._only_waits(c)]
+        return frozenset(kept)
+
+    def _only_waits(self, name: str) -> bool:
+        op = self._view.ops[name]
+        return op.type == "IdentityN" and any(v in self._names for v in op.inputs)
+
+    def _lost_carriers(self) -> set[str]:
+        """The carriers of all reductions that were sharded or replaced."""
+        sharded = {v for values in self._sharded_keys() for v in values}
+        lost: set[str] = set()
+        for reduction in self._analysis.reductions:
+            if reduction.key in sharded:
+                lost.update(reduction.carriers)
+        return lost
+
+    def _sharded_keys(self) -> list[tuple[int, ...]]:
+        return [
+            update.reductions
+            for update in self._analysis.updates
+            if update.body[-1].ops[0] in self._replaced_ops
+        ]
+
+    def _node(self, op: Op) -> Any:
+        """An old op's node with its edges led to the replacements."""
+        inputs = [str(self._value(v)) for v in op.inputs]
+        controls = [n for c in op.controls for n in self._waited_for(c)]
+        inputs += [f"^{c}" for c in dict.fromkeys(controls)]
+        if inputs == list(op.node.input) and "_class" not in op.node.attr:
+            return op.node
+        node = tf.compat.v1.NodeDef()
+        node.CopyFrom(op.node)
+        self._drop_lost_colocations(node)
+        del node.input[:]
+        node.input.extend(inputs)
+        return node
+
+    def _drop_lost_colocations(self, node: Any) -> None:
+        """Forgets wishes to be placed with an op that is gone; the device is named as well."""
+        wishes = [w for w in node.attr["_class"].list.s if w.startswith(b"loc:@")]
+        kept = [w for w in wishes if w[5:].decode() in self._kept]
+        del node.attr["_class"]
+        if kept:
+            node.attr["_class"].list.s.extend(kept)
+
+    def _waited_for(self, name: str) -> tuple[str, ...]:
+        """The ops to wait for in the place of an old op."""
+        if name in self._view.ops and self._view.ops[name].type == "Placeholder":
+            return ()
+        if name in self._kept or name not in self._view.ops:
+            return (name,)
+        if name in self._replaced_ops:
+            return tuple(self._replaced_ops[name])
+        if name not in self._control_memo:
+            self._control_memo[name] = ()
+            op = self._view.ops[name]
+            sources = (*op.controls, *(self._value(v).op for v in op.inputs))
+            found = [n for s in sources for n in self._waited_for(s)]
+            self._control_memo[name] = tuple(dict.fromkeys(found))
+        return self._control_memo[name]
+
+    def _lead_new_controls(self) -> None:
+        """Leads control edges of new nodes that still point at dropped old ops."""
+        for node in self._builder.nodes:
+            if not any(i.startswith("^") and i[1:] in self._view.ops for i in node.input):
+                continue
+            data = [i for i in node.input if not i.startswith("^")]
+            waits = [i[1:] for i in node.input if i.startswith("^")]
+            led = dict.fromkeys(n for w in waits for n in self._waited_for(w))
+            del node.input[:]
+            node.input.extend([*data, *(f"^{n}" for n in led)])

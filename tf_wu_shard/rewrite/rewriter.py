@@ -1,0 +1,281 @@
+"""Builds the sharded graph from the old one and the plan: GraphDef in, new GraphDef out.
+
+Pure: the old graph is never touched, so giving up at any point leaves it as it was.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tf_wu_shard.analysis.types import Analysis
+from tf_wu_shard.dialects.base import Dialect
+from tf_wu_shard.errors import WuShardError
+from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.view import GraphView, Value
+from tf_wu_shard.plan.types import ShardingPlan, VariablePlan
+from tf_wu_shard.rewrite.body_emitter import BodyEmitter
+from tf_wu_shard.rewrite.names import scope_of
+from tf_wu_shard.rewrite.remains import Remains
+
+_RESOURCE = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardInput:
+    """A new input of the graph: the handle of one shard of one slot."""
+
+    placeholder: str
+    slot: str
+    replica: int
+
+
+@dataclasses.dataclass(frozen=True)
+class RewriteResult:
+    """A rewritten graph.
+
+    Attributes:
+        graph_def: The new graph, with the old one's function library.
+        shard_inputs: Placeholders to bind to the shards of the slots.
+        control_outputs: Names of the ops that must run.
+        outputs: The values that the graph returns, in the old order.
+        emitted: How many reduce-scatters, all-gathers and all-reduces were emitted.
+        assigns: Per sharded weight, the ops that assign it, by replica.
+    """
+
+    graph_def: Any
+    shard_inputs: tuple[ShardInput, ...]
+    control_outputs: tuple[str, ...]
+    outputs: tuple[Value, ...]
+    emitted: dict[str, int]
+    assigns: dict[str, tuple[str, ...]]
+
+
+def rewrite(
+    view: GraphView, analysis: Analysis, plan: ShardingPlan, dialect: Dialect
+) -> RewriteResult:
+    """Shards the updates that the plan names.
+
+    Args:
+        view: The graph.
+        analysis: What was found in it.
+        plan: What to do; made from this analysis.
+        dialect: How to communicate in it.
+
+    Returns:
+        The new graph.
+
+    Raises:
+        WuShardError: If the plan was made for another graph, or the result would not hold
+            together.
+    """
+    if plan.fingerprint != view.fingerprint:
+        raise WuShardError(
+            f"the plan was made for graph {plan.fingerprint}, this is {view.fingerprint};"
+            " plan again"
+        )
+    return _Rewriter(view, analysis, plan, dialect).run()
+
+
+class _Rewriter:
+    def __init__(
+        self, view: GraphView, analysis: Analysis, plan: ShardingPlan, dialect: Dialect
+    ) -> None:
+        self._view = view
+        self._analysis = analysis
+        self._plan = plan
+        self._dialect = dialect
+        self._builder = GraphBuilder(view.ops)
+        self._remains = Remains(view, analysis, self._builder)
+        self._shard_inputs: list[ShardInput] = []
+        self._handles: dict[str, list[Value]] = {}
+        self._emitted: collections.Counter[str] = collections.Counter()
+        self._assigns: dict[str, tuple[str, ...]] = {}
+
+    def run(self) -> RewriteResult:
+        for bucket in self._plan.buckets:
+            for variable in bucket:
+                self._add_shard_inputs(variable)
+            gradients = self._reduce_scatter(bucket)
+            self._update(bucket, gradients)
+        self._sum_whole()
+        nodes, control_outputs, outputs = self._remains.collect()
+        graph_def = tf.compat.v1.GraphDef(
+            versions=self._view.graph_def.versions, library=self._view.graph_def.library
+        )
+        graph_def.node.extend(nodes)
+        graph_def.node.extend(self._builder.nodes)
+        return RewriteResult(
+            graph_def=graph_def,
+            shard_inputs=tuple(self._shard_inputs),
+            control_outputs=control_outputs,
+            outputs=outputs,
+            emitted=dict(self._emitted),
+            assigns=self._assigns,
+        )
+
+    def _add_shard_inputs(self, variable: VariablePlan) -> None:
+        for slot in variable.slots:
+            self._handles[slot.variable] = []
+            for replica in range(self._plan.num_replicas):
+                handle = self._builder.op(
+                    "Placeholder",
+                    [],
+                    name=scope_of(slot.variable, f"shard_{replica}"),
+                    device="",
+                    types={"dtype": _RESOURCE},
+                )
+                self._builder.nodes[-1].attr["shape"].shape.SetInParent()
+                self._handles[slot.variable].append(handle)
+                self._shard_inputs.append(ShardInput(handle.op, slot.variable, replica))
+
+    def _reduce_scatter(self, bucket: Sequence[VariablePlan]) -> dict[int, list[Value]]:
+        """Per reduction of the bucket, per replica, the shard of the reduced gradient."""
+        keys = [key for v in bucket for key in v.reductions]
+        layouts = [v.layout for v in bucket for _ in v.reductions]
+        reductions = [self._analysis.reductions[key] for key in keys]
+        dtype = bucket[0].dtype
+        scope = scope_of(_bucket_name(bucket), "reduce_scatter")
+        operands = [r.operands for r in reductions]
+        shards = self._dialect.reduce_scatter(self._builder, operands, layouts, dtype, scope)
+        self._emitted["reduce_scatter"] += 1
+        return {
+            r.key: [
+                self._divided(shard, r.divisor, dtype, replica, scope)
+                for replica, shard in enumerate(own)
+            ]
+            for r, own in zip(reductions, shards, strict=True)
+        }
+
+    def _divided(self, value: Value, divisor: int, dtype: int, replica: int, scope: str) -> Value:
+        if divisor == 1:
+            return value
+        device = self._analysis.updates[0].devices[replica]
+        by = self._builder.constant(divisor, device=device, dtype=dtype)
+        return self._builder.op(
+            "RealDiv", [value, by], name=f"{scope}/mean", device=device, types={"T": dtype}
+        )
+
+    def _update(
+        self, bucket: Sequence[VariablePlan], gradients: Mapping[int, Sequence[Value]]
+    ) -> None:
+        """Emits the bodies of a bucket and gathers its weights."""
+        emitters: list[list[BodyEmitter]] = []
+        for variable in bucket:
+            update = self._analysis.updates[variable.update]
+            per_replica = []
+            for replica in range(self._plan.num_replicas):
+                emitter = BodyEmitter(
+                    self._view,
+                    self._builder,
+                    self._dialect,
+                    update,
+                    variable.layout,
+                    replica,
+                    gradients,
+                    self._handles,
+                )
+                emitter.emit()
+                per_replica.append(emitter)
+            emitters.append(per_replica)
+        self._gather(bucket, emitters)
+        for per_replica in emitters:
+            for emitter in per_replica:
+                self._remains.replace_ops(emitter.emitted)
+
+    def _gather(
+        self, bucket: Sequence[VariablePlan], emitters: Sequence[Sequence[BodyEmitter]]
+    ) -> None:
+        """All-gathers the bucket's weights, those of one element type together, and assigns."""
+        by_type: dict[int, list[tuple[VariablePlan, Sequence[BodyEmitter], str]]] = {}
+        for variable, own in zip(bucket, emitters, strict=True):
+            update = self._analysis.updates[variable.update]
+            for weight in update.weights:
+                by_type.setdefault(weight.dtype, []).append((variable, own, weight.key))
+        for dtype, members in by_type.items():
+            scope = scope_of(_bucket_name([v for v, _, _ in members]), "all_gather")
+            shards = [[e.weights[key] for e in own] for _, own, key in members]
+            layouts = [v.layout for v, _, _ in members]
+            whole = self._dialect.all_gather(self._builder, shards, layouts, dtype, scope)
+            self._emitted["all_gather"] += 1
+            for (variable, own, key), values in zip(members, whole, strict=True):
+                self._assign(variable, own, key, values)
+
+    def _assign(
+        self,
+        variable: VariablePlan,
+        emitters: Sequence[BodyEmitter],
+        key: str,
+        values: Sequence[Value],
+    ) -> None:
+        update = self._analysis.updates[variable.update]
+        weight = next(w for w in update.weights if w.key == key)
+        assigns = []
+        for replica, (emitter, value) in enumerate(zip(emitters, values, strict=True)):
+            shaped = self._in_shape(value, variable, weight.shape, weight.dtype, replica)
+            assign = self._builder.op(
+                "AssignVariableOp",
+                [Value(weight.handles[replica]), shaped],
+                name=scope_of(key, "assign"),
+                device=update.devices[replica],
+                controls=emitter.weight_controls[key],
+                types={"dtype": weight.dtype},
+            )
+            assigns.append(assign.op)
+            for old in emitter.weight_writes[key]:
+                emitter.emitted[old].append(assign.op)
+        self._assigns[key] = tuple(assigns)
+
+    def _in_shape(
+        self,
+        value: Value,
+        variable: VariablePlan,
+        shape: tuple[int, ...],
+        dtype: int,
+        replica: int,
+    ) -> Value:
+        """`value` in the weight's own shape, where the update's first weight has another."""
+        if shape == variable.layout.shape:
+            return value
+        device = self._analysis.updates[variable.update].devices[replica]
+        target = self._builder.constant(list(shape), device=device)
+        return self._builder.op(
+            "Reshape",
+            [value, target],
+            name=scope_of(variable.variable, "all_gather/reshape"),
+            device=device,
+            types={"T": dtype, "Tshape": 3},
+        )
+
+    def _sum_whole(self) -> None:
+        """Sums the gradients that lose their carrier but are not sharded, by element type."""
+        by_type: dict[tuple[int, int], list[int]] = {}
+        for key in self._plan.summed_whole:
+            reduction = self._analysis.reductions[key]
+            by_type.setdefault((reduction.dtype, reduction.divisor), []).append(key)
+        for (dtype, divisor), keys in by_type.items():
+            reductions = [self._analysis.reductions[key] for key in keys]
+            scope = scope_of("left_whole", "all_reduce")
+            sums = self._dialect.all_reduce(
+                self._builder,
+                [r.operands for r in reductions],
+                [(r.size,) for r in reductions],
+                dtype,
+                scope,
+            )
+            self._emitted["all_reduce"] += 1
+            for reduction, values in zip(reductions, sums, strict=True):
+                divided = [
+                    self._divided(v, divisor, dtype, replica, scope)
+                    for replica, v in enumerate(values)
+                ]
+                self._remains.replace_results(reduction.key, divided)
+
+
+def _bucket_name(bucket: Sequence[VariablePlan]) -> str:
+    names = list(dict.fromkeys(v.variable for v in bucket))
+    return names[0] if len(names) == 1 else f"bucket_{bucket[0].bucket}"
