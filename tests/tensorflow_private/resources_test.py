@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tf_wu_shard.tensorflow_private.resources import free, new_variable, refill, same_bits
+
+_NAN = float("nan")
+
+
+def test_a_new_variable_knows_no_strategy_and_no_function(logical_cpus: list[str]) -> None:
+    strategy = tf.distribute.MirroredStrategy(logical_cpus[:2])
+    made: list[tf.Variable] = []
+
+    def trace() -> None:
+        with tf.init_scope():
+            value = tf.constant([1.0, 2.0])
+        with strategy.scope(), tf.device(logical_cpus[1]):
+            made.append(new_variable(value, "shard"))
+
+    graph = tf.function(trace).get_concrete_function().graph
+    assert graph.get_operations() == []
+    assert not isinstance(made[0], tf.distribute.DistributedValues)
+    assert made[0].device.endswith("CPU:1")
+    assert not made[0].trainable
+    assert made[0].numpy().tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16, tf.complex64, tf.int32, tf.bool])
+def test_a_freed_resource_holds_one_element_that_cannot_be_fetched(dtype: tf.DType) -> None:
+    variable = tf.Variable(tf.cast([1, 0, 1], dtype))
+    free([variable.handle], dtype)
+    left = tf.raw_ops.ReadVariableOp(resource=variable.handle, dtype=dtype)
+    assert tf.size(left).numpy() == 1
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        left.numpy()
+
+
+def test_a_freed_vector_does_not_sum_to_zero_in_a_function_that_still_reads_it() -> None:
+    variable = tf.Variable([1.0, 2.0])
+    total = tf.function(lambda: tf.reduce_sum(variable))
+    assert total().numpy() == 3.0
+    free([variable.handle], tf.float32)
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        total().numpy()
+
+
+def test_a_freed_resource_can_be_filled_again() -> None:
+    variable = tf.Variable([1.0, 2.0])
+    free([variable.handle], tf.float32)
+    refill(variable.handle, tf.constant([3.0, 4.0]))
+    assert variable.numpy().tolist() == [3.0, 4.0]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        (np.array([1, _NAN], np.float32), np.array([1, _NAN], np.float32), True),
+        (np.array([0.0]), np.array([-0.0]), False),
+        (np.array(2.0), np.array(2.0), True),
+        (np.array(2.0), np.array(3.0), False),
+        (np.zeros(0, np.float32), np.zeros(0, np.float32), True),
+        (np.array([[1, 2]]), np.array([[1, 3]]), False),
+    ],
+)
+def test_bits_are_compared_not_values(first: np.ndarray, second: np.ndarray, same: bool) -> None:
+    assert same_bits(tf.constant(first), tf.constant(second)) is same

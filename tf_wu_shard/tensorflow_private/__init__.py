@@ -1,0 +1,1 @@
+"""The only folder that touches private TensorFlow, one concern a file."""

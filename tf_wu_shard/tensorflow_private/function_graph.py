@@ -1,0 +1,301 @@
+"""Reads a traced function's graph and makes a new one of a rewritten GraphDef.
+
+Answers: what a FuncGraph holds (`read`), and what takes its place (`rebuild`). The old FuncGraph is
+never changed. `install` lets a function see every FuncGraph as soon as it is traced, also those of
+branches and loop bodies, and return another in its stead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.client import pywrap_tf_session as c_api
+from tensorflow.python.distribute import values
+from tensorflow.python.framework import c_api_util, importer, op_def_registry, ops
+from tensorflow.python.framework import func_graph as func_graph_module
+from tensorflow.python.ops import handle_data_util
+
+_HANDLE_TYPES = (tf.resource, tf.variant)
+
+
+def install(process: Callable[[Any, float], Any]) -> bool:
+    """Lets `process` see every traced FuncGraph; what it returns is used instead.
+
+    Args:
+        process: From a FuncGraph, and the seconds that tracing it took, to the same or another
+            FuncGraph.
+
+    Returns:
+        Whether it was not installed before.
+    """
+    original = func_graph_module.func_graph_from_py_func
+    if getattr(original, "_wu_shard_hook", False):
+        return False
+
+    @functools.wraps(original)
+    def func_graph_from_py_func(*args: Any, **kwargs: Any) -> Any:
+        start = time.perf_counter()
+        graph = original(*args, **kwargs)
+        return process(graph, time.perf_counter() - start)
+
+    func_graph_from_py_func._wu_shard_hook = True  # type: ignore[attr-defined]
+    func_graph_module.func_graph_from_py_func = func_graph_from_py_func
+    return True
+
+
+def existing_graphs() -> list[Any]:
+    """Every FuncGraph alive in this process; walks all objects, so not for every day."""
+    return [o for o in gc.get_objects() if isinstance(o, func_graph_module.FuncGraph)]
+
+
+def captured_handles(graph: Any) -> list[tuple[Any, Any]]:
+    """The resource handles that a FuncGraph captured, `(outside, placeholder)` each."""
+    return [(e, p) for e, p in graph.captures if p.dtype is tf.resource]
+
+
+def is_branch_or_body(graph: Any) -> bool:
+    """Whether a FuncGraph belongs to a `tf.cond` or `tf.while_loop`."""
+    return bool(graph.is_control_flow_graph)
+
+
+def may_write(graph: Any, op_types: frozenset[str]) -> bool:
+    """Whether a FuncGraph may hold an op of types that all have an effect.
+
+    Automatic control dependencies make every op with an effect a control output; where they were
+    off nothing is known.
+    """
+    return not graph.control_outputs or any(op.type in op_types for op in graph.control_outputs)
+
+
+def consumer_types(placeholder: Any) -> list[str]:
+    """Types of the ops that take a captured handle."""
+    return [op.type for op in placeholder.consumers()]
+
+
+@contextlib.contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Puts Python's cyclic garbage collector off.
+
+    Thousands of small objects are made while a graph is rebuilt, none of them garbage; each full
+    collection that they set off walks all of TensorFlow's and Keras' objects, for 0.2 s.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def op_def(op_type: str) -> Any | None:
+    """The OpDef of an op type, or None where no op of this name is registered."""
+    return op_def_registry.get(op_type)
+
+
+def is_replica_local(handle: Any) -> bool:
+    """Whether a handle belongs to a variable that each replica writes on its own (ON_READ)."""
+    reference = getattr(handle, "_distributed_container", None)
+    variable = reference() if reference is not None else None
+    return isinstance(variable, values.DistributedVariable) and not isinstance(
+        variable, values.MirroredVariable
+    )
+
+
+def static_shape(graph: Any, op: str, output: int) -> tuple[int, ...] | None:
+    """The shape of an op's output, or None where it is not fully known when traced."""
+    shape = graph._get_operation_by_name(op).outputs[output].shape
+    return tuple(shape) if shape.is_fully_defined() else None
+
+
+def handle_shape_and_type(placeholder: Any) -> tuple[tuple[int, ...] | None, int]:
+    """The static shape and DataType number behind a resource placeholder."""
+    data = handle_data_util.get_handle_data(placeholder)
+    if data is None or not data.is_set or not data.shape_and_type:
+        return None, 0
+    first = data.shape_and_type[0]
+    dims = tuple(d.size for d in first.shape.dim)
+    known = not first.shape.unknown_rank and all(d >= 0 for d in dims)
+    return (dims if known else None), first.dtype
+
+
+def rebuild(
+    graph: Any,
+    graph_def: Any,
+    *,
+    outputs: Sequence[str],
+    control_outputs: Iterable[str],
+    new_captures: Mapping[str, Any],
+    dropped_captures: Iterable[str],
+    owners: Any,
+) -> Any:
+    """Makes the FuncGraph that takes the place of `graph`.
+
+    Args:
+        graph: The old FuncGraph.
+        graph_def: The new nodes; every input of the old graph is a Placeholder of the same name.
+        outputs: Names ("op:index") of the returned tensors, in the order of `graph.outputs`.
+        control_outputs: Names of the ops that must run.
+        new_captures: For new placeholders, by name, the eager handle to bind.
+        dropped_captures: Placeholders of captures that the new graph does not need.
+        owners: Kept alive as long as the new graph.
+
+    Returns:
+        A FuncGraph of the same class, with the same inputs but for the captures.
+
+    Raises:
+        ValueError: If TensorFlow does not accept the nodes.
+    """
+    new = type(graph)(graph.name, collections=graph._collections)
+    placeholders = {t.op.name: t for t in graph.inputs}
+    with new.as_default(), ops.name_scope(None):
+        # A graph being traced may sit in device scopes; every node names its own device.
+        new._device_function_stack = type(new._device_function_stack)()
+        for function in graph._functions.values():
+            new._add_function_recursive(function)
+        inputs = _import_inputs(new, graph_def, placeholders, new_captures)
+        _import_rest(new, graph_def, inputs)
+    _bind(graph, new, inputs, new_captures, set(dropped_captures))
+    new.outputs = [new.get_tensor_by_name(name) for name in outputs]
+    moved = {id(old): now for old, now in zip(graph.outputs, new.outputs, strict=True)}
+    new.structured_outputs = _moved_structure(graph, moved)
+    new.control_outputs = [new.get_operation_by_name(name) for name in control_outputs]
+    new._wu_shard_owners = owners
+    return new
+
+
+def _import_inputs(
+    new: Any, graph_def: Any, old: Mapping[str, Any], new_captures: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Imports the placeholders and tells them what their handles point to.
+
+    This comes before everything else: shape inference of a read needs the handle's shape. The
+    importer would rename a later op "a" once there is an input "a/resource", so inputs whose name
+    lies inside another op's get a name of one part.
+    """
+    part = tf.compat.v1.GraphDef(versions=graph_def.versions)
+    wanted = set(old) | set(new_captures)
+    others = {n.name for n in graph_def.node}
+    named: dict[str, str] = {}
+    for node in graph_def.node:
+        if node.name in wanted:
+            part.node.append(node)
+            if others.intersection(_scopes(node.name)):
+                part.node[-1].name = _free_name(node.name.replace("/", "."), others)
+            named[node.name] = part.node[-1].name
+    _import(new, part, {})
+    inputs = {name: new.get_tensor_by_name(f"{named[name]}:0") for name in wanted}
+    for name, tensor in inputs.items():
+        if tensor.dtype in _HANDLE_TYPES:
+            source = new_captures[name] if name in new_captures else old[name]
+            handle_data_util.copy_handle_data(source, tensor)
+    return inputs
+
+
+def _scopes(name: str) -> list[str]:
+    """The scopes that a name lies in: "a" and "a/b" for "a/b/c"."""
+    parts = name.split("/")
+    return ["/".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    """`name`, or one like it that is not taken; taken from now on."""
+    free, count = name, 0
+    while free in taken:
+        count += 1
+        free = f"{name}_{count}"
+    taken.add(free)
+    return free
+
+
+def _import_rest(new: Any, graph_def: Any, inputs: Mapping[str, Any]) -> None:
+    part = tf.compat.v1.GraphDef(versions=graph_def.versions)
+    part.node.extend(n for n in graph_def.node if n.name not in inputs)
+    used = {i.partition(":")[0] for n in part.node for i in n.input}
+    _import(new, part, {f"{n}:0": t for n, t in inputs.items() if n in used})
+
+
+def _import(new: Any, part: Any, input_map: Mapping[str, Any]) -> None:
+    """Imports nodes under their own names, each on the device it names.
+
+    `importer.import_graph_def` would run every one of them through the graph's stack of device
+    functions, which takes most of its time.
+    """
+    options = c_api_util.ScopedTFImportGraphDefOptions()
+    importer._PopulateTFImportGraphDefOptions(options.options, "", input_map, None, False)
+    buffer = c_api.TF_NewBufferFromString(part.SerializeToString())
+    try:
+        with new._mutation_lock(), new._c_graph.get() as c_graph:
+            results = c_api.TF_GraphImportGraphDefWithResults(c_graph, buffer, options.options)
+            c_api_util.ScopedTFImportGraphDefResults(results)
+        # What Graph._add_new_tf_operations does beyond this concerns scopes that are not open here
+        # (attributes, kernel labels, colocation, containers) and TensorFlow 1 loops.
+        for operation in new.new_operations():
+            name = ops.Operation._from_c_op(operation, new).name
+            new._names_in_use.setdefault(name.lower(), 1)
+    finally:
+        c_api.TF_DeleteBuffer(buffer)
+
+
+def _bind(
+    graph: Any, new: Any, inputs: Mapping[str, Any], captures: Mapping[str, Any], dropped: set[str]
+) -> None:
+    """Gives the new graph its inputs: arguments, captures by value, deferred captures."""
+    old, now = graph._function_captures, new._function_captures
+    internal = {id(t) for t in graph.internal_captures}
+    deferred = tf.nest.flatten(graph.deferred_internal_captures, expand_composites=True)
+    internal |= {id(t) for t in deferred}
+    arguments = [inputs[t.op.name] for t in graph.inputs if id(t) not in internal]
+    for outside, placeholder in graph.captures:
+        if placeholder.op.name not in dropped:
+            tensor = inputs[placeholder.op.name]
+            kind = old._by_val_tracetype.get(id(outside))
+            now.add_or_replace(id(outside), outside, tensor, tracetype=kind)
+    for name, outside in captures.items():
+        now.add_or_replace(id(outside), outside, inputs[name])
+    for key, tensors in old._by_ref_internal.items():
+        moved = tf.nest.map_structure(lambda t: inputs[t.op.name], tensors, expand_composites=True)
+        outside = old._by_ref_external[key]
+        kind = old._by_ref_tracetype[key]
+        now.add_or_replace(key, outside, moved, tracetype=kind, is_by_ref=True)
+    new.inputs = [
+        *arguments,
+        *new.internal_captures,
+        *tf.nest.flatten(new.deferred_internal_captures, expand_composites=True),
+    ]
+    _copy_settings(graph, new, inputs)
+
+
+def _copy_settings(graph: Any, new: Any, inputs: Mapping[str, Any]) -> None:
+    """Everything else that Python keeps about a FuncGraph."""
+    for name in (
+        *("structured_input_signature", "_output_names", "is_control_flow_graph"),
+        *("capture_by_value", "seed", "_seed_used", "_saveable", "_saving_errors"),
+        *("_weak_outer_graph", "_fallback_outer_graph"),
+    ):
+        setattr(new, name, getattr(graph, name))
+    if hasattr(graph, "collective_manager_ids_used"):
+        new.collective_manager_ids_used = graph.collective_manager_ids_used
+    new._resource_tensor_inputs.update(
+        inputs[t.op.name] for t in graph._resource_tensor_inputs if t.op.name in inputs
+    )
+    new._weak_variables = graph._weak_variables
+    new._watched_variables = graph._watched_variables
+
+
+def _moved_structure(graph: Any, moved: Mapping[int, Any]) -> Any:
+    """`graph.structured_outputs` with every returned tensor replaced by the new graph's.
+
+    A structured output that the old graph captured to return it stands in `graph.outputs` as its
+    placeholder; by position, the i-th structured tensor belongs to the i-th output.
+    """
+    flat = func_graph_module.flatten(graph.structured_outputs)
+    returned = iter(graph.outputs)
+    now = [None if t is None else moved[id(next(returned))] for t in flat]
+    return func_graph_module.pack_sequence_as(graph.structured_outputs, now)
