@@ -1,0 +1,264 @@
+"""Keeps a mirrored slot variable in one shard per replica while its user sees no difference.
+
+Answers: how a slot gets its shards (`prepare`, then `commit`), which sharded slot a captured
+handle means (`sharded_slot_of`), how it gets its ordinary storage back (`unshard`). It does not
+decide which variables are slots, and does not make a traced function use the shards.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import tensorflow as tf
+
+from tf_wu_shard.errors import StorageError
+from tf_wu_shard.layout import Layout
+from tf_wu_shard.storage.parts import cut, cut_all
+from tf_wu_shard.storage.replica_views import ReplicaViews
+from tf_wu_shard.tensorflow_private import resources, sharded_variables
+from tf_wu_shard.tensorflow_private.distributed_variables import (
+    is_exporting,
+    is_mirrored,
+    original_handle,
+)
+from tf_wu_shard.tensorflow_private.sharded_components import storage_of
+
+_FLOATS = {tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64, tf.complex128}
+_INTEGERS = {tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint16, tf.uint32, tf.uint64}
+_DTYPES = _FLOATS | _INTEGERS | {tf.bool}
+
+_APPLY: dict[str, Callable[[tf.Tensor, tf.Tensor], tf.Tensor]] = {
+    "assign": lambda value, operand: operand,
+    "assign_add": tf.add,
+    "assign_sub": tf.subtract,
+}
+
+
+class ShardedSlot:
+    """A slot variable's value, kept in shards.
+
+    The variable's components own the slot; the slot does not keep its variable alive.
+
+    Attributes:
+        layout: How the value is cut.
+        shards: One variable per replica, shape `layout.shard_shape(r)`, on that replica's device.
+    """
+
+    def __init__(self, variable: Any, layout: Layout, shards: tuple[tf.Variable, ...]) -> None:
+        self._variable = weakref.ref(variable)
+        self.layout = layout
+        self.shards = shards
+        self._views = ReplicaViews(layout)
+
+    @property
+    def variable(self) -> Any:
+        """The user's `MirroredVariable`.
+
+        Raises:
+            StorageError: If it no longer exists.
+        """
+        variable = self._variable()
+        if variable is None:
+            raise StorageError(
+                f"the variable of the sharded slot {self.layout} no longer exists; look the slot"
+                " up again through a handle that is in use"
+            )
+        return variable
+
+    @property
+    def handles(self) -> tuple[tf.Tensor, ...]:
+        """The shards' resource handles, eager tensors, by replica."""
+        return tuple(shard.handle for shard in self.shards)
+
+    def read(self, replica: int | None = None) -> tf.Tensor:
+        """Gathers the whole value.
+
+        Args:
+            replica: The replica in whose own context a component is read, if any.
+
+        Returns:
+            A tensor of shape `layout.shape`.
+        """
+        return self._views.read(replica, self._values())
+
+    def write(self, replica: int | None, change: Callable[[tf.Tensor], tf.Tensor]) -> None:
+        """Replaces the whole value by a function of it.
+
+        Args:
+            replica: The replica in whose own context a component is written, if any.
+            change: From the present value to the new one, both of shape `layout.shape`.
+        """
+        self.write_elementwise(replica, "assign", change(self.read(replica)))
+
+    def write_elementwise(self, replica: int | None, method: str, operand: tf.Tensor) -> None:
+        """Applies an elementwise assignment to the value.
+
+        Args:
+            replica: The replica in whose own context a component is written, if any.
+            method: `assign`, `assign_add` or `assign_sub`.
+            operand: A tensor of shape `layout.shape`.
+        """
+        if replica is None:
+            self._views.close()
+            self._write_shards(range(self.layout.num_shards), method, operand)
+            return
+        whole = _APPLY[method](self.read(replica), operand)
+        before = self._values()
+        self._write_shards(self._views.targets(replica, before), "assign", whole)
+        self._views.wrote(replica, whole, before, self._values())
+
+    def _values(self) -> tuple[tf.Tensor, ...]:
+        return tuple(shard.value() for shard in self.shards)
+
+    def _write_shards(self, targets: Iterable[int], method: str, operand: tf.Tensor) -> None:
+        for index in targets:
+            shard = self.shards[index]
+            with tf.device(shard.device):
+                getattr(shard, method)(cut(operand, self.layout, index), read_value=False)
+
+
+class PendingSlot:
+    """Shards that hold a slot's value but are not yet its storage; dropping it discards them."""
+
+    def __init__(self, variable: Any, layout: Layout, shards: tuple[tf.Variable, ...]) -> None:
+        self._variable = variable
+        self.layout = layout
+        self.shards = shards
+
+    @property
+    def handles(self) -> tuple[tf.Tensor, ...]:
+        """The shards' resource handles, eager tensors, by replica."""
+        return tuple(shard.handle for shard in self.shards)
+
+    def commit(self) -> ShardedSlot:
+        """Makes the shards the variable's storage and frees the components' own.
+
+        Returns:
+            The slot. The variable keeps its identity, name, shape, dtype and value.
+
+        Raises:
+            StorageError: If the variable was sharded in the meantime.
+        """
+        variable = self._variable
+        _check_shardable(variable, self.layout)
+        slot = ShardedSlot(variable, self.layout, self.shards)
+        sharded_variables.become_sharded(variable, slot)
+        handles = [original_handle(component) for component in variable.values]
+        resources.free(handles, variable.dtype)
+        return slot
+
+
+def prepare(variable: Any, layout: Layout) -> PendingSlot:
+    """Allocates and fills a slot's shards; nothing that the user can see changes.
+
+    May be called while a function is traced and inside any strategy scope. At no time more than
+    about one shard per replica exists beside the variable's own storage.
+
+    Args:
+        variable: A `MirroredVariable`, one component per shard.
+        layout: How to cut it; `layout.shape` is the variable's shape.
+
+    Returns:
+        The shards: shard `r` holds its part of the first component's value, which all share.
+
+    Raises:
+        StorageError: If the variable cannot be stored so.
+    """
+    _check_shardable(variable, layout)
+    shards = []
+    name = variable.name.split(":")[0]
+    with tf.init_scope():
+        # The components of a mirrored variable are equal, so all shards are cut from the first.
+        with tf.device(variable.values[0].device):
+            parts = cut_all(variable.values[0].value(), layout)
+        for replica, (component, part) in enumerate(zip(variable.values, parts, strict=True)):
+            with tf.device(component.device):
+                shards.append(resources.new_variable(part, f"{name}/shard_{replica}"))
+    return PendingSlot(variable, layout, tuple(shards))
+
+
+def can_shard(variable: Any) -> bool:
+    """Whether `prepare` can store a variable in shards, given a layout that fits it.
+
+    Args:
+        variable: Any variable.
+
+    Returns:
+        True for an unsharded `MirroredVariable` of plain eager components that have a value, of a
+        numeric or boolean dtype and a fully known shape.
+    """
+    return _problem(variable) is None
+
+
+def sharded_slot_of(handle: Any) -> ShardedSlot | None:
+    """Finds the sharded slot whose variable has a component with this handle.
+
+    Args:
+        handle: The component's original handle, as a traced function captures it.
+
+    Returns:
+        The slot; None when the handle's variable is not sharded. None also while a SavedModel is
+        being written: functions traced for that file keep using the variable itself, for which the
+        file has the whole value, and must not know the shards.
+    """
+    storage = None if is_exporting() else storage_of(handle)
+    return storage if isinstance(storage, ShardedSlot) else None
+
+
+def unshard(slot: ShardedSlot) -> None:
+    """Gives a slot's variable its ordinary storage back, every component the whole value.
+
+    A function that was traced onto the shards must be traced again; until then it fails, since
+    the shards hold no value any more.
+
+    Args:
+        slot: A committed slot.
+
+    Raises:
+        StorageError: If its variable no longer exists or is not sharded any more.
+    """
+    variable = slot.variable
+    handles = [original_handle(component) for component in variable.values]
+    if storage_of(handles[0]) is not slot:
+        raise StorageError(f"variable {variable.name!r} is not stored in this slot any more")
+    with tf.init_scope():
+        whole = slot.read()
+        sharded_variables.become_plain(variable)
+        for component in variable.values:
+            resources.refill(original_handle(component), whole)
+        resources.free(slot.handles, variable.dtype)
+
+
+def _check_shardable(variable: Any, layout: Layout) -> None:
+    """Raises StorageError unless the variable can be stored in shards of this layout."""
+    problem = _problem(variable) or _misfit(variable, layout)
+    if problem:
+        name = getattr(variable, "name", variable)
+        raise StorageError(f"variable {name!r} cannot be stored in shards: {problem}")
+
+
+def _problem(variable: Any) -> str | None:
+    """What keeps a variable from being stored in shards of any layout."""
+    if not is_mirrored(variable):
+        return f"it is a {type(variable).__name__}, not an unsharded MirroredVariable"
+    if not variable.shape.is_fully_defined():
+        return f"its shape {variable.shape} is not fully known"
+    if variable.dtype not in _DTYPES:
+        return f"its dtype {variable.dtype.name} has no copy kernel"
+    if not all(sharded_variables.is_plain_component(value) for value in variable.values):
+        return "a component is not a plain eager variable, or reads through a cache"
+    with tf.init_scope():
+        if not all(component.is_initialized() for component in variable.values):
+            return "it has no value yet; the function that makes it initialises it after tracing"
+    return None
+
+
+def _misfit(variable: Any, layout: Layout) -> str | None:
+    """How a layout does not fit a variable of known shape."""
+    if len(variable.values) != layout.num_shards:
+        return f"it has {len(variable.values)} components for {layout.num_shards} shards"
+    if tuple(variable.shape) != layout.shape:
+        return f"its shape {tuple(variable.shape)} is not the layout's {layout.shape}"
+    return None
