@@ -1,0 +1,78 @@
+"""The report says in numbers what the plan does."""
+
+from __future__ import annotations
+
+import json
+
+from tests.plan.analyses import FLOAT16, Weight, analysis_of
+from tf_wu_shard.analysis.types import Analysis
+from tf_wu_shard.config import ShardingOptions
+from tf_wu_shard.plan.planner import make_plan
+from tf_wu_shard.report.summary import Bytes, Report, summarize
+
+
+def report_of(analysis: Analysis, min_elements: int = 1) -> Report:
+    plan = make_plan(analysis, ShardingOptions(), min_elements=min_elements, bucket_bytes=1)
+    return summarize("train", analysis, plan, {"reduce_scatter": 1, "all_gather": 1})
+
+
+def test_the_verdict_tells_all_from_some_from_none() -> None:
+    weights = [Weight("w", (64,)), Weight("b", (2,))]
+    assert report_of(analysis_of(weights)).verdict == "sharded"
+    assert report_of(analysis_of(weights), 8).verdict == "partly sharded"
+    assert report_of(analysis_of(weights), 99).verdict == "nothing sharded"
+    refused = analysis_of(weights, refused=[Weight("r", (64,))])
+    assert report_of(refused).verdict == "partly sharded"
+
+
+def test_slot_bytes_are_those_of_the_fullest_replica() -> None:
+    analysis = analysis_of([Weight("w", (64,), ("m", "v")), Weight("b", (2,), ("n",))])
+    # m and v: 64 floats each, 16 a replica; n stays whole.
+    assert report_of(analysis, 8).slot_bytes_per_replica == Bytes(2 * 256 + 8, 2 * 64 + 8)
+
+
+def test_a_slot_counts_with_its_own_element_type() -> None:
+    analysis = analysis_of([Weight("w", (128,), ("m",), slot_dtype=FLOAT16)])
+    assert report_of(analysis).slot_bytes_per_replica == Bytes(256, 64)
+
+
+def test_sharding_leaves_the_bytes_on_the_wire_as_they_were() -> None:
+    report = report_of(analysis_of([Weight("w", (64,), ("m",))]))
+    # An all-reduce of 256 bytes over 4 replicas brings 2 * 256 * 3 / 4 to each.
+    assert report.wire_bytes == Bytes(384, 384)
+
+
+def test_a_variable_left_alone_is_on_the_wire_as_before() -> None:
+    report = report_of(analysis_of([Weight("w", (64,)), Weight("b", (4,))]), 8)
+    assert report.wire_bytes == Bytes(384 + 24, 384 + 24)
+
+
+def test_a_step_without_replicas_puts_nothing_on_the_wire() -> None:
+    report = report_of(Analysis("f", 0, (), (), (), ()))
+    assert report.wire_bytes == Bytes(0, 0)
+    assert report.verdict == "nothing sharded"
+
+
+def test_the_json_has_every_field_by_its_name() -> None:
+    data = json.loads(
+        report_of(analysis_of([Weight("w", (64,), ("m",)), Weight("b", (2,))]), 8).to_json()
+    )
+    assert set(data) == {
+        *("function", "verdict", "num_replicas", "variables", "left_alone", "notes"),
+        *("slot_bytes_per_replica", "wire_bytes", "emitted", "pass_ms", "trace_ms"),
+    }
+    assert data["variables"] == [
+        {
+            "name": "w",
+            "shape": [64],
+            "dtype": "float32",
+            "layout": "flat 64/4",
+            "slots": ["m"],
+            "bucket": 0,
+            "padding": 0,
+        }
+    ]
+    assert data["left_alone"] == [
+        {"name": "b", "reason": "2 elements, below min_elements=8", "where": ""}
+    ]
+    assert data["slot_bytes_per_replica"] == {"unsharded": 256, "sharded": 64}

@@ -1,0 +1,74 @@
+"""The text says the verdict first, then the numbers, then every reason."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tf_wu_shard.report.summary import Bytes, LeftAloneVariable, Report, ShardedVariable
+from tf_wu_shard.report.text import slot_label
+
+PARTLY = Report(
+    function="one_step_on_data",
+    verdict="partly sharded",
+    num_replicas=4,
+    variables=(
+        ShardedVariable("dense/kernel", (5, 6), "float32", "flat 30/4 pad 34", ("m", "v"), 0, 34),
+        ShardedVariable("out", (64,), "float32", "flat 64/4", (), 1, 0),
+    ),
+    left_alone=(
+        LeftAloneVariable("bn/gamma", "12 elements, below min_elements=1024", ""),
+        LeftAloneVariable("table", "no rule for Sum", "Sum_1"),
+    ),
+    notes=("it reduces a tensor of no static shape (reduce_7)",),
+    slot_bytes_per_replica=Bytes(1_200_000_000, 152_000_000),
+    wire_bytes=Bytes(410_000_000, 410_000_000),
+    emitted={"reduce_scatter": 2, "all_gather": 2},
+    pass_ms=12.3,
+    trace_ms=98.7,
+)
+
+NOTHING = dataclasses.replace(PARTLY, verdict="nothing sharded", variables=(), emitted={})
+
+GOLDEN = """\
+one_step_on_data: sharded 2 of 4 variables over 4 replicas   slots 1.20 GB -> 152 MB a replica\
+   wire 410 MB a step (unchanged)
+  dense/kernel  flat 30/4 pad 34   slots m, v   bucket 0
+  out           flat 64/4   slots none   bucket 1
+left alone
+  bn/gamma      12 elements, below min_elements=1024
+  table         no rule for Sum (at Sum_1)
+note: it reduces a tensor of no static shape (reduce_7)
+emitted 2 all_gather, 2 reduce_scatter; pass 12 ms of 99 ms"""
+
+
+def test_a_report_reads_as_ever() -> None:
+    assert str(PARTLY) == GOLDEN
+
+
+def test_the_headline_is_the_first_line() -> None:
+    assert PARTLY.headline == GOLDEN.splitlines()[0]
+
+
+def test_a_changed_wire_tells_what_it_was() -> None:
+    changed = dataclasses.replace(PARTLY, wire_bytes=Bytes(500, 250))
+    assert changed.headline.endswith("wire 250 B a step (was 500 B)")
+
+
+def test_nothing_sharded_says_why_in_the_first_line() -> None:
+    assert NOTHING.headline == (
+        "one_step_on_data: nothing sharded: bn/gamma: 12 elements, below min_elements=1024"
+        " (and 2 more)"
+    )
+    single = dataclasses.replace(NOTHING, left_alone=(), notes=("a note",))
+    assert single.headline == "one_step_on_data: nothing sharded: a note"
+    empty = dataclasses.replace(single, notes=())
+    assert empty.headline.endswith("nothing sharded: it reduces no gradient over replicas")
+
+
+def test_nothing_emitted_is_not_counted() -> None:
+    assert "emitted" not in str(NOTHING)
+
+
+def test_a_keras_slot_is_listed_without_its_variables_path() -> None:
+    assert slot_label("adam/dense_kernel_momentum", "dense/kernel") == "momentum"
+    assert slot_label("dense/kernel/Adam_1", "dense/kernel") == "dense/kernel/Adam_1"

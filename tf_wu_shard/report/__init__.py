@@ -1,0 +1,1 @@
+"""What was sharded, what was not and why, for people and for programs."""

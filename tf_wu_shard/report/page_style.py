@@ -1,0 +1,86 @@
+"""The look of a report page: one style sheet, light and dark, from narrow to wide."""
+
+from __future__ import annotations
+
+STYLE = """
+:root {
+  color-scheme: light dark;
+  --paper: #ffffff; --card: #f6f7f9; --ink: #1c2128; --soft: #5b6470; --rule: #dde1e6;
+  --baseline: #9db4d0; --sharded: #c2410c; --other: #6b7280;
+  --good: #14683a; --good-paper: #dcf3e4; --bad: #9b1c1c; --bad-paper: #fde2e2;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --paper: #14171c; --card: #1d2128; --ink: #e6e9ee; --soft: #9aa4b2; --rule: #323842;
+    --baseline: #54739c; --sharded: #ff9d5c; --other: #8b95a3;
+    --good: #7ee2a8; --good-paper: #143324; --bad: #ffa3a3; --bad-paper: #451d1d;
+  }
+}
+* { box-sizing: border-box; }
+body {
+  margin: 0 auto; max-width: 1120px; padding: 32px 20px 64px; background: var(--paper);
+  color: var(--ink); font: 16px/1.5 system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif;
+}
+h1 { font-size: 28px; line-height: 1.2; margin: 0 0 8px; }
+h2 { font-size: 22px; line-height: 1.25; margin: 48px 0 4px; padding-top: 20px;
+     border-top: 1px solid var(--rule); }
+h3 { font-size: 16px; margin: 28px 0 8px; }
+p { margin: 4px 0 12px; max-width: 72ch; }
+.soft, figure p { color: var(--soft); font-size: 14px; }
+.verdict { display: inline-block; padding: 3px 12px; border-radius: 6px; font-weight: 600;
+           margin: 4px 0 12px; color: var(--good); background: var(--good-paper); }
+.verdict.bad { color: var(--bad); background: var(--bad-paper); }
+.tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 12px;
+         margin: 12px 0 20px; }
+.tile { background: var(--card); border-radius: 8px; padding: 12px 14px; }
+.tile span { display: block; color: var(--soft); font-size: 13px; }
+.tile b { display: block; font-size: 20px; line-height: 1.3; }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr));
+           gap: 16px; }
+.figures.small { grid-template-columns: repeat(auto-fit, minmax(min(100%, 320px), 1fr));
+                 margin-top: 16px; }
+figure { margin: 0; background: var(--card); border-radius: 8px; padding: 14px 16px 10px;
+         min-width: 0; }
+figcaption { font-weight: 600; margin-bottom: 8px; }
+figure p { margin: 8px 0 4px; font-size: 13px; }
+.legend { display: flex; flex-wrap: wrap; gap: 2px 18px; font-size: 13px; color: var(--soft);
+          margin-bottom: 10px; }
+.legend i { display: inline-block; width: 22px; margin-right: 7px; vertical-align: middle;
+            border-top: 2px solid var(--other); }
+.legend i.baseline { border-top: 7px solid var(--baseline); }
+.legend i.sharded { border-top-color: var(--sharded); }
+.plot { display: grid; grid-template-columns: 46px 1fr; height: 230px; }
+.plot svg { width: 100%; height: 230px; overflow: visible; }
+.plot .y { position: relative; font-size: 12px; color: var(--soft); }
+.plot .y span { position: absolute; right: 8px; transform: translateY(-50%); }
+.x { display: flex; justify-content: space-between; margin: 5px 0 0 46px; font-size: 12px;
+     color: var(--soft); }
+polyline { fill: none; stroke-width: 2; vector-effect: non-scaling-stroke;
+           stroke-linejoin: round; stroke-linecap: round; stroke: var(--other); }
+polyline.baseline { stroke: var(--baseline); stroke-width: 7; }
+polyline.sharded { stroke: var(--sharded); }
+.grid line { stroke: var(--rule); stroke-width: 1; vector-effect: non-scaling-stroke; }
+.bar { display: grid; grid-template-columns: 84px 1fr 72px; gap: 10px; align-items: center;
+       font-size: 14px; margin: 7px 0; }
+.bar .track { display: block; height: 20px; }
+.bar i { display: block; height: 100%; min-width: 2px; border-radius: 0 3px 3px 0;
+         background: var(--other); }
+.bar i.baseline { background: var(--baseline); }
+.bar i.sharded { background: var(--sharded); }
+.bar b { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+table { border-collapse: collapse; margin: 0 0 12px; font-size: 14px; width: 100%; }
+th { text-align: left; font-weight: 600; color: var(--soft); }
+th, td { padding: 5px 14px 5px 0; border-bottom: 1px solid var(--rule); vertical-align: top; }
+td { font-variant-numeric: tabular-nums; }
+td { overflow-wrap: break-word; }
+@media (max-width: 640px) {
+  h1 { font-size: 24px; }
+  thead { display: none; }
+  tr, td { display: block; }
+  tr { border-bottom: 1px solid var(--rule); padding: 7px 0; }
+  td { border: 0; padding: 1px 0; display: grid; grid-template-columns: 132px 1fr; gap: 8px;
+       overflow-wrap: anywhere; }
+  td:first-child { display: block; font-weight: 600; }
+  td:not(:first-child)::before { content: attr(data-column); color: var(--soft); }
+}
+"""

@@ -1,0 +1,68 @@
+"""The reports of this process, and how a verdict reaches the user: never silently."""
+
+from __future__ import annotations
+
+from absl import logging
+
+from tf_wu_shard.config import ShardingOptions
+from tf_wu_shard.errors import NothingShardedError
+from tf_wu_shard.report.summary import Bytes, LeftAloneVariable, Report
+
+_reports: list[Report] = []
+
+
+def reports() -> tuple[Report, ...]:
+    """The reports of all functions that the pass rewrote or refused, oldest first."""
+    return tuple(_reports)
+
+
+def clear_reports() -> None:
+    """Forgets all reports."""
+    _reports.clear()
+
+
+def publish(report: Report, options: ShardingOptions) -> None:
+    """Keeps a report and logs its verdict in one line.
+
+    Args:
+        report: What was done to one function.
+        options: With `on_refusal="raise"` a function of which nothing was sharded is an error,
+            else a warning.
+
+    Raises:
+        NothingShardedError: Nothing was sharded and the options say to raise.
+    """
+    _reports.append(report)
+    if report.variables:
+        logging.info("weight-update sharding: %s", report.headline)
+        return
+    message = f"weight_update_sharding is on, but {report.headline}"
+    if options.on_refusal == "raise":
+        raise NothingShardedError(message)
+    logging.warning("%s", message)
+
+
+def nothing_sharded(function: str, reason: str, names: tuple[str, ...] = ()) -> Report:
+    """The report of a function that was left as it was for one reason.
+
+    Args:
+        function: Its name.
+        reason: Why.
+        names: The variables it concerns; none for all of them.
+
+    Returns:
+        The report, without times.
+    """
+    return Report(
+        function=function,
+        verdict="nothing sharded",
+        num_replicas=0,
+        variables=(),
+        left_alone=tuple(
+            LeftAloneVariable(name, reason, "") for name in names or ("all variables",)
+        ),
+        notes=(),
+        slot_bytes_per_replica=Bytes(0, 0),
+        wire_bytes=Bytes(0, 0),
+        emitted={},
+    )

@@ -1,0 +1,196 @@
+"""What was done to one function, as data: the report that users read, print and parse."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+from tf_wu_shard.analysis.types import Analysis
+from tf_wu_shard.dtypes import dtype_name, item_bytes
+from tf_wu_shard.plan.types import ShardingPlan, VariablePlan
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardedVariable:
+    """A variable whose update is shared between the replicas.
+
+    Attributes:
+        name: Its name.
+        shape: Its logical shape.
+        dtype: Its element type.
+        layout: How it is cut, such as "flat 30/4 pad 2".
+        slots: Names of the optimizer slots that live in shards.
+        bucket: The bucket it travels in.
+        padding: Elements by which equal shards exceed the tensor; not stored.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    layout: str
+    slots: tuple[str, ...]
+    bucket: int
+    padding: int
+
+
+@dataclasses.dataclass(frozen=True)
+class LeftAloneVariable:
+    """A variable whose update stays as it was.
+
+    Attributes:
+        name: Its name.
+        reason: Why.
+        where: The op at which the reason was found, or "".
+    """
+
+    name: str
+    reason: str
+    where: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Bytes:
+    """The same quantity without and with sharding, in bytes."""
+
+    unsharded: int
+    sharded: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What the pass did to one traced function.
+
+    Attributes:
+        function: Name of the function.
+        verdict: "sharded", "partly sharded" or "nothing sharded".
+        num_replicas: Replicas that share each update; 0 where no gradient is reduced.
+        variables: The sharded variables.
+        left_alone: The others, each with its reason.
+        notes: What was noticed and belongs to no variable.
+        slot_bytes_per_replica: Bytes of the optimizer slots that the fullest replica holds. Slots
+            of variables left alone count alike on both sides.
+        wire_bytes: Bytes that reach each replica per step for the gradients found: an all-reduce
+            counts as a reduce-scatter and an all-gather, each `(N - 1) / N` of the tensor.
+        emitted: How many reduce-scatters, all-gathers and all-reduces stand in the new graph.
+        pass_ms: Milliseconds spent in the pass.
+        trace_ms: Milliseconds of the whole trace that the pass was part of.
+    """
+
+    function: str
+    verdict: str
+    num_replicas: int
+    variables: tuple[ShardedVariable, ...]
+    left_alone: tuple[LeftAloneVariable, ...]
+    notes: tuple[str, ...]
+    slot_bytes_per_replica: Bytes
+    wire_bytes: Bytes
+    emitted: dict[str, int]
+    pass_ms: float = 0.0
+    trace_ms: float = 0.0
+
+    def to_json(self) -> str:
+        """The report as a JSON object; its keys are the attributes' names."""
+        return json.dumps(dataclasses.asdict(self), indent=1)
+
+    def __str__(self) -> str:
+        from tf_wu_shard.report.text import as_text
+
+        return as_text(self)
+
+    @property
+    def headline(self) -> str:
+        """The verdict in one line."""
+        from tf_wu_shard.report.text import headline
+
+        return headline(self)
+
+
+def summarize(
+    function: str, analysis: Analysis, plan: ShardingPlan, emitted: dict[str, int]
+) -> Report:
+    """Describes what a plan does to a graph.
+
+    Args:
+        function: Name of the function.
+        analysis: What was found in it.
+        plan: What is done to it.
+        emitted: How many communication steps of each kind the rewrite emitted.
+
+    Returns:
+        The report, without times.
+    """
+    sharded = tuple(_sharded(v) for v in plan.variables)
+    left = tuple(LeftAloneVariable(a.variable, a.reason, a.where) for a in plan.left_alone)
+    verdict = "nothing sharded"
+    if sharded:
+        verdict = "partly sharded" if left else "sharded"
+    wire_before, wire_after = _wire(analysis, plan)
+    return Report(
+        function=function,
+        verdict=verdict,
+        num_replicas=analysis.num_replicas,
+        variables=sharded,
+        left_alone=left,
+        notes=_notes(analysis, plan),
+        slot_bytes_per_replica=_slot_bytes(analysis, plan),
+        wire_bytes=Bytes(wire_before, wire_after),
+        emitted=emitted,
+    )
+
+
+def _notes(analysis: Analysis, plan: ShardingPlan) -> tuple[str, ...]:
+    """What was refused without a variable to name, and slots that are shared but not stored so."""
+    sharded = [analysis.updates[v.update] for v in plan.variables]
+    read = [
+        f"slot {slot.key} stays whole: the step also reads it outside its update"
+        for update in sharded
+        for slot in update.whole_slots
+    ]
+    return (*(str(r) for r in analysis.refusals), *read)
+
+
+def _slot_bytes(analysis: Analysis, plan: ShardingPlan) -> Bytes:
+    """Bytes of all slots of the updates found, on the fullest replica, before and after."""
+    cut = {s.variable: s for v in plan.variables for s in v.slots}
+    before = after = 0
+    for slot in (s for u in analysis.updates for s in (*u.slots, *u.whole_slots)):
+        width = item_bytes(slot.dtype)
+        whole = math.prod(slot.shape) * width
+        before += whole
+        after += cut[slot.key].layout.shard_size * width if slot.key in cut else whole
+    return Bytes(before, after)
+
+
+def _sharded(variable: VariablePlan) -> ShardedVariable:
+    return ShardedVariable(
+        name=variable.variable,
+        shape=variable.layout.shape,
+        dtype=dtype_name(variable.dtype),
+        layout=str(variable.layout),
+        slots=tuple(s.variable for s in variable.slots),
+        bucket=variable.bucket,
+        padding=variable.layout.padding,
+    )
+
+
+def _wire(analysis: Analysis, plan: ShardingPlan) -> tuple[int, int]:
+    """Bytes that reach each replica before and after.
+
+    A ring all-reduce of B bytes over N replicas brings 2 B (N-1)/N to each; a reduce-scatter and
+    an all-gather bring B (N-1)/N each (Thakur et al., 2005).
+    """
+    n = analysis.num_replicas
+    if n == 0:
+        return 0, 0
+    sharded = {key: v for v in plan.variables for key in v.reductions}
+    before = after = 0
+    for reduction in analysis.reductions:
+        size = reduction.size * item_bytes(reduction.dtype) * (n - 1) // n
+        before += 2 * size
+        after += size if reduction.key in sharded else 2 * size
+    for variable in plan.variables:
+        update = analysis.updates[variable.update]
+        for weight in update.weights:
+            after += variable.layout.size * item_bytes(weight.dtype) * (n - 1) // n
+    return before, after

@@ -1,0 +1,58 @@
+"""The report as text: the verdict first, then the numbers, then every reason."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tf_wu_shard.report.quantities import byte_text
+
+if TYPE_CHECKING:
+    from tf_wu_shard.report.summary import Report
+
+
+def headline(report: Report) -> str:
+    """The verdict in one line."""
+    total = len(report.variables) + len(report.left_alone)
+    if not report.variables:
+        reasons = [f"{a.name}: {a.reason}" for a in report.left_alone] + list(report.notes)
+        why = reasons[0] if reasons else "it reduces no gradient over replicas"
+        more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+        return f"{report.function}: nothing sharded: {why}{more}"
+    slots, wire = report.slot_bytes_per_replica, report.wire_bytes
+    moved = "unchanged" if wire.sharded == wire.unsharded else f"was {byte_text(wire.unsharded)}"
+    return (
+        f"{report.function}: sharded {len(report.variables)} of {total} variables over"
+        f" {report.num_replicas} replicas   slots {byte_text(slots.unsharded)} ->"
+        f" {byte_text(slots.sharded)} a replica   wire {byte_text(wire.sharded)} a step ({moved})"
+    )
+
+
+def as_text(report: Report) -> str:
+    """The whole report."""
+    lines = [headline(report)]
+    names = [v.name for v in report.variables] + [a.name for a in report.left_alone]
+    width = max(map(len, names), default=0)
+    for variable in report.variables:
+        slots = ", ".join(slot_label(s, variable.name) for s in variable.slots) or "none"
+        lines.append(
+            f"  {variable.name:<{width}}  {variable.layout}   slots {slots}"
+            f"   bucket {variable.bucket}"
+        )
+    if report.left_alone:
+        lines.append("left alone")
+    for left in report.left_alone:
+        where = f" (at {left.where})" if left.where else ""
+        lines.append(f"  {left.name:<{width}}  {left.reason}{where}")
+    lines += [f"note: {note}" for note in report.notes]
+    if report.emitted:
+        counts = ", ".join(f"{n} {kind}" for kind, n in sorted(report.emitted.items()))
+        lines.append(f"emitted {counts}; pass {report.pass_ms:.0f} ms of {report.trace_ms:.0f} ms")
+    return "\n".join(lines)
+
+
+def slot_label(slot: str, variable: str) -> str:
+    """What tells a slot from its variable's others: Keras puts the variable's path first.
+
+    A slot that is named otherwise keeps its whole name.
+    """
+    return slot.rpartition(variable.replace("/", "_") + "_")[2]
