@@ -1,0 +1,48 @@
+"""The ledger knows which living function captured a handle."""
+
+from __future__ import annotations
+
+import gc
+
+from tf_wu_shard import captures
+
+
+class Graph:
+    """Stands for a FuncGraph."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.itself: Graph | None = None
+
+
+def test_a_capture_is_found_by_any_of_its_handles() -> None:
+    graph, handles = Graph("evaluate"), [object(), object()]
+    captures.record(graph, handles)
+    assert captures.captured_by(handles[1:]) == "evaluate"
+    assert captures.captured_by([object()]) is None
+
+
+def test_a_function_that_is_gone_does_not_count() -> None:
+    graph, handle = Graph("evaluate"), object()
+    captures.record(graph, [handle])
+    del graph
+    assert captures.captured_by([handle]) is None
+
+
+def test_a_dropped_function_that_only_a_cycle_keeps_does_not_count() -> None:
+    graph, handle = Graph("evaluate"), object()
+    graph.itself = graph
+    captures.record(graph, [handle])
+    gc.disable()
+    try:
+        del graph
+        assert captures.captured_by([handle]) is None
+    finally:
+        gc.enable()
+
+
+def test_a_function_with_no_captures_is_not_kept_in_the_ledger() -> None:
+    graph = Graph("pure")
+    before = len(captures._captured)
+    captures.record(graph, [])
+    assert len(captures._captured) == before

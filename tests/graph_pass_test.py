@@ -1,0 +1,267 @@
+"""The pass looks at every function, changes those it understands, and is never silent."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_wu_shard
+from tests.graph.tracing import captured_step, momentum_step, traced, weight_and_slot
+from tf_wu_shard import graph_pass
+from tf_wu_shard.config import FLAG, ShardingOptions
+from tf_wu_shard.errors import NothingShardedError
+from tf_wu_shard.report.summary import Report
+from tf_wu_shard.storage.sharded_slot import sharded_slot_of
+from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
+
+Strategies = Callable[[int], tf.distribute.MirroredStrategy]
+ALL = ShardingOptions(min_elements=1)
+
+
+def set_flag(options: ShardingOptions | bool) -> None:
+    tf.config.optimizer.set_experimental_options({FLAG: options})
+
+
+@pytest.fixture(autouse=True)
+def flag() -> Iterator[None]:
+    """The flag is on, and off again afterwards; no report of an earlier test is left."""
+    tf_wu_shard.clear_reports()
+    set_flag(ALL)
+    yield
+    set_flag(False)
+
+
+@pytest.fixture
+def strategy(logical_cpus: list[str]) -> tf.distribute.MirroredStrategy:
+    """Two replicas that sum on one device: their step runs whatever ran in this process before."""
+    one_device = tf.distribute.ReductionToOneDevice()
+    return tf.distribute.MirroredStrategy(logical_cpus[:2], cross_device_ops=one_device)
+
+
+def the_report() -> Report:
+    (report,) = tf_wu_shard.reports()
+    return report
+
+
+def reasons() -> list[str]:
+    return [left.reason for left in the_report().left_alone]
+
+
+def is_sharded(variable: tf.Variable) -> bool:
+    return sharded_slot_of(original_handle(variable.values[0])) is not None
+
+
+def test_a_step_is_sharded_and_its_slot_with_it(strategy: tf.distribute.Strategy) -> None:
+    weight, slot = weight_and_slot(strategy)
+    traced(strategy, momentum_step(weight, slot))
+    report = the_report()
+    assert report.verdict == "sharded"
+    assert report.emitted == {"reduce_scatter": 1, "all_gather": 1}
+    assert [(v.name, v.slots) for v in report.variables] == [("weight", ("momentum",))]
+    assert 0 < report.pass_ms <= report.trace_ms
+    assert is_sharded(slot)
+    assert not is_sharded(weight)
+
+
+def test_collectives_of_the_default_strategy_are_sharded_too(strategy_of: Strategies) -> None:
+    default = strategy_of(2)
+    graph = traced(default, momentum_step(*weight_and_slot(default)))
+    assert the_report().emitted == {"reduce_scatter": 1, "all_gather": 1}
+    assert not [op for op in graph.get_operations() if op.type.startswith("Collective")]
+
+
+def test_a_rewritten_function_holds_nothing_more_to_shard(
+    strategy: tf.distribute.Strategy,
+) -> None:
+    graph = traced(strategy, momentum_step(*weight_and_slot(strategy)))
+    assert graph_pass.process(graph, 0.0) is graph
+
+
+def test_the_flag_off_leaves_a_function_and_says_nothing(strategy: tf.distribute.Strategy) -> None:
+    set_flag(False)
+    weight, slot = weight_and_slot(strategy)
+    traced(strategy, momentum_step(weight, slot))
+    assert tf_wu_shard.reports() == ()
+    assert not is_sharded(slot)
+
+
+def test_registering_twice_changes_nothing(strategy: tf.distribute.Strategy) -> None:
+    graph_pass.register()
+    traced(strategy, momentum_step(*weight_and_slot(strategy)))
+    assert the_report().verdict == "sharded"
+
+
+Change = Callable[[tf.Tensor], tf.Tensor]
+REFUSED: dict[str, tuple[Change, str]] = {
+    "an op without a rule": (lambda g: tf.cumsum(g), "no rule for Cumsum"),
+    "a norm": (lambda g: g / tf.norm(g), "no rule for "),
+    "a bias": (lambda g: g * tf.constant(np.arange(7.0, dtype=np.float32)), "it broadcasts [7]"),
+    "random numbers": (
+        lambda g: g + tf.random.uniform(g.shape),
+        "each replica runs a RandomUniform of its own",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", REFUSED)
+def test_an_update_that_is_not_elementwise_is_refused(
+    strategy: tf.distribute.Strategy, change: str
+) -> None:
+    function, reason = REFUSED[change]
+    weight, slot = weight_and_slot(strategy)
+    traced(strategy, momentum_step(weight, slot, change=function))
+    assert the_report().verdict == "nothing sharded"
+    assert [r.startswith(reason) for r in reasons()] == [True], reasons()
+    assert not is_sharded(slot)
+
+
+def test_constants_that_differ_between_replicas_are_refused(
+    strategy: tf.distribute.Strategy,
+) -> None:
+    weight, slot = weight_and_slot(strategy)
+    factors = iter([2.0, 3.0])
+    traced(strategy, momentum_step(weight, slot, change=lambda g: g * next(factors)))
+    assert len(reasons()) == 1
+    assert reasons()[0].startswith("it differs from replica 0's")
+
+
+def test_an_untrainable_weight_is_refused(strategy: tf.distribute.Strategy) -> None:
+    _, slot = weight_and_slot(strategy)
+    _, weight = weight_and_slot(strategy)
+    traced(strategy, momentum_step(weight, slot))
+    assert reasons() == ["its update reaches no trainable variable"]
+
+
+def test_a_small_variable_is_left_alone(strategy: tf.distribute.Strategy) -> None:
+    set_flag(True)
+    traced(strategy, momentum_step(*weight_and_slot(strategy)))
+    assert reasons() == ["35 elements, below min_elements=1024"]
+
+
+def test_a_slot_that_an_earlier_function_captured_stays_whole(
+    strategy: tf.distribute.Strategy,
+) -> None:
+    weight, slot = weight_and_slot(strategy)
+    earlier = tf.function(lambda: tf.reduce_sum(slot), autograph=False)
+    earlier.get_concrete_function()
+    traced(strategy, momentum_step(weight, slot))
+    (reason,) = reasons()
+    assert reason.startswith("its slot momentum is captured by ")
+    assert reason.endswith(", traced before")
+    assert not is_sharded(slot)
+
+
+def test_a_captured_slot_is_sharded_once_that_function_is_gone(
+    strategy: tf.distribute.Strategy,
+) -> None:
+    weight, slot = weight_and_slot(strategy)
+    earlier = tf.function(lambda: tf.reduce_sum(slot), autograph=False)
+    earlier.get_concrete_function()
+    del earlier
+    gc.collect()
+    traced(strategy, momentum_step(weight, slot))
+    assert the_report().verdict == "sharded"
+
+
+def test_a_step_on_one_replica_says_that_there_is_nothing_to_share() -> None:
+    weight = tf.Variable([1.0, 2.0])
+    tf.function(lambda: weight.assign_sub(weight * 0.1)).get_concrete_function()
+    assert reasons() == ["it trains on one replica: no gradient is reduced"]
+
+
+def test_a_function_that_trains_nothing_is_not_reported(strategy: tf.distribute.Strategy) -> None:
+    weight, _ = weight_and_slot(strategy)
+    captured_step(strategy, lambda _: tf.reduce_sum(weight))
+    tf.function(lambda: tf.constant(1.0)).get_concrete_function()
+    assert tf_wu_shard.reports() == ()
+
+
+def test_an_update_inside_a_branch_is_named_and_left(strategy: tf.distribute.Strategy) -> None:
+    weight, slot = weight_and_slot(strategy)
+    train = momentum_step(weight, slot)
+
+    @tf.function(autograph=False)
+    def step(really: tf.Tensor) -> tf.Tensor:
+        def run() -> tf.Tensor:
+            losses = strategy.run(lambda: train(tf.constant(0)))
+            return strategy.experimental_local_results(losses)[0]
+
+        return tf.cond(really, run, lambda: tf.constant(0.0))
+
+    step.get_concrete_function(tf.constant(True))
+    assert any("inside a tf.cond branch" in r.left_alone[0].reason for r in tf_wu_shard.reports())
+    assert not is_sharded(slot)
+
+
+def test_nothing_sharded_is_an_error_on_demand(strategy: tf.distribute.Strategy) -> None:
+    set_flag(dataclasses.replace(ALL, on_refusal="raise"))
+    weight, slot = weight_and_slot(strategy)
+    with pytest.raises(NothingShardedError, match="no rule for Cumsum"):
+        traced(strategy, momentum_step(weight, slot, change=tf.cumsum))
+
+
+def test_nothing_sharded_is_a_warning_otherwise(
+    strategy: tf.distribute.Strategy, caplog: pytest.LogCaptureFixture
+) -> None:
+    weight, slot = weight_and_slot(strategy)
+    with caplog.at_level("WARNING", logger="absl"):
+        traced(strategy, momentum_step(weight, slot, change=tf.cumsum))
+    assert "weight_update_sharding is on, but step: nothing sharded" in caplog.text
+
+
+@pytest.mark.parametrize("stage", ["capture", "analyze", "make_plan", "rewrite", "verify"])
+def test_a_stage_that_fails_leaves_the_function_as_it_was_traced(
+    strategy: tf.distribute.Strategy, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    def fail(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError(f"{stage} is broken")
+
+    monkeypatch.setattr(graph_pass, stage, fail)
+    weight, slot = weight_and_slot(strategy)
+    graph = traced(strategy, momentum_step(weight, slot))
+    assert reasons() == [f"the pass failed and left the function as it was: {stage} is broken"]
+    assert not is_sharded(slot)
+    assert "AddN" in {op.type for op in graph.get_operations()}
+    assert not [op for op in graph.get_operations() if op.name.startswith("wu_shard")]
+
+
+def test_the_reference_dialect_is_used_when_asked_for(strategy: tf.distribute.Strategy) -> None:
+    set_flag(dataclasses.replace(ALL, dialect="reference"))
+    weight, slot = weight_and_slot(strategy)
+    traced(strategy, momentum_step(weight, slot))
+    assert the_report().verdict == "sharded"
+
+
+def test_reports_are_kept_in_order_and_forgotten_on_demand(
+    strategy: tf.distribute.Strategy,
+) -> None:
+    weight, slot = weight_and_slot(strategy)
+    traced(strategy, momentum_step(weight, slot))
+    traced(strategy, momentum_step(weight, slot, change=tf.cumsum))
+    assert [r.verdict for r in tf_wu_shard.reports()] == ["sharded", "nothing sharded"]
+    tf_wu_shard.clear_reports()
+    assert tf_wu_shard.reports() == ()
+
+
+def test_sharded_and_whole_steps_train_alike(strategy: tf.distribute.Strategy) -> None:
+    trained = []
+    for options in (ALL, False):
+        set_flag(options)
+        weight, slot = weight_and_slot(strategy)
+        train = momentum_step(weight, slot)
+        step = tf.function(
+            lambda train=train: strategy.run(lambda: train(tf.constant(0))), autograph=False
+        )
+        for _ in range(2):
+            step()
+        trained.append((weight.numpy(), slot.numpy()))
+    (one_weight, one_slot), (other_weight, other_slot) = trained
+    assert one_weight.tobytes() == other_weight.tobytes()
+    assert one_slot.tobytes() == other_slot.tobytes()
+    assert not np.array_equal(one_weight, np.ones((5, 7)))

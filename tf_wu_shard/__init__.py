@@ -1,0 +1,50 @@
+"""Automatic cross-replica sharding of the weight update for TensorFlow.
+
+Importing registers the pass and teaches `tf.config.optimizer.set_experimental_options` the flag
+`weight_update_sharding`; both happen when TensorFlow is imported, if it is not yet. Nothing
+changes until the flag is set.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from tf_wu_shard import deferred
+from tf_wu_shard.config import ShardingOptions, install_flag
+from tf_wu_shard.errors import NothingShardedError, OptionError, StorageError, WuShardError
+
+if TYPE_CHECKING:
+    from tf_wu_shard.report.published import clear_reports, reports
+    from tf_wu_shard.report.summary import Report
+
+__all__ = [
+    "NothingShardedError",
+    "OptionError",
+    "Report",
+    "ShardingOptions",
+    "StorageError",
+    "WuShardError",
+    "clear_reports",
+    "reports",
+]
+
+
+def _register() -> None:
+    from tf_wu_shard.graph_pass import register
+
+    install_flag()
+    register()
+
+
+def __getattr__(name: str) -> Any:
+    # What needs TensorFlow loads it when it is first asked for.
+    if name in ("clear_reports", "reports"):
+        from tf_wu_shard.report import published
+
+        return getattr(published, name)
+    if name == "Report":
+        from tf_wu_shard.report.summary import Report
+
+        return Report
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+deferred.when_imported("tensorflow", _register)

@@ -1,0 +1,336 @@
+"""The registered pass: looks at every function as it is traced and composes the stages.
+
+It holds no logic of its own: which functions concern it, the four stages in a row, the hand-over of
+storage and graph, and what is said about it. Whatever goes wrong before the hand-over leaves the
+function exactly as it was traced.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from absl import logging
+
+from tf_wu_shard import captures
+from tf_wu_shard.analysis.analyze import analyze, replica_devices
+from tf_wu_shard.analysis.types import Analysis
+from tf_wu_shard.config import ShardingOptions, current_options
+from tf_wu_shard.dialects.base import Dialect
+from tf_wu_shard.dialects.in_process import InProcess
+from tf_wu_shard.dialects.reference import Reference
+from tf_wu_shard.errors import StorageError, WuShardError
+from tf_wu_shard.graph.capture import Captured, capture
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.plan.planner import make_plan
+from tf_wu_shard.plan.types import ShardingPlan
+from tf_wu_shard.report.published import nothing_sharded, publish, reports
+from tf_wu_shard.report.summary import Report, summarize
+from tf_wu_shard.rewrite.lowering import Lowered, lower_slot_accesses
+from tf_wu_shard.rewrite.rewriter import RewriteResult, rewrite
+from tf_wu_shard.rewrite.verify import verify
+from tf_wu_shard.rules.fused import FUSED
+from tf_wu_shard.rules.variables import WRITES
+from tf_wu_shard.storage import sharded_slot
+from tf_wu_shard.tensorflow_private import eager_steps, function_graph, handle_references
+from tf_wu_shard.tensorflow_private.distributed_variables import (
+    distributed_variable_of,
+    has_distributed_variable,
+    is_exporting,
+    original_handle,
+)
+from tf_wu_shard.tensorflow_private.sharded_variables import is_in_shards
+
+_DIALECTS: dict[str, Callable[[Sequence[str]], Dialect]] = {
+    "auto": InProcess,
+    "reference": Reference,
+}
+
+_EAGER = "a step outside tf.function"
+
+_WRITING = frozenset(WRITES) | frozenset(FUSED)
+
+
+def _notice_eager_step() -> None:
+    """Says once that a step runs eagerly: the flag is on and can do nothing for it."""
+    options = current_options()
+    if options is None:
+        return
+    if options.on_refusal == "raise" or all(r.function != _EAGER for r in reports()):
+        reason = "it runs eagerly, so no function is traced that could be rewritten"
+        publish(nothing_sharded(_EAGER, reason), options)
+
+
+def register() -> None:
+    """Puts the pass into TensorFlow's tracing; a second call changes nothing."""
+    handle_references.install()
+    eager_steps.install(_notice_eager_step)
+    if function_graph.install(process):
+        for graph in function_graph.existing_graphs():
+            _record(graph)
+
+
+def process(graph: Any, trace_seconds: float) -> Any:
+    """Looks at one freshly traced FuncGraph.
+
+    Args:
+        graph: The FuncGraph.
+        trace_seconds: How long tracing it took.
+
+    Returns:
+        The FuncGraph to use: the same one, or a rewritten one.
+
+    Raises:
+        NothingShardedError: With on_refusal="raise", when the function trains and nothing of it
+            is sharded.
+        StorageError: If the function does something to a sharded slot that cannot be expressed
+            on its shards.
+    """
+    start = time.perf_counter()
+    # A function traced for a SavedModel is not trained here; its file holds whole variables.
+    options = None if is_exporting() else current_options()
+    handles = function_graph.captured_handles(graph)
+    distributed = [(h, p) for h, p in handles if has_distributed_variable(h)]
+    in_shards = any(is_in_shards(handle) for handle, _ in distributed) and not is_exporting()
+    if in_shards or (options is not None and _writes_a_mirrored_variable(graph, distributed)):
+        with function_graph.no_garbage_collection():
+            graph = _shard(graph, options, start, trace_seconds)
+    elif options is not None and _may_train(graph):
+        _warn_of_one_replica(graph, handles, options)
+    _record(graph)
+    return graph
+
+
+def _record(graph: Any) -> None:
+    captures.record(
+        graph,
+        [
+            handle
+            for handle, _ in function_graph.captured_handles(graph)
+            if has_distributed_variable(handle) and not handle_references.is_being_created(handle)
+        ],
+    )
+
+
+def _writes_a_mirrored_variable(graph: Any, handles: list[tuple[Any, Any]]) -> bool:
+    """Whether a graph holds something to shard at all, asked in the cheapest order."""
+    return function_graph.may_write(graph, _WRITING) and any(
+        _is_written(placeholder) and distributed_variable_of(handle) is not None
+        for handle, placeholder in handles
+    )
+
+
+def _is_written(placeholder: Any) -> bool:
+    return any(t in _WRITING for t in function_graph.consumer_types(placeholder))
+
+
+def _may_train(graph: Any) -> bool:
+    return function_graph.may_write(graph, _WRITING) and not function_graph.is_branch_or_body(graph)
+
+
+def _warn_of_one_replica(
+    graph: Any, handles: list[tuple[Any, Any]], options: ShardingOptions
+) -> None:
+    """Says so when a step trains without a strategy: the flag is on and does nothing."""
+    trainable = [v for v in graph.variables if v.trainable]
+    own = {id(original_handle(v)) for v in trainable}
+    if any(id(h) in own and _is_written(p) for h, p in handles):
+        report = nothing_sharded(graph.name, "it trains on one replica: no gradient is reduced")
+        publish(report, options)
+
+
+def _shard(graph: Any, options: ShardingOptions | None, start: float, trace_seconds: float) -> Any:
+    """Analyses, plans, rewrites, and only then hands over storage and graph."""
+    outcome: _Outcome | None = None
+    try:
+        captured = capture(graph)
+        outcome = _rewritten(graph, captured, options)
+        new, pending = _lowered(graph, captured, outcome)
+    except StorageError:
+        raise
+    # The traced function must survive any bug of ours.
+    except Exception as error:
+        _report_failure(graph, error, options)
+        return _only_lowered(graph)
+    for slot in pending:
+        slot.commit()
+    if options is not None and outcome.report is not None:
+        now = time.perf_counter()
+        timed = dataclasses.replace(
+            outcome.report,
+            pass_ms=(now - start) * 1e3,
+            trace_ms=(now - start + trace_seconds) * 1e3,
+        )
+        publish(timed, options)
+    return new
+
+
+def _only_lowered(graph: Any) -> Any:
+    """The graph as it was traced, but for slots that live in shards already.
+
+    Raises:
+        StorageError: If even that fails: as traced, it would read storage that is gone.
+    """
+    try:
+        captured = capture(graph)
+        new, _ = _lowered(graph, captured, _Outcome())
+    except Exception as error:
+        handles = function_graph.captured_handles(graph)
+        if not any(sharded_slot.sharded_slot_of(handle) is not None for handle, _ in handles):
+            return graph
+        raise StorageError(
+            f"{graph.name} uses optimizer slots that live in shards and could not be led onto"
+            f" them: {error}; trace it before the sharded step, or read the slots outside of it"
+        ) from error
+    return new
+
+
+@dataclasses.dataclass(frozen=True)
+class _Outcome:
+    """What was done to a graph: what was planned and made of it, and what to say about it."""
+
+    plan: ShardingPlan | None = None
+    result: RewriteResult | None = None
+    report: Report | None = None
+
+    def view(self, captured: GraphView) -> GraphView:
+        """The graph as it is now; `captured` is how it was."""
+        if self.result is None:
+            return captured
+        return GraphView(
+            self.result.graph_def,
+            variables=captured.variables,
+            outputs=self.result.outputs,
+            control_outputs=self.result.control_outputs,
+            op_def=captured.op_def,
+        )
+
+
+def _rewritten(graph: Any, captured: Captured, options: ShardingOptions | None) -> _Outcome:
+    view = captured.view
+    devices = replica_devices(view)
+    if options is None:
+        return _Outcome()
+    dialect = _DIALECTS[options.dialect](devices)
+    analysis = analyze(view, dialect)
+    if function_graph.is_branch_or_body(graph) and analysis.updates:
+        return _Outcome(report=_inside_branch(graph, analysis))
+    plan = make_plan(
+        analysis,
+        options,
+        min_elements=dialect.min_elements,
+        bucket_bytes=dialect.bucket_bytes,
+        pinned=_pinned(analysis, captured),
+    )
+    if not plan.variables:
+        concerns = bool(analysis.updates or analysis.refusals or plan.left_alone)
+        report = summarize(graph.name, analysis, plan, {}) if concerns else None
+        return _Outcome(report=report)
+    result = rewrite(view, analysis, plan, dialect)
+    verify(view, analysis, plan, result)
+    return _Outcome(plan, result, summarize(graph.name, analysis, plan, result.emitted))
+
+
+def _lowered(
+    graph: Any, captured: Captured, outcome: _Outcome
+) -> tuple[Any, list[sharded_slot.PendingSlot]]:
+    """The FuncGraph to use, and the slots whose storage goes with it."""
+    planned = _planned_slots(captured, outcome.plan)
+    pending = {k: s for k, s in planned.items() if isinstance(s, sharded_slot.PendingSlot)}
+    owners: list[Any] = [s.shards for s in planned.values()]
+    added_inputs = outcome.result.shard_inputs if outcome.result is not None else ()
+    bound = {a.placeholder: planned[a.slot].handles[a.replica] for a in added_inputs}
+    slots = {
+        key: held
+        for key, variable in captured.variables.items()
+        if (held := sharded_slot.sharded_slot_of(original_handle(variable.values[0]))) is not None
+    }
+    lowered = None
+    if slots:
+        view = outcome.view(captured.view)
+        lowered = lower_slot_accesses(view, {key: s.layout for key, s in slots.items()})
+    if lowered is None and outcome.result is None:
+        return graph, []
+    final: Lowered | RewriteResult | None = lowered or outcome.result
+    assert final is not None, "nothing was done, and something is to be rebuilt"
+    if lowered is not None:
+        owners += [s.shards for s in slots.values()]
+        for added in lowered.shard_inputs:
+            bound[added.placeholder] = slots[added.slot].handles[added.replica]
+    new = function_graph.rebuild(
+        graph,
+        final.graph_def,
+        outputs=[f"{v.op}:{v.index}" for v in final.outputs],
+        control_outputs=final.control_outputs,
+        new_captures=bound,
+        dropped_captures=_unused_slots(graph, final, captured.view, {*slots, *pending}),
+        owners=owners,
+    )
+    return new, list(pending.values())
+
+
+def _planned_slots(
+    captured: Captured, plan: ShardingPlan | None
+) -> dict[str, sharded_slot.ShardedSlot | sharded_slot.PendingSlot]:
+    """The shards of each slot that a plan cuts: those it lives in already, or new ones.
+
+    Raises:
+        WuShardError: If a slot lives in shards of another cut.
+    """
+    found: dict[str, sharded_slot.ShardedSlot | sharded_slot.PendingSlot] = {}
+    for slot in (s for v in (plan.variables if plan is not None else ()) for s in v.slots):
+        owner = captured.variables[slot.variable]
+        held = sharded_slot.sharded_slot_of(original_handle(owner.values[0]))
+        if held is not None and held.layout != slot.layout:
+            raise WuShardError(f"slot {slot.variable} lives in shards cut {held.layout}")
+        found[slot.variable] = held or sharded_slot.prepare(owner, slot.layout)
+    return found
+
+
+def _unused_slots(
+    graph: Any, final: Lowered | RewriteResult, before: GraphView, slots: set[str]
+) -> list[str]:
+    """Placeholders of whole slots that nothing reads any more.
+
+    The loop of a `tf.while_loop` has as many inputs as its condition, used or not.
+    """
+    if function_graph.is_branch_or_body(graph):
+        return []
+    candidates = {name for name, ref in before.variables.items() if ref.key in slots}
+    for node in final.graph_def.node:
+        candidates.difference_update(node.input)
+    return sorted(candidates.difference(value.op for value in final.outputs))
+
+
+def _pinned(analysis: Analysis, captured: Captured) -> dict[str, str]:
+    """Slots that must stay whole, each with the reason."""
+    pinned: dict[str, str] = {}
+    for update in analysis.updates:
+        for slot in update.slots:
+            variable = captured.variables[slot.key]
+            handles = [original_handle(c) for c in variable.values]
+            if sharded_slot.sharded_slot_of(handles[0]) is not None:
+                continue
+            function = captures.captured_by(handles)
+            if function is not None:
+                pinned[slot.key] = f"is captured by {function}, traced before"
+            elif not sharded_slot.can_shard(variable):
+                pinned[slot.key] = "is not stored as one plain variable a replica"
+    return pinned
+
+
+def _inside_branch(graph: Any, analysis: Analysis) -> Report:
+    reason = "its update runs inside a tf.cond branch or a tf.while_loop body"
+    names = tuple(update.name for update in analysis.updates)
+    report = nothing_sharded(graph.name, reason, names)
+    return dataclasses.replace(report, num_replicas=analysis.num_replicas)
+
+
+def _report_failure(graph: Any, error: Exception, options: ShardingOptions | None) -> None:
+    logging.error("weight-update sharding failed on %s:\n%s", graph.name, traceback.format_exc())
+    if options is not None:
+        reason = f"the pass failed and left the function as it was: {error}"
+        publish(nothing_sharded(graph.name, reason), options)
