@@ -1,0 +1,65 @@
+"""Commands go in and answers come out, one each; failures reach the parent in words."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tf_wu_shard.bench.conversation import Worker, WorkerError
+from tf_wu_shard.errors import OptionError
+
+SERVE = """
+import sys
+from tf_wu_shard.bench.conversation import Channel
+from tf_wu_shard.errors import OptionError
+
+channel = Channel()
+while (asked := channel.command()) is not None:
+    print("noise on standard output")
+    if asked["command"] == "double":
+        channel.answer(2 * asked["number"])
+    elif asked["command"] == "impossible":
+        channel.fail(OptionError("no such thing; choose another"))
+    elif asked["command"] == "break":
+        channel.fail(ValueError("broken"))
+    else:
+        sys.exit("did not expect that")
+"""
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    with Worker("echo", [sys.executable, "-c", SERVE]) as started:
+        yield started
+
+
+def test_an_answer_is_the_value_whatever_else_is_printed(worker: Worker) -> None:
+    assert worker.ask("double", number=21) == 42
+    assert worker.ask("double", number=1.5) == 3.0
+
+
+def test_an_impossible_request_is_the_users_error(worker: Worker) -> None:
+    with pytest.raises(OptionError, match=r"^no such thing; choose another$"):
+        worker.ask("impossible")
+
+
+def test_a_failed_command_says_whose_it_was_and_why(worker: Worker) -> None:
+    with pytest.raises(WorkerError, match=r"^echo: break failed: ValueError: broken$"):
+        worker.ask("break")
+
+
+def test_a_dead_process_leaves_its_status_and_its_last_words() -> None:
+    die = "import sys; sys.stdin.readline(); sys.exit('out of memory')"
+    with (
+        Worker("fragile", [sys.executable, "-c", die]) as dying,
+        pytest.raises(WorkerError, match=r"(?s)fragile: .* status 1 at 'step'.*out of memory"),
+    ):
+        dying.ask("step")
+
+
+def test_closing_ends_a_process_that_is_at_work() -> None:
+    busy = Worker("busy", [sys.executable, "-c", "while True: pass"])
+    busy.close()
+    assert busy._process.returncode is not None and busy._process.returncode < 0

@@ -1,0 +1,69 @@
+"""Claims about cli/demo.py: its arguments, its exit status, its report."""
+
+import pathlib
+
+import pytest
+
+from tests.demo.samples import comparison
+from tf_wu_shard.cli.main import main
+from tf_wu_shard.demo import comparison as comparison_module
+from tf_wu_shard.demo.comparison import Comparison
+
+
+def _pretend(monkeypatch: pytest.MonkeyPatch, compared: Comparison) -> None:
+    def compare(task: str, *, folder: pathlib.Path, **_: object) -> Comparison:
+        folder.mkdir(parents=True, exist_ok=True)
+        return compared
+
+    monkeypatch.setattr(comparison_module, "compare", compare)
+
+
+def test_agreeing_runs_exit_with_0_and_leave_a_report(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
+) -> None:
+    _pretend(monkeypatch, comparison())
+    assert main(["demo", "--out", str(tmp_path / "out")]) == 0
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "the sharded and the unsharded run agree" in page
+    assert f"report: {tmp_path / 'out' / 'report.html'}" in capsys.readouterr().out
+
+
+def test_disagreeing_runs_exit_with_1_and_still_leave_a_report(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
+) -> None:
+    _pretend(monkeypatch, comparison(difference=1.0))
+    assert main(["demo", "--out", str(tmp_path)]) == 1
+    assert (tmp_path / "report.html").exists()
+    assert "wu-shard demo: digits: weights differ by 1.0e+00" in capsys.readouterr().err
+
+
+def test_runs_with_nothing_sharded_exit_with_1(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    _pretend(monkeypatch, comparison(sharding=None))
+    assert main(["demo", "--out", str(tmp_path)]) == 1
+
+
+def test_one_replica_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["demo", "--replicas", "1"]) == 2
+    assert "--replicas must be at least 2, not 1" in capsys.readouterr().err
+
+
+def test_a_file_is_no_place_for_the_report(
+    capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
+) -> None:
+    occupied = tmp_path / "occupied"
+    occupied.write_text("")
+    assert main(["demo", "--out", str(occupied)]) == 2
+    assert "is a file; name a folder" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_quick_demo_runs_end_to_end(
+    capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
+) -> None:
+    assert main(["demo", "--quick", "--replicas", "4", "--out", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert said.count("over 4 replicas") >= 2
+    assert "DISAGREE" not in said
+    assert (tmp_path / "report.html").stat().st_size > 10_000

@@ -1,0 +1,1 @@
+"""Tests of tf_wu_shard.demo."""

@@ -1,0 +1,22 @@
+"""Claims about demo/processes.py: a failed run is an error that shows its log."""
+
+import pathlib
+
+import pytest
+
+from tf_wu_shard.demo import processes
+from tf_wu_shard.demo.runs import DemoError, Mode
+
+
+def test_a_failed_run_shows_the_end_of_its_log(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(DemoError, match="invalid choice: 'no_such_task'") as caught:
+        processes.train(
+            "no_such_task",
+            Mode.SHARDED,
+            replicas=2,
+            quick=True,
+            folder=tmp_path / "run",
+            progress=lambda message: None,
+        )
+    assert "the sharded run of no_such_task ended with status 2" in str(caught.value)
+    assert str(tmp_path / "run" / "log.txt") in str(caught.value)

@@ -1,0 +1,49 @@
+"""The optimizers a benchmark can use, by name, and how many slots each keeps for a weight.
+
+Answers: what to compile a model with, and S of the bytes that its update must move. A slot is an
+optimizer variable as large as the weight; step counters and other scalars cost nothing here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+SLOTS = {
+    "sgd": 0,
+    "momentum": 1,
+    "nesterov": 1,
+    "adam": 2,
+    "amsgrad": 3,
+    "adamw": 2,
+    "adamax": 2,
+    "nadam": 2,
+    "rmsprop": 1,
+    "centered_rmsprop": 2,
+    "adagrad": 1,
+    "adadelta": 2,
+    "ftrl": 2,
+    "lion": 1,
+}
+
+# Where the name is not simply the class's in lower case: the class, and its arguments.
+_VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "momentum": ("sgd", {"momentum": 0.9}),
+    "nesterov": ("sgd", {"momentum": 0.9, "nesterov": True}),
+    "amsgrad": ("adam", {"amsgrad": True}),
+    "centered_rmsprop": ("rmsprop", {"centered": True}),
+}
+
+
+def make(name: str, epsilon: float | None = None) -> Any:
+    """Returns a new Keras optimizer with Keras's defaults.
+
+    Args:
+        name: A key of `SLOTS`.
+        epsilon: Its argument of that name, for those that have one; None leaves the default.
+    """
+    import keras
+
+    identifier, arguments = _VARIANTS.get(name, (name, {}))
+    if epsilon is not None:
+        arguments = arguments | {"epsilon": epsilon}
+    return keras.optimizers.get({"class_name": identifier, "config": arguments})

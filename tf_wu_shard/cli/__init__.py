@@ -1,0 +1,1 @@
+"""The `wu-shard` command, one file a subcommand."""

@@ -1,0 +1,149 @@
+"""`wu-shard bench`: what a sharded step costs against an unsharded one, in time and memory.
+
+Answers: figures, in a table and as JSON. It judges nothing: a slow step is no failure here, only a
+step that could not be measured is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import sys
+
+from tf_wu_shard.bench import measure, scaling
+from tf_wu_shard.bench.optimizers import SLOTS
+from tf_wu_shard.bench.result import Result
+from tf_wu_shard.bench.settings import STRATEGIES, Settings
+from tf_wu_shard.errors import OptionError
+
+_DEFAULT = Settings()
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the parser of `wu-shard bench`.
+
+    Args:
+        subparsers: What `ArgumentParser.add_subparsers` returned.
+    """
+    parser = subparsers.add_parser(
+        "bench",
+        help="measure time and memory of a sharded step against an unsharded one",
+        description="Steps of three processes (unsharded, sharded, gradients only) in turn.",
+        allow_abbrev=False,
+    )
+    _add_what(parser)
+    _add_how(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measures, prints the table and writes the JSON file.
+
+    Args:
+        args: The parsed arguments.
+
+    Returns:
+        0; whatever could not be measured raises.
+
+    Raises:
+        OptionError: An argument names nothing known, is out of range, or cannot be written to.
+        WuShardError: A measured process failed.
+    """
+    _check_writable(args.json)
+    result: Result | scaling.Scaling
+    if args.scaling:
+        replicas = scaling.DEFAULT_REPLICAS if args.replicas is None else args.replicas
+        result = scaling.measure_scaling(args.optimizer, replicas, _say)
+    else:
+        result = measure.measure(_settings(args), _say)
+    print(result)
+    if args.json is not None:
+        args.json.write_text(result.to_json(), encoding="utf-8")
+    return 0
+
+
+def _add_what(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--strategy",
+        choices=STRATEGIES,
+        default=_DEFAULT.strategy,
+        help="what makes the replicas (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--replicas",
+        type=int,
+        help=f"how many (default: {_DEFAULT.replicas}, --scaling: {scaling.DEFAULT_REPLICAS})",
+    )
+    parser.add_argument(
+        "--model", default=_DEFAULT.model, help="a name in tf_wu_shard.models (default: mlp)"
+    )
+    parser.add_argument("--width", type=int, help="of the model (default for mlp: 2048)")
+    parser.add_argument("--depth", type=int, help="of the model (default for mlp: 6)")
+    parser.add_argument(
+        "--batch",
+        type=int,
+        default=_DEFAULT.batch,
+        help="examples a replica and step (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--optimizer",
+        choices=tuple(SLOTS),
+        default=_DEFAULT.optimizer,
+        help="the update rule (default: %(default)s)",
+    )
+
+
+def _add_how(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--steps",
+        type=int,
+        default=_DEFAULT.steps,
+        help="measured steps of each mode (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--warmup",
+        type=int,
+        default=_DEFAULT.warmup,
+        help="steps of each mode before those (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--seed", type=int, default=_DEFAULT.seed, help="of weights and data (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--scaling",
+        action="store_true",
+        help="instead: the pass on 200 and on 2,000 variables, and on a function with no gradients",
+    )
+    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write the figures here")
+
+
+def _settings(args: argparse.Namespace) -> Settings:
+    width, depth = args.width, args.depth
+    if args.model == "mlp":
+        # The paper-sized default: 25.2 million parameters.
+        width, depth = 2048 if width is None else width, 6 if depth is None else depth
+    return Settings(
+        strategy=args.strategy,
+        replicas=_DEFAULT.replicas if args.replicas is None else args.replicas,
+        model=args.model,
+        width=width,
+        depth=depth,
+        batch=args.batch,
+        optimizer=args.optimizer,
+        steps=args.steps,
+        warmup=args.warmup,
+        seed=args.seed,
+    )
+
+
+def _check_writable(file: pathlib.Path | None) -> None:
+    """Minutes of measuring must not end in a file that cannot be written."""
+    if file is None:
+        return
+    try:
+        file.open("a", encoding="utf-8").close()
+    except OSError as error:
+        raise OptionError(f"--json: cannot write {file}: {error.strerror}") from error
+
+
+def _say(line: str) -> None:
+    print(f"wu-shard bench: {line}", file=sys.stderr, flush=True)

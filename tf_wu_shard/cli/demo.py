@@ -1,0 +1,74 @@
+"""`wu-shard demo`: trains two models, sharded and not, shows both, and fails if they disagree."""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import sys
+import time
+
+from tf_wu_shard.demo import comparison, terminal
+from tf_wu_shard.demo.page import page
+from tf_wu_shard.demo.runs import TITLES
+from tf_wu_shard.errors import OptionError
+from tf_wu_shard.report.html import render
+
+
+def add_parser(
+    subparsers: argparse._SubParsersAction[argparse.ArgumentParser],
+) -> argparse.ArgumentParser:
+    """Adds the parser of `wu-shard demo`."""
+    parser = subparsers.add_parser(
+        "demo",
+        help="train two small models, sharded and not, and compare",
+        description=(
+            "Trains a language model and a classifier of digits on logical CPU devices: unsharded,"
+            " unsharded in another order of summation, and sharded. Prints the runs side by side,"
+            " writes OUT/report.html, and exits with 1 if they disagree or nothing was sharded."
+        ),
+    )
+    parser.add_argument(
+        "--replicas", type=int, default=8, help="number of logical CPU devices (default: 8)"
+    )
+    parser.add_argument(
+        "--out",
+        type=pathlib.Path,
+        default=pathlib.Path("build/demo"),
+        help="where the report and the runs go (default: build/demo)",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="tiny models and few steps: does it run at all?"
+    )
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the demo; returns 0, or 1 if the runs disagree or nothing was sharded.
+
+    Raises:
+        OptionError: An argument is out of range.
+        DemoError: A run failed.
+    """
+    if args.replicas < 2:
+        raise OptionError(f"--replicas must be at least 2, not {args.replicas}: one has no others")
+    if args.out.exists() and not args.out.is_dir():
+        raise OptionError(f"--out {args.out} is a file; name a folder")
+    begun = time.monotonic()
+    compared = []
+    for task in TITLES:
+        one = comparison.compare(
+            task,
+            replicas=args.replicas,
+            quick=args.quick,
+            folder=args.out / "runs",
+            progress=terminal.ProgressBar(sys.stderr),
+        )
+        print(f"\n{terminal.summary(one)}\n", flush=True)
+        compared.append(one)
+    report = args.out / "report.html"
+    report.write_text(render(page(compared)), encoding="utf-8")
+    print(f"report: {report}   {time.monotonic() - begun:.0f} s")
+    problems = [problem for one in compared for problem in one.problems]
+    for problem in problems:
+        print(f"wu-shard demo: {problem}", file=sys.stderr)
+    return 1 if problems else 0

@@ -1,0 +1,201 @@
+"""`wu-shard run`: an unmodified training script with the flag on.
+
+Answers: was anything sharded in that script, and what. TensorFlow is left for the script to
+import, so that what it sets up before (environment variables, devices) counts as ever; the flag
+goes on the moment it is imported. Functions that are traced after the script's main thread ended,
+and processes that it spawns, are not covered.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import pathlib
+import sys
+from typing import TYPE_CHECKING, get_args
+
+from tf_wu_shard import config, deferred
+from tf_wu_shard.cli import program
+from tf_wu_shard.errors import OptionError
+
+if TYPE_CHECKING:
+    from tf_wu_shard.report.summary import Report
+
+# As many functions as one paragraph bears; the report file has them all.
+_MAX_LISTED = 3
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the parser of `wu-shard run`.
+
+    Args:
+        subparsers: What `ArgumentParser.add_subparsers` returned.
+    """
+    parser = subparsers.add_parser(
+        "run",
+        help="run an unmodified training script with weight-update sharding on",
+        usage="%(prog)s [OPTIONS] (SCRIPT | -m MODULE) [ARGS ...]",
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
+    parser.add_argument(
+        "--min-elements", type=int, metavar="N", help="variables below N elements stay replicated"
+    )
+    parser.add_argument(
+        "--bucket-bytes", type=int, metavar="BYTES", help="size of small variables' buckets"
+    )
+    parser.add_argument(
+        "--on-refusal",
+        choices=get_args(config.OnRefusal),
+        help="what to do when nothing can be sharded (default: warn)",
+    )
+    parser.add_argument(
+        "--deterministic", action="store_true", help="sum gradients in the order of the replicas"
+    )
+    parser.add_argument(
+        "--report", type=pathlib.Path, metavar="FILE", help="write all reports as JSON at the end"
+    )
+    parser.add_argument(
+        "-m",
+        dest="module",
+        nargs=argparse.REMAINDER,
+        metavar="MODULE",
+        help="run a module instead of a script; everything after it is the module's",
+    )
+    parser.add_argument(
+        "script", nargs=argparse.REMAINDER, metavar="SCRIPT", help="the script and its arguments"
+    )
+    parser.set_defaults(parser=parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the script to its end and says what was sharded.
+
+    Args:
+        args: The parsed arguments.
+
+    Returns:
+        The exit status of a script that ended well: 0, or 1 if nothing was sharded with
+        `--on-refusal raise` or the report could not be written.
+
+    Raises:
+        BaseException: Whatever ended the script otherwise, for the interpreter to show.
+    """
+    options = _options(args)
+    module, (target, *arguments) = _target(args)
+    report = _report_path(args)
+    deferred.when_imported("tensorflow", lambda: _turn_on(options))
+    process = os.getpid()
+    try:
+        if module:
+            program.run_module(target, arguments)
+        else:
+            program.run_script(target, arguments)
+    except SystemExit as stop:
+        if stop.code not in (None, 0):
+            _finish(process, options, report)
+            raise
+    except BaseException:
+        _finish(process, options, report)
+        raise
+    return _finish(process, options, report)
+
+
+def _options(args: argparse.Namespace) -> config.ShardingOptions:
+    parser: argparse.ArgumentParser = args.parser
+    fields = ("min_elements", "bucket_bytes", "on_refusal", "deterministic")
+    try:
+        return config.ShardingOptions(
+            **{field: getattr(args, field) for field in fields if hasattr(args, field)}
+        )
+    except OptionError as error:
+        parser.error(str(error))
+
+
+def _target(args: argparse.Namespace) -> tuple[bool, list[str]]:
+    module: list[str] | None = getattr(args, "module", None)
+    if module is not None:
+        if not module:
+            args.parser.error("-m needs the name of a module")
+        return True, module
+    script: list[str] = [*args.script]
+    if script[:1] == ["--"]:
+        script = script[1:]
+    if not script:
+        args.parser.error("give the script to run, or -m and a module")
+    if not os.path.isfile(script[0]):
+        found = "a folder" if os.path.isdir(script[0]) else "no such file"
+        args.parser.error(f"cannot run {script[0]!r}: {found}")
+    return False, script
+
+
+def _report_path(args: argparse.Namespace) -> pathlib.Path | None:
+    given: pathlib.Path | None = getattr(args, "report", None)
+    if given is None:
+        return None
+    # The script may change the working directory. Better to fail now than after a long training.
+    path = given.absolute()
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        args.parser.error(
+            f"cannot write the report {str(given)!r}: its folder is missing or closed"
+        )
+    return path
+
+
+def _turn_on(options: config.ShardingOptions) -> None:
+    import tensorflow as tf
+
+    config.install_flag()
+    tf.config.optimizer.set_experimental_options({config.FLAG: options})
+
+
+def _finish(process: int, options: config.ShardingOptions, path: pathlib.Path | None) -> int:
+    """Writes the reports and the verdict; returns 1 if that makes a good run a failed one."""
+    if os.getpid() != process:
+        # A forked child of the script came this way; the script's own process reports.
+        return 0
+    reports = _reports()
+    status = 0
+    if path is not None:
+        try:
+            path.write_text(
+                json.dumps([json.loads(report.to_json()) for report in reports], indent=1) + "\n",
+                encoding="utf-8",
+            )
+        except OSError as error:
+            print(f"wu-shard run: error: cannot write the report: {error}", file=sys.stderr)
+            status = 1
+    sharded = [report for report in reports if report.verdict != "nothing sharded"]
+    if sharded:
+        print(f"wu-shard: {_listed([report.headline for report in sharded])}.", file=sys.stderr)
+    else:
+        kind = "error" if options.on_refusal == "raise" else "warning"
+        print(f"wu-shard: {kind}: nothing was sharded: {_why_nothing(reports)}.", file=sys.stderr)
+        status = 1 if options.on_refusal == "raise" else status
+    return status
+
+
+def _reports() -> tuple[Report, ...]:
+    if "tensorflow" not in sys.modules:
+        return ()
+    import tf_wu_shard
+
+    reports: tuple[Report, ...] = tf_wu_shard.reports()
+    return reports
+
+
+def _why_nothing(reports: tuple[Report, ...]) -> str:
+    if "tensorflow" not in sys.modules:
+        return "the script never imported TensorFlow"
+    if reports:
+        return _listed([report.headline for report in reports])
+    if config.current_options() is None:
+        return f"the script turned {config.FLAG} off"
+    return "no function that reduces gradients over replicas was traced"
+
+
+def _listed(parts: list[str]) -> str:
+    unique = list(dict.fromkeys(parts))
+    more = len(unique) - _MAX_LISTED
+    return "; ".join(unique[:_MAX_LISTED]) + (f"; and {more} more" if more > 0 else "")

@@ -1,0 +1,89 @@
+"""One task of the demo, trained three times: the runs side by side and whether they agree."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Callable
+
+from tf_wu_shard.demo import agreement, processes
+from tf_wu_shard.demo.agreement import Agreement
+from tf_wu_shard.demo.runs import Mode, Run
+
+Progress = Callable[[str, Mode, dict[str, float]], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """What a task's runs showed.
+
+    Attributes:
+        task: Its name, as in `runs.TITLES`.
+        replicas: Number of replicas.
+        unsharded: The baseline.
+        reordered: The baseline in another order of summation.
+        sharded: The run with weight-update sharding on.
+        agreements: Sharded against unsharded: losses, weights, slots.
+    """
+
+    task: str
+    replicas: int
+    unsharded: Run
+    reordered: Run
+    sharded: Run
+    agreements: tuple[Agreement, ...]
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What keeps this from being a success, one line each; empty when all is well."""
+        found = [
+            f"{self.task}: {one.quantity} differ by {one.difference:.1e} in {one.worst},"
+            f" and only {one.limit:.1e} is rounding"
+            for one in self.agreements
+            if not one.holds
+        ]
+        sharding = self.sharded.sharding
+        if sharding is None:
+            found.append(f"{self.task}: the flag was on and the pass reported nothing")
+        elif not sharding.variables:
+            found.append(f"{self.task}: the flag was on and {sharding.verdict}")
+        if self.unsharded.sharding is not None:
+            found.append(f"{self.task}: the flag was off and the pass reported a function")
+        return tuple(found)
+
+
+def compare(
+    task: str, *, replicas: int, quick: bool, folder: pathlib.Path, progress: Progress
+) -> Comparison:
+    """Trains the task in every mode, each in a process of its own, one after another.
+
+    Args:
+        task: A name in `runs.TITLES`.
+        replicas: Number of logical CPU devices.
+        quick: Whether to take the small version of the task.
+        folder: The runs' folders are made below it.
+        progress: Called with task, mode and every message of the run.
+
+    Raises:
+        DemoError: A run failed, or the runs cannot be compared.
+    """
+    trained = {
+        mode: processes.train(
+            task,
+            mode,
+            replicas=replicas,
+            quick=quick,
+            folder=folder / f"{task}-{mode.value}",
+            progress=lambda message, mode=mode: progress(task, mode, message),  # type: ignore[misc]
+        )
+        for mode in Mode
+    }
+    unsharded, reordered, sharded = trained.values()
+    return Comparison(
+        task=task,
+        replicas=replicas,
+        unsharded=unsharded[0],
+        reordered=reordered[0],
+        sharded=sharded[0],
+        agreements=agreement.compare(unsharded, reordered, sharded),
+    )

@@ -1,0 +1,191 @@
+"""The demo's report page: what each comparison becomes as tiles, charts and tables."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from tf_wu_shard.demo import agreement
+from tf_wu_shard.demo.comparison import Comparison
+from tf_wu_shard.demo.runs import SCORES, TITLES, Run
+from tf_wu_shard.report.charts import Bar, BarChart, LineChart, Series
+from tf_wu_shard.report.html import Page, Section, Table, Tile
+from tf_wu_shard.report.quantities import byte_text, second_text
+from tf_wu_shard.report.text import slot_label
+
+
+def page(comparisons: Sequence[Comparison]) -> Page:
+    """Returns the report of all tasks."""
+    return Page(
+        title="Weight-update sharding: the same training, sharded and not",
+        text=(
+            "Each model was trained by plain model.fit under MirroredStrategy on logical CPU"
+            " devices, with the same seeds, weights and data; one run had the option"
+            " weight_update_sharding on. Nothing else differs."
+        ),
+        sections=tuple(_section(one) for one in comparisons),
+    )
+
+
+def _section(comparison: Comparison) -> Section:
+    unsharded = comparison.unsharded
+    return Section(
+        title=TITLES[comparison.task],
+        text=(
+            f"{unsharded.parameters:,} parameters, {comparison.replicas} replicas,"
+            f" {len(unsharded.losses)} steps"
+        ),
+        verdict="; ".join(comparison.problems) or "the sharded and the unsharded run agree",
+        good=not comparison.problems,
+        tiles=_tiles(comparison),
+        lines=_curves(comparison),
+        bars=_bars(comparison),
+        tables=(_agreements(comparison), *_sharding(comparison.sharded)),
+    )
+
+
+def _tiles(comparison: Comparison) -> tuple[Tile, ...]:
+    unsharded, sharded = comparison.unsharded, comparison.sharded
+    tiles = []
+    if sharded.sharding is not None:
+        before, after = sharded.sharding.slot_bytes_unsharded, sharded.sharding.slot_bytes_sharded
+        tiles.append(
+            Tile(
+                "variables sharded",
+                str(len(sharded.sharding.variables)),
+                f"{len(sharded.sharding.left_alone)} left alone",
+            )
+        )
+        tiles.append(Tile("slots of a replica", byte_text(after), f"was {byte_text(before)}"))
+        tiles.append(
+            Tile(
+                "graph pass",
+                second_text(sharded.sharding.pass_ms / 1000),
+                f"of {second_text(sharded.sharding.trace_ms / 1000)} tracing",
+            )
+        )
+    step = second_text(unsharded.median_step_s)
+    tiles.append(Tile("step, median", second_text(sharded.median_step_s), f"was {step}"))
+    tiles.append(Tile("final loss", f"{sharded.losses[-1]:.4f}", f"was {unsharded.losses[-1]:.4f}"))
+    tiles.append(
+        Tile(SCORES[comparison.task], f"{sharded.held_out:.4g}", f"was {unsharded.held_out:.4g}")
+    )
+    return tuple(tiles)
+
+
+def _curves(comparison: Comparison) -> tuple[LineChart, LineChart]:
+    unsharded, reordered, sharded = (
+        one.losses for one in (comparison.unsharded, comparison.reordered, comparison.sharded)
+    )
+    losses = LineChart(
+        title="Loss of each step",
+        x_label="step",
+        series=(
+            Series("unsharded", "baseline", unsharded),
+            Series("sharded, on top", "sharded", sharded),
+        ),
+    )
+    differences = LineChart(
+        title="Largest difference of the losses so far",
+        x_label="step",
+        series=(
+            Series("unsharded, summed in another order", "baseline", _drift(unsharded, reordered)),
+            Series("sharded", "sharded", _drift(unsharded, sharded)),
+        ),
+        logarithmic=True,
+        note="From the unsharded run, relative to its loss. A curve starts where they part.",
+    )
+    return losses, differences
+
+
+def _drift(expected: Sequence[float], actual: Sequence[float]) -> tuple[float, ...]:
+    """Returns the running maximum of the relative differences."""
+    gaps = (abs(b - a) / abs(a) for a, b in zip(expected, actual, strict=True))
+    return tuple(itertools.accumulate(gaps, max))
+
+
+def _bars(comparison: Comparison) -> tuple[BarChart, ...]:
+    unsharded, sharded = comparison.unsharded, comparison.sharded
+    charts = []
+    if sharded.sharding is not None:
+        slots = sharded.sharding.slot_bytes_unsharded, sharded.sharding.slot_bytes_sharded
+        charts.append(
+            BarChart("Optimizer slots of one replica", _pair(*slots, *map(byte_text, slots)))
+        )
+    times = unsharded.median_step_s, sharded.median_step_s
+    charts.append(
+        BarChart(
+            "Time of a step, median",
+            _pair(*times, *map(second_text, times)),
+            note="One run after the other. wu-shard bench takes turns, and so measures better.",
+        )
+    )
+    peaks = unsharded.peak_bytes, sharded.peak_bytes
+    charts.append(
+        BarChart(
+            "Peak memory of the process",
+            _pair(*peaks, *map(byte_text, peaks)),
+            note="All replicas live in it, and so do TensorFlow and the traced graph.",
+        )
+    )
+    return tuple(charts)
+
+
+def _pair(before: float, after: float, before_text: str, after_text: str) -> tuple[Bar, Bar]:
+    return (
+        Bar("unsharded", "baseline", before, before_text),
+        Bar("sharded", "sharded", after, after_text),
+    )
+
+
+def _agreements(comparison: Comparison) -> Table:
+    return Table(
+        title="Agreement",
+        columns=("quantity", "sharded differs by", "baseline moves by", "allowed", "verdict"),
+        rows=tuple(
+            (
+                one.quantity,
+                f"{one.difference:.1e}" if one.difference else "0, bit-identical",
+                f"{one.moved:.1e}",
+                f"{one.limit:.1e}",
+                "agrees" if one.holds else f"disagrees in {one.worst}",
+            )
+            for one in comparison.agreements
+        ),
+        note=(
+            "Of the worst tensor, relative to its largest element. Allowed is"
+            f" {agreement.FACTOR} times what the unsharded run moves by when only its order of"
+            f" summation changes (ReductionToOneDevice), and at least {agreement.FLOOR:.0e}."
+        ),
+    )
+
+
+def _sharding(run: Run) -> tuple[Table, ...]:
+    if run.sharding is None:
+        return ()
+    notes = Table("Notes", ("note",), tuple((note,) for note in run.sharding.notes))
+    return (
+        Table(
+            title="Sharded",
+            columns=("variable", "shape", "layout", "padding", "slots", "bucket"),
+            rows=tuple(
+                (
+                    one.name,
+                    " x ".join(map(str, one.shape)) or "scalar",
+                    one.layout,
+                    str(one.padding),
+                    ", ".join(slot_label(slot, one.name) for slot in one.slots) or "none",
+                    str(one.bucket),
+                )
+                for one in run.sharding.variables
+            ),
+            empty="nothing",
+        ),
+        Table(
+            title="Left alone, and why",
+            columns=("variable", "reason"),
+            rows=run.sharding.left_alone,
+            empty="nothing: every variable of the step is sharded",
+        ),
+        *([notes] if notes.rows else []),
+    )

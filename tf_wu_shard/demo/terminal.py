@@ -1,0 +1,101 @@
+"""What the demo says on a terminal: a progress bar per run, then figures and verdict per task."""
+
+from __future__ import annotations
+
+import time
+from typing import TextIO
+
+from tf_wu_shard.demo import agreement
+from tf_wu_shard.demo.comparison import Comparison
+from tf_wu_shard.demo.runs import SCORES, TITLES, Mode
+from tf_wu_shard.report.quantities import byte_text, second_text
+
+_BAR = 28
+_LOSS_LINES = 6
+
+
+class ProgressBar:
+    """Draws one line per run; on a terminal it moves, elsewhere only its last state is written."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._moves = stream.isatty()
+        self._steps = 1
+        self._begun = 0.0
+
+    def __call__(self, task: str, mode: Mode, message: dict[str, float]) -> None:
+        """Takes one message of a run (see processes.train)."""
+        if "steps" in message:
+            self._steps = int(message["steps"])
+            self._begun = time.monotonic()
+            self._draw(task, mode, 0, "tracing")
+            return
+        step = int(message["step"])
+        note = f"loss {message['loss']:.4f}   {time.monotonic() - self._begun:.0f} s"
+        self._draw(task, mode, step, note)
+
+    def _draw(self, task: str, mode: Mode, step: int, note: str) -> None:
+        last = step == self._steps
+        if not (self._moves or last):
+            return
+        full = _BAR * step // self._steps
+        bar = "#" * full + "." * (_BAR - full)
+        line = f"{TITLES[task]:<18} {mode.value:<10} [{bar}] {step:>3}/{self._steps}  {note}"
+        start = "\r" if self._moves else ""
+        self._stream.write(f"{start}{line:<90}".rstrip() + ("\n" if last else ""))
+        self._stream.flush()
+
+
+def summary(comparison: Comparison) -> str:
+    """Returns a task's figures: losses side by side, the verdict, memory, time, agreement."""
+    unsharded, sharded = comparison.unsharded, comparison.sharded
+    title = (
+        f"{TITLES[comparison.task]}: {unsharded.parameters:,} parameters,"
+        f" {comparison.replicas} replicas, {len(unsharded.losses)} steps"
+    )
+    parts = [title, "-" * len(title), _losses(comparison)]
+    parts.append(
+        f"{SCORES[comparison.task]}   {unsharded.held_out:.4f} unsharded,"
+        f" {sharded.held_out:.4f} sharded"
+    )
+    if sharded.sharding is not None:
+        before, after = sharded.sharding.slot_bytes_unsharded, sharded.sharding.slot_bytes_sharded
+        parts += ["", sharded.sharding.text, ""]
+        parts.append(f"slots per replica     {byte_text(before)} -> {byte_text(after)}")
+    parts.append(
+        f"peak process memory   {byte_text(unsharded.peak_bytes)}"
+        f" -> {byte_text(sharded.peak_bytes)}"
+    )
+    ratio = sharded.median_step_s / unsharded.median_step_s
+    parts.append(
+        f"median step           {second_text(unsharded.median_step_s)}"
+        f" -> {second_text(sharded.median_step_s)}   (x {ratio:.2f})"
+    )
+    return "\n".join([*parts, "", _agreements(comparison)])
+
+
+def _losses(comparison: Comparison) -> str:
+    """Some steps' losses side by side, the first and the last among them."""
+    unsharded, sharded = comparison.unsharded.losses, comparison.sharded.losses
+    last = len(unsharded) - 1
+    chosen = sorted({round(last * index / (_LOSS_LINES - 1)) for index in range(_LOSS_LINES)})
+    lines = [f"{'step':>6} {'unsharded':>12} {'sharded':>12} {'difference':>12}"]
+    for step in chosen:
+        before, after = unsharded[step], sharded[step]
+        lines.append(f"{step + 1:>6} {before:>12.6f} {after:>12.6f} {after - before:>12.1e}")
+    return "\n".join(lines)
+
+
+def _agreements(comparison: Comparison) -> str:
+    lines = [
+        "sharded against unsharded, relative to the largest element of the worst tensor; allowed is"
+        f"\n{agreement.FACTOR} times what the unsharded run itself moves when only its order of"
+        f" summation changes\n(ReductionToOneDevice), and at least {agreement.FLOOR:.0e}"
+    ]
+    for one in comparison.agreements:
+        verdict = "agree" if one.holds else f"DISAGREE in {one.worst}"
+        lines.append(
+            f"  {one.quantity:<8} differ by {one.difference:.1e}   moved by {one.moved:.1e}"
+            f"   allowed {one.limit:.1e}   {verdict}"
+        )
+    return "\n".join(lines)

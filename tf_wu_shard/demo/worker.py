@@ -1,0 +1,173 @@
+"""One training run in a process of its own: plain `model.fit` under MirroredStrategy.
+
+A process can hold one run only: logical devices are fixed once TensorFlow has touched them, and
+several MirroredStrategy fits in one process may fail. Progress goes to standard output, one JSON
+object a line; the results go into a folder (runs.py).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import resource
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import tf_wu_shard
+from tf_wu_shard.demo import runs
+from tf_wu_shard.demo.runs import Mode, Run, ShardedVariable, Sharding, Tensors
+from tf_wu_shard.demo.tasks import Task, task
+
+_SEED = 2020
+
+
+class _Steps(keras.callbacks.Callback):
+    """Records each step's own loss and time, and says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.losses: list[float] = []
+        self.seconds: list[float] = []
+        self._begun = 0.0
+
+    def on_train_batch_begin(self, batch: int, logs: dict[str, float] | None = None) -> None:
+        # Keras reports the mean since the metrics were last reset; a step's own loss is wanted.
+        self.model.reset_metrics()
+        self._begun = time.perf_counter()
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, float] | None = None) -> None:
+        assert logs is not None
+        self.losses.append(float(logs["loss"]))
+        self.seconds.append(time.perf_counter() - self._begun)
+        _say({"step": batch + 1, "loss": self.losses[-1], "seconds": self.seconds[-1]})
+
+
+def train(name: str, mode: Mode, *, replicas: int, quick: bool) -> tuple[Run, Tensors]:
+    """Trains a task on `replicas` logical CPU devices; must come before any other TensorFlow work.
+
+    Args:
+        name: Of the task, as in `runs.TITLES`.
+        mode: How the run updates its weights.
+        replicas: Number of logical CPU devices.
+        quick: Whether to take the small version of the task.
+
+    Returns:
+        The run and its final tensors.
+    """
+    strategy = _strategy(mode, replicas)
+    # After the devices are set: making the task's data already runs TensorFlow ops.
+    chosen = task(name, quick)
+    keras.utils.set_random_seed(_SEED)
+    with strategy.scope():
+        model = chosen.model()
+        model.compile(chosen.optimizer(), chosen.loss())
+    _say({"steps": chosen.steps, "parameters": model.count_params()})
+    steps = _fit(model, chosen, replicas)
+    run = Run(
+        mode=mode,
+        parameters=model.count_params(),
+        losses=tuple(steps.losses),
+        step_s=tuple(steps.seconds[1:]),
+        first_step_s=steps.seconds[0],
+        held_out=_score(chosen, model),
+        peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        sharding=_sharding(),
+    )
+    return run, Tensors(_values(model.weights), _values(model.optimizer.variables))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Trains as the arguments say and writes the run into the folder; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tf_wu_shard.demo.worker", description=__doc__)
+    parser.add_argument("--task", choices=sorted(runs.TITLES), required=True)
+    parser.add_argument("--mode", choices=[mode.value for mode in Mode], required=True)
+    parser.add_argument("--replicas", type=int, required=True)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--folder", type=pathlib.Path, required=True)
+    args = parser.parse_args(argv)
+    run, tensors = train(args.task, Mode(args.mode), replicas=args.replicas, quick=args.quick)
+    runs.save(args.folder, run, tensors)
+    return 0
+
+
+def _strategy(mode: Mode, replicas: int) -> tf.distribute.Strategy:
+    """Makes the devices and the strategy; this and the flag are all that modes differ in."""
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(
+        cpu, [tf.config.LogicalDeviceConfiguration()] * replicas
+    )
+    if mode is Mode.SHARDED:
+        tf.config.optimizer.set_experimental_options({"weight_update_sharding": True})
+    return tf.distribute.MirroredStrategy(
+        [f"CPU:{index}" for index in range(replicas)],
+        tf.distribute.ReductionToOneDevice() if mode is Mode.REORDERED else None,
+    )
+
+
+def _fit(model: keras.Model, chosen: Task, replicas: int) -> _Steps:
+    inputs, targets = chosen.training(replicas)
+    steps = _Steps()
+    model.fit(
+        inputs,
+        targets,
+        batch_size=chosen.batch * replicas,
+        shuffle=False,
+        verbose=0,
+        callbacks=[steps],
+    )
+    return steps
+
+
+def _score(chosen: Task, model: keras.Model) -> float:
+    inputs, targets = chosen.testing()
+    return chosen.score(np.asarray(model(inputs, training=False)), targets)
+
+
+def _values(variables: Sequence[keras.Variable]) -> dict[str, np.ndarray]:
+    return {
+        f"{index:03d} {variable.path}": variable.numpy() for index, variable in enumerate(variables)
+    }
+
+
+def _sharding() -> Sharding | None:
+    """Reads the pass's report of the train step: of the reports, the one with most variables."""
+    reports = tf_wu_shard.reports()
+    if not reports:
+        return None
+    report = max(reports, key=lambda one: len(one.variables))
+    return Sharding(
+        verdict=report.verdict,
+        text=str(report),
+        variables=tuple(
+            ShardedVariable(
+                name=one.name,
+                shape=one.shape,
+                layout=one.layout,
+                slots=one.slots,
+                bucket=one.bucket,
+                padding=one.padding,
+            )
+            for one in report.variables
+        ),
+        left_alone=tuple((one.name, one.reason) for one in report.left_alone),
+        notes=report.notes,
+        slot_bytes_unsharded=report.slot_bytes_per_replica.unsharded,
+        slot_bytes_sharded=report.slot_bytes_per_replica.sharded,
+        pass_ms=report.pass_ms,
+        trace_ms=report.trace_ms,
+    )
+
+
+def _say(message: dict[str, Any]) -> None:
+    print(json.dumps(message), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
