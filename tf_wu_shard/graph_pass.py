@@ -118,7 +118,9 @@ def _record(graph: Any) -> None:
 def _writes_a_mirrored_variable(graph: Any, handles: list[tuple[Any, Any]]) -> bool:
     """Whether a graph holds something to shard at all, asked in the cheapest order."""
     return function_graph.may_write(graph, _WRITING) and any(
-        _is_written(placeholder) and distributed_variable_of(handle) is not None
+        _is_written(placeholder)
+        and (found := distributed_variable_of(handle)) is not None
+        and len(found[0].values) > 1
         for handle, placeholder in handles
     )
 
@@ -134,9 +136,9 @@ def _may_train(graph: Any) -> bool:
 def _warn_of_one_replica(
     graph: Any, handles: list[tuple[Any, Any]], options: ShardingOptions
 ) -> None:
-    """Says so when a step trains without a strategy: the flag is on and does nothing."""
+    """Says so when a step trains on one replica: the flag is on and does nothing."""
     trainable = [v for v in graph.variables if v.trainable]
-    own = {id(original_handle(v)) for v in trainable}
+    own = {id(original_handle(c)) for v in trainable for c in getattr(v, "values", (v,))}
     if any(id(h) in own and _is_written(p) for h, p in handles):
         report = nothing_sharded(graph.name, "it trains on one replica: no gradient is reduced")
         publish(report, options)
@@ -251,7 +253,8 @@ def _lowered(
     lowered = None
     if slots:
         view = outcome.view(captured.view)
-        lowered = lower_slot_accesses(view, {key: s.layout for key, s in slots.items()})
+        layouts = {key: slot.layout for key, slot in slots.items()}
+        lowered = lower_slot_accesses(view, layouts, _captured_shards(graph, slots))
     if lowered is None and outcome.result is None:
         return graph, []
     final: Lowered | RewriteResult | None = lowered or outcome.result
@@ -270,6 +273,18 @@ def _lowered(
         owners=owners,
     )
     return new, list(pending.values())
+
+
+def _captured_shards(
+    graph: Any, slots: dict[str, sharded_slot.ShardedSlot]
+) -> dict[str, str]:
+    """Placeholders that a function captured for a callee that was led onto the shards of a slot."""
+    keys = {id(handle): key for key, slot in slots.items() for handle in slot.handles}
+    return {
+        placeholder.op.name: keys[id(handle)]
+        for handle, placeholder in function_graph.captured_handles(graph)
+        if id(handle) in keys
+    }
 
 
 def _planned_slots(

@@ -126,10 +126,10 @@ class ReplicaMatcher:
             return Refusal(b.name, "it reads its variable after other writes than on replica 0")
         if a.type in ("Placeholder", "Arg", "_Arg"):
             return Refusal(b.name, "it is an input of this replica alone")
-        if not self._same_attributes(a, b):
-            return Refusal(b.name, f"it differs from replica 0's {a.name}")
         if self._view.is_stateful(a.type) and not self._repeatable(a):
             return Refusal(b.name, f"each replica runs a {a.type} of its own")
+        if not self._same_attributes(a, b):
+            return Refusal(b.name, f"it differs from replica 0's {a.name}")
         return None
 
     def _same_variable(self, replica: int, a: Op, b: Op) -> Refusal | None:

@@ -9,7 +9,9 @@ have held.
 
 Order: a component's accesses are ordered by its own control edges. On shards, a read on one replica
 also sees what the others write, so the accesses are put in step: a read waits for all replicas'
-writes before it, and a write for all replicas' reads before it.
+writes before it, and a write for all replicas' reads before it. A call whose callee was led onto
+the shards when it was traced takes the shards' own handles, which no control edge puts in order
+with the slot's; such a call counts as an access on every replica, at its place in the trace.
 """
 
 from __future__ import annotations
@@ -52,12 +54,15 @@ class Lowered:
     outputs: tuple[Value, ...]
 
 
-def lower_slot_accesses(view: GraphView, layouts: Mapping[str, Layout]) -> Lowered | None:
+def lower_slot_accesses(
+    view: GraphView, layouts: Mapping[str, Layout], shards: Mapping[str, str]
+) -> Lowered | None:
     """Replaces accesses of sharded slots by accesses of their shards.
 
     Args:
         view: The graph.
         layouts: For each slot that lives in shards, by its key in the view, how it is cut.
+        shards: For each placeholder of the view that is a shard's own handle, the slot's key.
 
     Returns:
         The new graph, or None where no such slot is touched.
@@ -79,10 +84,27 @@ def lower_slot_accesses(view: GraphView, layouts: Mapping[str, Layout]) -> Lower
     touched = {key: ops for key, ops in touched.items() if key in whole}
     if not touched:
         return None
+    led = _led_onto_shards(view, shards)
+    passed_on.update(name for on_slot in led.values() for name in on_slot)
     lowering = _Lowering(view, layouts, frozenset(passed_on))
     for key, per_replica in touched.items():
-        lowering.lower(key, per_replica)
+        calls = led.get(key, {})
+        for replica in range(layouts[key].num_shards) if calls else ():
+            mixed = [*per_replica.get(replica, ()), *(view.ops[name] for name in calls)]
+            per_replica[replica] = sorted(mixed, key=lambda op: op.position)
+        lowering.lower(key, per_replica, {name for name, writes in calls.items() if writes})
     return lowering.finish()
+
+
+def _led_onto_shards(view: GraphView, shards: Mapping[str, str]) -> dict[str, dict[str, bool]]:
+    """For each slot, the names of ops that take shards of it, each with whether it may write."""
+    found: dict[str, dict[str, bool]] = {}
+    for placeholder, key in shards.items():
+        for access in accesses(view, placeholder):
+            on_slot = found.setdefault(key, {})
+            name = access.op.name
+            on_slot[name] = on_slot.get(name, False) or not access.access.is_read
+    return found
 
 
 class _Lowering:
@@ -100,10 +122,16 @@ class _Lowering:
         self._scratch: dict[tuple[str, Value], tuple[Value, str]] = {}
         self._must_run: list[str] = []
 
-    def lower(self, key: str, per_replica: Mapping[int, list[Op]]) -> None:
-        """Replaces all accesses of one slot."""
+    def lower(self, key: str, per_replica: Mapping[int, list[Op]], writing: set[str]) -> None:
+        """Replaces all accesses of one slot.
+
+        Args:
+            key: The slot.
+            per_replica: The ops that access it on each replica, in the order of the trace.
+            writing: Names of those calls among them that write the shards.
+        """
         handles = self._shard_handles(key)
-        steps = _in_step(key, per_replica, len(handles))
+        steps = _in_step(key, per_replica, len(handles), writing)
         before: list[str] = []
         for reads, writes in steps:
             seen = [self._access(key, handles, r, op, before) for r, op in reads]
@@ -282,7 +310,7 @@ class _Lowering:
 
 
 def _in_step(
-    key: str, per_replica: Mapping[int, list[Op]], num_replicas: int
+    key: str, per_replica: Mapping[int, list[Op]], num_replicas: int, writing: set[str]
 ) -> list[tuple[list[tuple[int, Op]], list[tuple[int, Op]]]]:
     """The accesses in rounds: all reads before the i-th writes, then the i-th writes.
 
@@ -290,7 +318,8 @@ def _in_step(
         StorageError: If the replicas do not write alike.
     """
     writes = {
-        replica: [op for op in found if _changes(op)] for replica, found in per_replica.items()
+        replica: [op for op in found if op.name in writing or _changes(op)]
+        for replica, found in per_replica.items()
     }
     most = max(len(w) for w in writes.values())
     alike = len(writes) == num_replicas and len({len(w) for w in writes.values()}) == 1
@@ -305,7 +334,7 @@ def _in_step(
     for replica, found in per_replica.items():
         epoch = 0
         for op in found:
-            if _changes(op):
+            if op.name in writing or _changes(op):
                 steps[epoch][1].append((replica, op))
                 epoch += 1
             else:

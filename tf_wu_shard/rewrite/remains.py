@@ -79,13 +79,12 @@ class Remains:
         return nodes, tuple(dict.fromkeys(controls)), outputs
 
     def _bypass_identities(self) -> None:
-        """Frees what an IdentityN passes on from the gradients it passes on beside it."""
+        """Frees whatever an IdentityN passes on from the reduced gradients beside it."""
         for op in self._view:
             if op.type != "IdentityN" or not any(v in self._names for v in op.inputs):
                 continue
             for i, value in enumerate(op.inputs):
-                if Value(op.name, i) not in self._names:
-                    self._replaced_values[Value(op.name, i)] = value
+                self._replaced_values.setdefault(Value(op.name, i), value)
 
     def _value(self, value: Value) -> Value:
         """What is read in the place of an old value."""
@@ -117,8 +116,11 @@ class Remains:
         return frozenset(kept)
 
     def _only_waits(self, name: str) -> bool:
+        """Whether an op does nothing but pass a reduced gradient on."""
         op = self._view.ops[name]
-        return op.type == "IdentityN" and any(v in self._names for v in op.inputs)
+        if op.type == "IdentityN":
+            return any(v in self._names for v in op.inputs)
+        return Value(name) in self._names
 
     def _lost_carriers(self) -> set[str]:
         """The carriers of all reductions that were sharded or replaced."""

@@ -142,7 +142,8 @@ def rebuild(
         graph_def: The new nodes; every input of the old graph is a Placeholder of the same name.
         outputs: Names ("op:index") of the returned tensors, in the order of `graph.outputs`.
         control_outputs: Names of the ops that must run.
-        new_captures: For new placeholders, by name, the eager handle to bind.
+        new_captures: For new placeholders, by name, the eager handle to bind. Where the old graph
+            captured that handle already, its placeholder takes the new one's place.
         dropped_captures: Placeholders of captures that the new graph does not need.
         owners: Kept alive as long as the new graph.
 
@@ -152,6 +153,7 @@ def rebuild(
     Raises:
         ValueError: If TensorFlow does not accept the nodes.
     """
+    graph_def, new_captures = _merged(graph, graph_def, new_captures, set(dropped_captures))
     new = type(graph)(graph.name, collections=graph._collections)
     placeholders = {t.op.name: t for t in graph.inputs}
     with new.as_default(), ops.name_scope(None):
@@ -168,6 +170,32 @@ def rebuild(
     new.control_outputs = [new.get_operation_by_name(name) for name in control_outputs]
     new._wu_shard_owners = owners
     return new
+
+
+def _merged(
+    graph: Any, graph_def: Any, new_captures: Mapping[str, Any], dropped: set[str]
+) -> tuple[Any, dict[str, Any]]:
+    """Lets one placeholder stand for each captured handle, as a FuncGraph has it."""
+    standing = {id(e): p.op.name for e, p in graph.captures if p.op.name not in dropped}
+    fresh: dict[str, Any] = {}
+    instead: dict[str, str] = {}
+    for name, handle in new_captures.items():
+        first = standing.setdefault(id(handle), name)
+        if first == name:
+            fresh[name] = handle
+        else:
+            instead[name] = first
+    if not instead:
+        return graph_def, fresh
+    merged = tf.compat.v1.GraphDef(versions=graph_def.versions, library=graph_def.library)
+    for node in graph_def.node:
+        if node.name not in instead:
+            merged.node.append(node)
+            led = [instead.get(text, text) for text in node.input]
+            if led != list(node.input):
+                del merged.node[-1].input[:]
+                merged.node[-1].input.extend(led)
+    return merged, fresh
 
 
 def _import_inputs(
