@@ -275,9 +275,7 @@ def _lowered(
     return new, list(pending.values())
 
 
-def _captured_shards(
-    graph: Any, slots: dict[str, sharded_slot.ShardedSlot]
-) -> dict[str, str]:
+def _captured_shards(graph: Any, slots: dict[str, sharded_slot.ShardedSlot]) -> dict[str, str]:
     """Placeholders that a function captured for a callee that was led onto the shards of a slot."""
     keys = {id(handle): key for key, slot in slots.items() for handle in slot.handles}
     return {
