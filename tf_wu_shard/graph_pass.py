@@ -151,14 +151,13 @@ def _shard(graph: Any, options: ShardingOptions | None, start: float, trace_seco
         captured = capture(graph)
         outcome = _rewritten(graph, captured, options)
         new, pending = _lowered(graph, captured, outcome)
+        sharded_slot.commit_all(pending)
     except StorageError:
         raise
     # The traced function must survive any bug of ours.
     except Exception as error:
         _report_failure(graph, error, options)
         return _only_lowered(graph)
-    for slot in pending:
-        slot.commit()
     if options is not None and outcome.report is not None:
         now = time.perf_counter()
         timed = dataclasses.replace(

@@ -26,7 +26,7 @@ from tf_wu_shard.tensorflow_private import function_graph
 STAGES = (
     *((graph_pass, "capture"), (graph_pass, "analyze"), (graph_pass, "make_plan")),
     *((graph_pass, "rewrite"), (graph_pass, "verify"), (graph_pass, "summarize")),
-    *((function_graph, "rebuild"), (sharded_slot, "prepare")),
+    *((function_graph, "rebuild"), (sharded_slot, "prepare"), (sharded_slot, "commit_all")),
 )
 
 
@@ -73,15 +73,15 @@ def test_a_stage_that_fails_leaves_the_function_as_it_was(
 def test_a_failure_half_way_through_the_slots_shards_none(
     strategy_of: StrategyOf, unsharded: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right, calls = sharded_slot.prepare, []
+    right, calls = sharded_slot.PendingSlot.commit, []
 
-    def third_time_unlucky(*arguments: Any) -> Any:
-        calls.append(arguments)
+    def third_time_unlucky(slot: sharded_slot.PendingSlot) -> Any:
+        calls.append(slot)
         if len(calls) == 3:
             raise MemoryError("no room for another shard")
-        return right(*arguments)
+        return right(slot)
 
-    monkeypatch.setattr(sharded_slot, "prepare", third_time_unlucky)
+    monkeypatch.setattr(sharded_slot.PendingSlot, "commit", third_time_unlucky)
     turn_on()
     variables = _trained(strategy_of(2))
     assert len(calls) == 3

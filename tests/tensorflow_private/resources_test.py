@@ -14,16 +14,16 @@ def test_a_new_variable_knows_no_strategy_and_no_function(logical_cpus: list[str
     made: list[tf.Variable] = []
 
     def trace() -> None:
-        with tf.init_scope():
-            value = tf.constant([1.0, 2.0])
         with strategy.scope(), tf.device(logical_cpus[1]):
-            made.append(new_variable(value, "shard"))
+            made.append(new_variable([2], tf.float32, "shard"))
 
     graph = tf.function(trace).get_concrete_function().graph
     assert graph.get_operations() == []
     assert not isinstance(made[0], tf.distribute.DistributedValues)
     assert made[0].device.endswith("CPU:1")
     assert not made[0].trainable
+    assert not made[0].is_initialized()
+    made[0].assign([1.0, 2.0])
     assert made[0].numpy().tolist() == [1.0, 2.0]
 
 

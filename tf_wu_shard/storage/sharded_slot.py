@@ -1,6 +1,6 @@
 """Keeps a mirrored slot variable in one shard per replica while its user sees no difference.
 
-Answers: how a slot gets its shards (`prepare`, then `commit`), which sharded slot a captured
+Answers: how a slot gets its shards (`prepare`, then `commit_all`), which sharded slot a captured
 handle means (`sharded_slot_of`), how it gets its ordinary storage back (`unshard`). It does not
 decide which variables are slots, and does not make a traced function use the shards.
 """
@@ -120,7 +120,7 @@ class ShardedSlot:
 
 
 class PendingSlot:
-    """Shards that hold a slot's value but are not yet its storage; dropping it discards them."""
+    """Shards that are not yet a slot's storage and hold nothing; dropping it discards them."""
 
     def __init__(self, variable: Any, layout: Layout, shards: tuple[tf.Variable, ...]) -> None:
         self._variable = variable
@@ -133,16 +133,22 @@ class PendingSlot:
         return tuple(shard.handle for shard in self.shards)
 
     def commit(self) -> ShardedSlot:
-        """Makes the shards the variable's storage and frees the components' own.
+        """Fills the shards, makes them the variable's storage and frees the components' own.
 
         Returns:
-            The slot. The variable keeps its identity, name, shape, dtype and value.
+            The slot. The variable keeps its identity, name, shape, dtype and value: shard `r` holds
+            its part of the first component's value, which all share.
 
         Raises:
             StorageError: If the variable was sharded in the meantime.
         """
         variable = self._variable
         _check_shardable(variable, self.layout)
+        with tf.init_scope():
+            with tf.device(variable.values[0].device):
+                parts = cut_all(variable.values[0].value(), self.layout)
+            for handle, part in zip(self.handles, parts, strict=True):
+                resources.refill(handle, part)
         slot = ShardedSlot(variable, self.layout, self.shards)
         sharded_variables.become_sharded(variable, slot)
         handles = [original_handle(component) for component in variable.values]
@@ -151,17 +157,16 @@ class PendingSlot:
 
 
 def prepare(variable: Any, layout: Layout) -> PendingSlot:
-    """Allocates and fills a slot's shards; nothing that the user can see changes.
+    """Makes a slot's shards, without a value; nothing that the user can see changes.
 
-    May be called while a function is traced and inside any strategy scope. At no time more than
-    about one shard per replica exists beside the variable's own storage.
+    May be called while a function is traced and inside any strategy scope.
 
     Args:
         variable: A `MirroredVariable`, one component per shard.
         layout: How to cut it; `layout.shape` is the variable's shape.
 
     Returns:
-        The shards: shard `r` holds its part of the first component's value, which all share.
+        The shards, each on its replica's device.
 
     Raises:
         StorageError: If the variable cannot be stored so.
@@ -170,13 +175,32 @@ def prepare(variable: Any, layout: Layout) -> PendingSlot:
     shards = []
     name = variable.name.split(":")[0]
     with tf.init_scope():
-        # The components of a mirrored variable are equal, so all shards are cut from the first.
-        with tf.device(variable.values[0].device):
-            parts = cut_all(variable.values[0].value(), layout)
-        for replica, (component, part) in enumerate(zip(variable.values, parts, strict=True)):
+        for replica, component in enumerate(variable.values):
             with tf.device(component.device):
-                shards.append(resources.new_variable(part, f"{name}/shard_{replica}"))
+                shape = layout.shard_shape(replica)
+                shards.append(
+                    resources.new_variable(shape, variable.dtype, f"{name}/shard_{replica}")
+                )
     return PendingSlot(variable, layout, tuple(shards))
+
+
+def commit_all(pending: Iterable[PendingSlot]) -> None:
+    """Commits slots one after another, so that beside all storage there is one slot's shards more.
+
+    Args:
+        pending: The slots.
+
+    Raises:
+        Exception: Whatever kept one of them from being committed; then none of them is.
+    """
+    done: list[ShardedSlot] = []
+    try:
+        for slot in pending:
+            done.append(slot.commit())
+    except BaseException:
+        for committed in done:
+            unshard(committed)
+        raise
 
 
 def can_shard(variable: Any) -> bool:

@@ -17,18 +17,20 @@ from tensorflow.python.ops import resource_variable_ops
 _FREED_SHAPE = (1,) * 254
 
 
-def new_variable(value: tf.Tensor, name: str) -> tf.Variable:
+def new_variable(shape: Sequence[int], dtype: tf.DType, name: str) -> tf.Variable:
     """Makes a variable that no strategy or function knows about, on the current device.
 
     Args:
-        value: Its first value, an eager tensor; the variable shares its buffer.
+        shape: Its shape.
+        dtype: Its element type.
         name: What it is called.
 
     Returns:
-        A plain, untrainable `ResourceVariable`.
+        A plain, untrainable variable with a handle and no value yet.
     """
-    with tf.init_scope():
-        return resource_variable_ops.ResourceVariable(value, trainable=False, name=name)
+    return resource_variable_ops.UninitializedVariable(
+        trainable=False, name=name, shape=tuple(shape), dtype=dtype
+    )
 
 
 def free(handles: Sequence[Any], dtype: tf.DType) -> None:
