@@ -225,6 +225,7 @@ def _rewritten(graph: Any, captured: Captured, options: ShardingOptions | None) 
         min_elements=dialect.min_elements,
         bucket_bytes=dialect.bucket_bytes,
         pinned=_pinned(analysis, captured),
+        in_shards=_slots_in_shards(captured).keys(),
     )
     if not plan.variables:
         concerns = bool(analysis.updates or analysis.refusals or plan.left_alone)
@@ -244,11 +245,7 @@ def _lowered(
     owners: list[Any] = [s.shards for s in planned.values()]
     added_inputs = outcome.result.shard_inputs if outcome.result is not None else ()
     bound = {a.placeholder: planned[a.slot].handles[a.replica] for a in added_inputs}
-    slots = {
-        key: held
-        for key, variable in captured.variables.items()
-        if (held := sharded_slot.sharded_slot_of(original_handle(variable.values[0]))) is not None
-    }
+    slots = _slots_in_shards(captured)
     lowered = None
     if slots:
         view = outcome.view(captured.view)
@@ -272,6 +269,15 @@ def _lowered(
         owners=owners,
     )
     return new, list(pending.values())
+
+
+def _slots_in_shards(captured: Captured) -> dict[str, sharded_slot.ShardedSlot]:
+    """Those of a function's variables that live in shards already, by key."""
+    return {
+        key: held
+        for key, variable in captured.variables.items()
+        if (held := sharded_slot.sharded_slot_of(original_handle(variable.values[0]))) is not None
+    }
 
 
 def _captured_shards(graph: Any, slots: dict[str, sharded_slot.ShardedSlot]) -> dict[str, str]:

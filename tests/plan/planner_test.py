@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from tests.plan.analyses import FLOAT16, FLOAT64, Weight, analysis_of
 from tf_wu_shard.analysis.types import Analysis
@@ -18,6 +18,7 @@ def plan_of(
     min_elements: int = 1,
     bucket_bytes: int = 1,
     pinned: Mapping[str, str] | None = None,
+    in_shards: Set[str] = frozenset(),
 ) -> ShardingPlan:
     return make_plan(
         analysis,
@@ -25,6 +26,7 @@ def plan_of(
         min_elements=min_elements,
         bucket_bytes=bucket_bytes,
         pinned=pinned,
+        in_shards=in_shards,
     )
 
 
@@ -70,6 +72,13 @@ def test_a_small_variable_is_left_alone() -> None:
     analysis = analysis_of([Weight("w", (8,)), Weight("b", (7,))])
     plan = plan_of(analysis, min_elements=8)
     assert [v.variable for v in plan.variables] == ["w"]
+    assert left(plan) == {"b": "7 elements, below min_elements=8"}
+
+
+def test_a_variable_whose_slots_live_in_shards_stays_sharded_however_small() -> None:
+    analysis = analysis_of([Weight("a", (7,), ("m",)), Weight("b", (7,), ("n",))])
+    plan = plan_of(analysis, min_elements=8, in_shards={"m", "other"})
+    assert [v.variable for v in plan.variables] == ["a"]
     assert left(plan) == {"b": "7 elements, below min_elements=8"}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from tf_wu_shard.analysis.types import Analysis, GradientReduction, WeightUpdate
 from tf_wu_shard.config import ShardingOptions
@@ -26,6 +26,7 @@ def make_plan(
     min_elements: int,
     bucket_bytes: int,
     pinned: Mapping[str, str] | None = None,
+    in_shards: Set[str] = frozenset(),
 ) -> ShardingPlan:
     """Decides what to shard.
 
@@ -35,6 +36,8 @@ def make_plan(
         min_elements: The dialect's default for `options.min_elements`.
         bucket_bytes: The dialect's default for `options.bucket_bytes`.
         pinned: Slots that must stay whole, by key, each with the reason.
+        in_shards: Slots that live in shards already, by key. Their variables stay sharded however
+            small they are: an update that gathers its slots first would be the slowest of all.
 
     Returns:
         The plan. Every variable with a reduced gradient is in it, sharded or left alone.
@@ -44,7 +47,8 @@ def make_plan(
     chosen: list[tuple[int, WeightUpdate]] = []
     left: list[LeftAlone] = []
     for number, update in enumerate(analysis.updates):
-        reason = _reason_against(update, smallest, pinned or {})
+        committed = any(slot.key in in_shards for slot in update.slots)
+        reason = _reason_against(update, 1 if committed else smallest, pinned or {})
         if reason is None:
             chosen.append((number, update))
         else:
