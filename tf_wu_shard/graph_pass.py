@@ -318,6 +318,8 @@ def _unused_slots(
     if function_graph.is_branch_or_body(graph):
         return []
     candidates = {name for name, ref in before.variables.items() if ref.key in slots}
+    if not candidates:
+        return []
     for node in final.graph_def.node:
         candidates.difference_update(node.input)
     return sorted(candidates.difference(value.op for value in final.outputs))

@@ -159,7 +159,7 @@ def test_two_ops_of_one_name_are_caught(stages: Stages) -> None:
     def doubled(graph_def: Any) -> None:
         graph_def.node.add().CopyFrom(nodes_of(graph_def, "Const")[0])
 
-    with pytest.raises(WuShardError, match="two ops of the new graph share a name"):
+    with pytest.raises(WuShardError, match="two ops of the new graph share the name"):
         check(stages, broken(stages, doubled))
 
 

@@ -4,27 +4,43 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_wu_shard.tensorflow_private.resources import free, new_variable, refill, same_bits
+from tf_wu_shard.tensorflow_private.resources import Shard, free, refill, same_bits
 
 _NAN = float("nan")
 
 
-def test_a_new_variable_knows_no_strategy_and_no_function(logical_cpus: list[str]) -> None:
+def test_a_shard_knows_no_strategy_and_no_function(logical_cpus: list[str]) -> None:
     strategy = tf.distribute.MirroredStrategy(logical_cpus[:2])
-    made: list[tf.Variable] = []
+    made: list[Shard] = []
 
     def trace() -> None:
-        with strategy.scope(), tf.device(logical_cpus[1]):
-            made.append(new_variable([2], tf.float32, "shard"))
+        with strategy.scope():
+            made.append(Shard([2], tf.float32, logical_cpus[1]))
 
     graph = tf.function(trace).get_concrete_function().graph
     assert graph.get_operations() == []
-    assert not isinstance(made[0], tf.distribute.DistributedValues)
-    assert made[0].device.endswith("CPU:1")
-    assert not made[0].trainable
-    assert not made[0].is_initialized()
-    made[0].assign([1.0, 2.0])
-    assert made[0].numpy().tolist() == [1.0, 2.0]
+    (shard,) = made
+    assert shard.device.endswith("CPU:1")
+    shard.assign(tf.constant([1.0, 2.0]))
+    shard.assign_add(tf.constant([3.0, 4.0]))
+    shard.assign_sub(tf.constant([0.5, 0.5]))
+    assert shard.value().numpy().tolist() == [3.5, 5.5]
+    assert shard.value().device.endswith("CPU:1")
+
+
+def test_every_shard_is_a_resource_of_its_own(logical_cpus: list[str]) -> None:
+    first, second = (Shard([1], tf.int64, logical_cpus[0]) for _ in range(2))
+    first.assign(tf.constant([1], tf.int64))
+    second.assign(tf.constant([2], tf.int64))
+    assert first.value().numpy().tolist() == [1]
+
+
+def test_a_shards_shape_is_known_where_its_handle_is_captured(logical_cpus: list[str]) -> None:
+    shard = Shard([2], tf.float32, logical_cpus[0])
+    shard.assign(tf.constant([1.0, 2.0]))
+    double = tf.function(lambda: shard.value() * 2).get_concrete_function()
+    assert double.outputs[0].shape == (2,)
+    assert double().numpy().tolist() == [2.0, 4.0]
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16, tf.complex64, tf.int32, tf.bool])
@@ -49,7 +65,7 @@ def test_a_freed_vector_does_not_sum_to_zero_in_a_function_that_still_reads_it()
 def test_a_freed_resource_can_be_filled_again() -> None:
     variable = tf.Variable([1.0, 2.0])
     free([variable.handle], tf.float32)
-    refill(variable.handle, tf.constant([3.0, 4.0]))
+    refill([variable.handle], [tf.constant([3.0, 4.0])])
     assert variable.numpy().tolist() == [3.0, 4.0]
 
 

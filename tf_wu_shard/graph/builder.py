@@ -29,15 +29,18 @@ class GraphBuilder:
             taken: Names that the new nodes must not have.
         """
         self._taken = set(taken)
+        self._counts: dict[str, int] = {}
         self._constants: dict[tuple[str, Any, str], Value] = {}
         self.nodes: list[Any] = []
 
     def unique(self, name: str) -> str:
         """A name like `name` that no node has; it is taken from now on."""
-        candidate, count = name, 0
+        candidate, count = name, self._counts.get(name, 0)
         while candidate in self._taken:
             count += 1
             candidate = f"{name}_{count}"
+        # The next of this name goes on from here: a bucket has thousands of slices.
+        self._counts[name] = count
         self._taken.add(candidate)
         return candidate
 

@@ -239,8 +239,8 @@ def _ordered_ops(nodes: Iterable[Any]) -> list[Op]:
         if name in pending or name in done:
             raise WuShardError(f"two ops are called {name!r}; names in a graph are unique")
         # A traced graph is in order already; only what stands before its inputs has to wait.
-        op = _op(node, inputs, len(done))
-        if all(v.op in done for v in op.inputs) and all(c in done for c in op.controls):
+        op, ready = _op(name, node, inputs, done)
+        if ready:
             done[name] = op
         else:
             pending[name] = (node, inputs)
@@ -259,7 +259,7 @@ def _ordered_ops(nodes: Iterable[Any]) -> list[Op]:
             waiting = [s for s in sources if not state.get(s)]
             if not waiting:
                 state[name] = True
-                done[name] = _op(node, inputs, len(done))
+                done[name], _ = _op(name, node, inputs, done)
                 stack.pop()
                 continue
             if name in state:
@@ -269,12 +269,20 @@ def _ordered_ops(nodes: Iterable[Any]) -> list[Op]:
     return list(done.values())
 
 
-def _op(node: Any, inputs: list[str], position: int) -> Op:
+def _op(name: str, node: Any, inputs: list[str], done: dict[str, Op]) -> tuple[Op, bool]:
+    """The op of a NodeDef if it comes next, and whether all it waits for is `done`."""
     values: list[Value] = []
     controls: list[str] = []
+    ready = True
     for text in inputs:
         if text[0] == "^":
-            controls.append(text[1:])
+            source = text[1:]
+            controls.append(source)
         else:
-            values.append(parse_value(text))
-    return Op(node.name, node.op, tuple(values), tuple(controls), node.device, position, node)
+            source, colon, index = text.partition(":")
+            values.append(Value(source, int(index) if colon else 0))
+        ready = ready and source in done
+    return (
+        Op(name, node.op, tuple(values), tuple(controls), node.device, len(done), node),
+        ready,
+    )

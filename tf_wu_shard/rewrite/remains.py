@@ -18,6 +18,8 @@ from tf_wu_shard.dialects.plain_ops import reshape
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import GraphView, Op, Value
 
+_INPUTS = frozenset({"Placeholder", "_Arg", "Arg"})
+
 
 class Remains:
     """Collects replacements, then what is left."""
@@ -38,6 +40,7 @@ class Remains:
         self._names = result_names(view, analysis.reductions)
         self._control_memo: dict[str, tuple[str, ...]] = {}
         self._kept: frozenset[str] = frozenset()
+        self._inputs = frozenset(op.name for op in view if op.type in _INPUTS)
 
     def replace_ops(self, replacements: Mapping[str, Sequence[str]]) -> None:
         """Takes ops out of the old graph.
@@ -99,7 +102,7 @@ class Remains:
         stack = [self._value(v).op for v in view.outputs]
         stack += [c for c in view.control_outputs if c not in gone]
         stack += [op.name for op in view if view.has_effect(op) and op.name not in gone]
-        stack += [op.name for op in view if op.type in ("Placeholder", "_Arg", "Arg")]
+        stack += self._inputs
         for node in self._builder.nodes:
             for text in node.input:
                 stack.append(text.lstrip("^").partition(":")[0])
@@ -110,7 +113,10 @@ class Remains:
                 continue
             kept.add(name)
             op = view.ops[name]
-            stack += [self._value(v).op for v in op.inputs]
+            if self._replaced_values.keys().isdisjoint(op.inputs):
+                stack += [v.op for v in op.inputs]
+            else:
+                stack += [self._value(v).op for v in op.inputs]
             # A stateless op named only by a control edge is dropped; what it waited for is not.
             stack += [c for c in op.controls if not self._only_waits(c)]
         return frozenset(kept)
@@ -140,11 +146,16 @@ class Remains:
 
     def _node(self, op: Op) -> Any:
         """An old op's node with its edges led to the replacements."""
+        if (
+            self._replaced_values.keys().isdisjoint(op.inputs)
+            and self._kept.issuperset(op.controls)
+            and self._inputs.isdisjoint(op.controls)
+            and "_class" not in op.node.attr
+        ):
+            return op.node
         inputs = [str(self._value(v)) for v in op.inputs]
         controls = [n for c in op.controls for n in self._waited_for(c)]
         inputs += [f"^{c}" for c in dict.fromkeys(controls)]
-        if inputs == list(op.node.input) and "_class" not in op.node.attr:
-            return op.node
         node = tf.compat.v1.NodeDef()
         node.CopyFrom(op.node)
         self._drop_lost_colocations(node)
@@ -162,7 +173,7 @@ class Remains:
 
     def _waited_for(self, name: str) -> tuple[str, ...]:
         """The ops to wait for in the place of an old op."""
-        if name in self._view.ops and self._view.ops[name].type == "Placeholder":
+        if name in self._inputs:
             return ()
         if name in self._kept or name not in self._view.ops:
             return (name,)

@@ -6,8 +6,6 @@ A graph that fails is thrown away and the old one stays; the error says which pr
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable
-from typing import Any
 
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.errors import WuShardError
@@ -38,27 +36,38 @@ def verify(old: GraphView, analysis: Analysis, plan: ShardingPlan, result: Rewri
     Raises:
         WuShardError: If a promise is broken.
     """
-    nodes = list(result.graph_def.node)
-    names = {node.name for node in nodes}
-    _check_edges(nodes, names, result)
-    _check_writes(old, _writes(nodes), analysis, plan, result)
+    names, after = _check_edges(result)
+    _check_writes(old, after, analysis, plan, result)
     _check_carriers(names, analysis, plan)
     if len(result.outputs) != len(old.outputs):
         raise WuShardError(f"{len(old.outputs)} outputs became {len(result.outputs)}")
 
 
-def _check_edges(nodes: list[Any], names: set[str], result: RewriteResult) -> None:
-    """No two ops share a name, and every input, output and control output exists."""
-    if len(names) != len(nodes):
-        raise WuShardError("two ops of the new graph share a name")
-    for node in nodes:
-        for text in node.input:
-            source = text[1:] if text.startswith("^") else text.partition(":")[0]
-            if source not in names:
-                raise WuShardError(f"{node.name} reads {source}, which is gone")
+def _check_edges(result: RewriteResult) -> tuple[set[str], dict[str, list[str]]]:
+    """No two ops share a name, and every input, output and control output exists.
+
+    Returns:
+        The ops' names, and for each handle the ops that write it, in order.
+    """
+    names: set[str] = set()
+    read: dict[str, str] = {}
+    writes: dict[str, list[str]] = collections.defaultdict(list)
+    for node in result.graph_def.node:
+        name, inputs = node.name, list(node.input)
+        if name in names:
+            raise WuShardError(f"two ops of the new graph share the name {name}")
+        names.add(name)
+        read.update(dict.fromkeys(inputs, name))
+        for handle in inputs[: _num_written(node.op)]:
+            writes[handle].append(name)
+    for text, reader in read.items():
+        source = text[1:] if text[0] == "^" else text.partition(":")[0]
+        if source not in names:
+            raise WuShardError(f"{reader} reads {source}, which is gone")
     for name in (*(v.op for v in result.outputs), *result.control_outputs):
         if name not in names:
             raise WuShardError(f"the graph must yield {name}, which is gone")
+    return names, writes
 
 
 def _check_writes(
@@ -68,7 +77,7 @@ def _check_writes(
     plan: ShardingPlan,
     result: RewriteResult,
 ) -> None:
-    before = _writes(old.graph_def.node)
+    before = _writes(old)
     sharded_weights = {w for v in plan.variables for w in v.weights}
     sharded_slots = {s.variable for v in plan.variables for s in v.slots}
     for handle, writes in before.items():
@@ -91,14 +100,20 @@ def _check_writes(
             )
 
 
-def _writes(nodes: Iterable[Any]) -> dict[str, list[str]]:
+def _writes(view: GraphView) -> dict[str, list[str]]:
     """For each handle, the ops that write it, in order."""
     found: dict[str, list[str]] = collections.defaultdict(list)
-    for node in nodes:
-        count = FUSED[node.op].num_handles if node.op in FUSED else int(node.op in WRITES)
-        for handle in list(node.input)[:count]:
-            found[handle].append(node.name)
+    for op in view:
+        for handle in op.inputs[: _num_written(op.type)]:
+            found[handle.op].append(op.name)
     return found
+
+
+def _num_written(op_type: str) -> int:
+    """How many of an op's first operands are handles of variables that it writes."""
+    if op_type in WRITES:
+        return 1
+    return FUSED[op_type].num_handles if op_type in FUSED else 0
 
 
 def _check_carriers(names: set[str], analysis: Analysis, plan: ShardingPlan) -> None:

@@ -43,10 +43,10 @@ class ShardedSlot:
 
     Attributes:
         layout: How the value is cut.
-        shards: One variable per replica, shape `layout.shard_shape(r)`, on that replica's device.
+        shards: One per replica, shape `layout.shard_shape(r)`, on that replica's device.
     """
 
-    def __init__(self, variable: Any, layout: Layout, shards: tuple[tf.Variable, ...]) -> None:
+    def __init__(self, variable: Any, layout: Layout, shards: tuple[resources.Shard, ...]) -> None:
         self._variable = weakref.ref(variable)
         self.layout = layout
         self.shards = shards
@@ -116,13 +116,13 @@ class ShardedSlot:
         for index in targets:
             shard = self.shards[index]
             with tf.device(shard.device):
-                getattr(shard, method)(cut(operand, self.layout, index), read_value=False)
+                getattr(shard, method)(cut(operand, self.layout, index))
 
 
 class PendingSlot:
     """Shards that are not yet a slot's storage and hold nothing; dropping it discards them."""
 
-    def __init__(self, variable: Any, layout: Layout, shards: tuple[tf.Variable, ...]) -> None:
+    def __init__(self, variable: Any, layout: Layout, shards: tuple[resources.Shard, ...]) -> None:
         self._variable = variable
         self.layout = layout
         self.shards = shards
@@ -143,12 +143,13 @@ class PendingSlot:
             StorageError: If the variable was sharded in the meantime.
         """
         variable = self._variable
-        _check_shardable(variable, self.layout)
+        # Nothing else of what `prepare` checked can change.
+        if not is_mirrored(variable):
+            raise _not_shardable(variable, _not_mirrored(variable))
         with tf.init_scope():
             with tf.device(variable.values[0].device):
                 parts = cut_all(variable.values[0].value(), self.layout)
-            for handle, part in zip(self.handles, parts, strict=True):
-                resources.refill(handle, part)
+            resources.refill(self.handles, parts)
         slot = ShardedSlot(variable, self.layout, self.shards)
         sharded_variables.become_sharded(variable, slot)
         handles = [original_handle(component) for component in variable.values]
@@ -172,15 +173,10 @@ def prepare(variable: Any, layout: Layout) -> PendingSlot:
         StorageError: If the variable cannot be stored so.
     """
     _check_shardable(variable, layout)
-    shards = []
-    name = variable.name.split(":")[0]
-    with tf.init_scope():
-        for replica, component in enumerate(variable.values):
-            with tf.device(component.device):
-                shape = layout.shard_shape(replica)
-                shards.append(
-                    resources.new_variable(shape, variable.dtype, f"{name}/shard_{replica}")
-                )
+    shards = [
+        resources.Shard(layout.shard_shape(replica), variable.dtype, component.device)
+        for replica, component in enumerate(variable.values)
+    ]
     return PendingSlot(variable, layout, tuple(shards))
 
 
@@ -250,8 +246,7 @@ def unshard(slot: ShardedSlot) -> None:
     with tf.init_scope():
         whole = slot.read()
         sharded_variables.become_plain(variable)
-        for component in variable.values:
-            resources.refill(original_handle(component), whole)
+        resources.refill(handles, [whole] * len(handles))
         resources.free(slot.handles, variable.dtype)
 
 
@@ -259,14 +254,22 @@ def _check_shardable(variable: Any, layout: Layout) -> None:
     """Raises StorageError unless the variable can be stored in shards of this layout."""
     problem = _problem(variable) or _misfit(variable, layout)
     if problem:
-        name = getattr(variable, "name", variable)
-        raise StorageError(f"variable {name!r} cannot be stored in shards: {problem}")
+        raise _not_shardable(variable, problem)
+
+
+def _not_shardable(variable: Any, problem: str) -> StorageError:
+    name = getattr(variable, "name", variable)
+    return StorageError(f"variable {name!r} cannot be stored in shards: {problem}")
+
+
+def _not_mirrored(variable: Any) -> str:
+    return f"it is a {type(variable).__name__}, not an unsharded MirroredVariable"
 
 
 def _problem(variable: Any) -> str | None:
     """What keeps a variable from being stored in shards of any layout."""
     if not is_mirrored(variable):
-        return f"it is a {type(variable).__name__}, not an unsharded MirroredVariable"
+        return _not_mirrored(variable)
     if not variable.shape.is_fully_defined():
         return f"its shape {variable.shape} is not fully known"
     if variable.dtype not in _DTYPES:

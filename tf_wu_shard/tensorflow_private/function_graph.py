@@ -245,8 +245,7 @@ def _free_name(name: str, taken: set[str]) -> str:
 def _import_rest(new: Any, graph_def: Any, inputs: Mapping[str, Any]) -> None:
     part = tf.compat.v1.GraphDef(versions=graph_def.versions)
     part.node.extend(n for n in graph_def.node if n.name not in inputs)
-    used = {i.partition(":")[0] for n in part.node for i in n.input}
-    _import(new, part, {f"{n}:0": t for n, t in inputs.items() if n in used})
+    _import(new, part, {f"{n}:0": t for n, t in inputs.items()})
 
 
 def _import(new: Any, part: Any, input_map: Mapping[str, Any]) -> None:
