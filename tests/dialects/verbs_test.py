@@ -18,7 +18,7 @@ from tf_wu_shard.layout import Layout, flat_layout
 
 FLOAT = tf.float32.as_datatype_enum
 DIALECTS: list[Callable[[Sequence[str]], Dialect]] = [InProcess, Reference]
-SHAPES = [[(5, 29)], [(40,), (), (3, 7)], [(1,), (16,), (2, 40)], [(2,), (3,)]]
+SHAPES = [[(5, 29)], [(16, 20)], [(48,)], [(40,), (), (3, 7)], [(1,), (16,), (2, 40)], [(2,), (3,)]]
 
 pytestmark = pytest.mark.usefixtures("logical_cpus")
 

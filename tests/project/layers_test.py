@@ -27,7 +27,7 @@ ASIDE = {
     "config": {"errors", "tensorflow_private"},
     "deferred": {"errors"},
     "tensorflow_private": {"errors", "layout"},
-    "dialects": {"errors", "layout", "placement", "graph"},
+    "dialects": {"errors", "dtypes", "layout", "placement", "graph"},
     "emulation": {"errors", "graph", "tensorflow_private"},
     "models": {"errors"},
 }

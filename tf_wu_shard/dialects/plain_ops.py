@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tf_wu_shard.dtypes import item_bytes
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import Value
+from tf_wu_shard.layout import ALIGNMENT_BYTES
 
 _INT32 = 3
 _INT64 = 9
@@ -13,6 +15,11 @@ _INT64 = 9
 # Grappler's arithmetic optimizer merges trees of additions into one AddN, in another order, unless
 # a node carries this mark of having been merged already (arithmetic_optimizer.cc).
 _KEEP_ORDER = "_grappler_ArithmeticOptimizer_AddOpsRewriteStage"
+
+
+def lane_elements(dtype: int) -> int:
+    """Elements that fill one alignment unit; shards begin at multiples of it."""
+    return max(1, ALIGNMENT_BYTES // item_bytes(dtype))
 
 
 def flat(builder: GraphBuilder, value: Value, dtype: int, device: str, name: str) -> Value:
@@ -65,7 +72,10 @@ def joined(
 def parted(
     builder: GraphBuilder, vector: Value, sizes: Sequence[int], dtype: int, device: str, name: str
 ) -> list[Value]:
-    """A vector cut into runs of the given sizes, which add up to its length."""
+    """A vector cut into runs of the given sizes, which add up to its length.
+
+    Of a matrix, its rows are cut into such runs.
+    """
     if len(sizes) == 1:
         return [vector]
     inputs = [

@@ -276,9 +276,8 @@ def _problem(variable: Any) -> str | None:
         return f"its dtype {variable.dtype.name} has no copy kernel"
     if not all(sharded_variables.is_plain_component(value) for value in variable.values):
         return "a component is not a plain eager variable, or reads through a cache"
-    with tf.init_scope():
-        if not all(component.is_initialized() for component in variable.values):
-            return "it has no value yet; the function that makes it initialises it after tracing"
+    if not resources.have_values([original_handle(component) for component in variable.values]):
+        return "it has no value yet; the function that makes it initialises it after tracing"
     return None
 
 

@@ -161,8 +161,11 @@ def rebuild(
         new._device_function_stack = type(new._device_function_stack)()
         for function in graph._functions.values():
             new._add_function_recursive(function)
-        inputs = _import_inputs(new, graph_def, placeholders, new_captures)
-        _import_rest(new, graph_def, inputs)
+        nodes = {node.name: node for node in graph_def.node}
+        inputs = _import_inputs(new, nodes, graph_def.versions, placeholders, new_captures)
+        rest = tf.compat.v1.GraphDef(versions=graph_def.versions)
+        rest.node.extend(node for name, node in nodes.items() if name not in inputs)
+        _import(new, rest, {f"{name}:0": tensor for name, tensor in inputs.items()})
     _bind(graph, new, inputs, new_captures, set(dropped_captures))
     new.outputs = [new.get_tensor_by_name(name) for name in outputs]
     moved = {id(old): now for old, now in zip(graph.outputs, new.outputs, strict=True)}
@@ -199,7 +202,11 @@ def _merged(
 
 
 def _import_inputs(
-    new: Any, graph_def: Any, old: Mapping[str, Any], new_captures: Mapping[str, Any]
+    new: Any,
+    nodes: Mapping[str, Any],
+    versions: Any,
+    old: Mapping[str, Any],
+    new_captures: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Imports the placeholders and tells them what their handles point to.
 
@@ -207,16 +214,15 @@ def _import_inputs(
     importer would rename a later op "a" once there is an input "a/resource", so inputs whose name
     lies inside another op's get a name of one part.
     """
-    part = tf.compat.v1.GraphDef(versions=graph_def.versions)
+    part = tf.compat.v1.GraphDef(versions=versions)
     wanted = set(old) | set(new_captures)
-    others = {n.name for n in graph_def.node}
+    taken = set(nodes)
     named: dict[str, str] = {}
-    for node in graph_def.node:
-        if node.name in wanted:
-            part.node.append(node)
-            if others.intersection(_scopes(node.name)):
-                part.node[-1].name = _free_name(node.name.replace("/", "."), others)
-            named[node.name] = part.node[-1].name
+    for name in (name for name in nodes if name in wanted):
+        part.node.append(nodes[name])
+        if not taken.isdisjoint(_scopes(name)):
+            part.node[-1].name = _free_name(name.replace("/", "."), taken)
+        named[name] = part.node[-1].name
     _import(new, part, {})
     inputs = {name: new.get_tensor_by_name(f"{named[name]}:0") for name in wanted}
     for name, tensor in inputs.items():
@@ -240,12 +246,6 @@ def _free_name(name: str, taken: set[str]) -> str:
         free = f"{name}_{count}"
     taken.add(free)
     return free
-
-
-def _import_rest(new: Any, graph_def: Any, inputs: Mapping[str, Any]) -> None:
-    part = tf.compat.v1.GraphDef(versions=graph_def.versions)
-    part.node.extend(n for n in graph_def.node if n.name not in inputs)
-    _import(new, part, {f"{n}:0": t for n, t in inputs.items()})
 
 
 def _import(new: Any, part: Any, input_map: Mapping[str, Any]) -> None:

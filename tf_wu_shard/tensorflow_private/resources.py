@@ -99,6 +99,16 @@ def refill(handles: Sequence[Any], new: Sequence[tf.Tensor]) -> None:
             tf.raw_ops.AssignVariableOp(resource=handle, value=value, validate_shape=False)
 
 
+def have_values(handles: Sequence[Any]) -> bool:
+    """Whether every one of these variables was ever assigned a value.
+
+    Args:
+        handles: Eager handles of variables.
+    """
+    with tf.init_scope(), tf.device(None):
+        return all(tf.raw_ops.VarIsInitializedOp(resource=handle) for handle in handles)
+
+
 def same_bits(first: tf.Tensor, second: tf.Tensor) -> bool:
     """Whether two eager tensors hold the same bits; at once when they share their buffer.
 
