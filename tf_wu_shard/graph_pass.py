@@ -22,7 +22,7 @@ from tf_wu_shard.config import ShardingOptions, current_options
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dialects.in_process import InProcess
 from tf_wu_shard.dialects.reference import Reference
-from tf_wu_shard.errors import StorageError, WuShardError
+from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.capture import Captured, capture
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.plan.planner import make_plan
@@ -34,7 +34,7 @@ from tf_wu_shard.rewrite.rewriter import RewriteResult, rewrite
 from tf_wu_shard.rewrite.verify import verify
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import WRITES
-from tf_wu_shard.storage import sharded_slot
+from tf_wu_shard.storage import function_slots, sharded_slot
 from tf_wu_shard.tensorflow_private import eager_steps, function_graph, handle_references
 from tf_wu_shard.tensorflow_private.distributed_variables import (
     distributed_variable_of,
@@ -50,6 +50,9 @@ _DIALECTS: dict[str, Callable[[Sequence[str]], Dialect]] = {
 }
 
 _EAGER = "a step outside tf.function"
+
+# The resource handles that a function captured, `(outside, placeholder)` each.
+Handles = list[tuple[Any, Any]]
 
 _WRITING = frozenset(WRITES) | frozenset(FUSED)
 
@@ -70,7 +73,7 @@ def register() -> None:
     eager_steps.install(_notice_eager_step)
     if function_graph.install(process):
         for graph in function_graph.existing_graphs():
-            _record(graph)
+            _record(graph, function_graph.captured_handles(graph))
 
 
 def process(graph: Any, trace_seconds: float) -> Any:
@@ -98,24 +101,25 @@ def process(graph: Any, trace_seconds: float) -> Any:
     if in_shards or (options is not None and _writes_a_mirrored_variable(graph, distributed)):
         with function_graph.no_garbage_collection():
             graph = _shard(graph, options, start, trace_seconds)
+        handles = function_graph.captured_handles(graph)
     elif options is not None and _may_train(graph):
         _warn_of_one_replica(graph, handles, options)
-    _record(graph)
+    _record(graph, handles)
     return graph
 
 
-def _record(graph: Any) -> None:
+def _record(graph: Any, handles: Handles) -> None:
     captures.record(
         graph,
         [
             handle
-            for handle, _ in function_graph.captured_handles(graph)
+            for handle, _ in handles
             if has_distributed_variable(handle) and not handle_references.is_being_created(handle)
         ],
     )
 
 
-def _writes_a_mirrored_variable(graph: Any, handles: list[tuple[Any, Any]]) -> bool:
+def _writes_a_mirrored_variable(graph: Any, handles: Handles) -> bool:
     """Whether a graph holds something to shard at all, asked in the cheapest order."""
     return function_graph.may_write(graph, _WRITING) and any(
         _is_written(placeholder)
@@ -133,9 +137,7 @@ def _may_train(graph: Any) -> bool:
     return function_graph.may_write(graph, _WRITING) and not function_graph.is_branch_or_body(graph)
 
 
-def _warn_of_one_replica(
-    graph: Any, handles: list[tuple[Any, Any]], options: ShardingOptions
-) -> None:
+def _warn_of_one_replica(graph: Any, handles: Handles, options: ShardingOptions) -> None:
     """Says so when a step trains on one replica: the flag is on and does nothing."""
     trainable = [v for v in graph.variables if v.trainable]
     own = {id(original_handle(c)) for v in trainable for c in getattr(v, "values", (v,))}
@@ -224,8 +226,8 @@ def _rewritten(graph: Any, captured: Captured, options: ShardingOptions | None) 
         options,
         min_elements=dialect.min_elements,
         bucket_bytes=dialect.bucket_bytes,
-        pinned=_pinned(analysis, captured),
-        in_shards=_slots_in_shards(captured).keys(),
+        pinned=function_slots.pinned(analysis, captured),
+        in_shards=function_slots.slots_in_shards(captured).keys(),
     )
     if not plan.variables:
         concerns = bool(analysis.updates or analysis.refusals or plan.left_alone)
@@ -240,17 +242,17 @@ def _lowered(
     graph: Any, captured: Captured, outcome: _Outcome
 ) -> tuple[Any, list[sharded_slot.PendingSlot]]:
     """The FuncGraph to use, and the slots whose storage goes with it."""
-    planned = _planned_slots(captured, outcome.plan)
+    planned = function_slots.planned_slots(captured, outcome.plan)
     pending = {k: s for k, s in planned.items() if isinstance(s, sharded_slot.PendingSlot)}
     owners: list[Any] = [s.shards for s in planned.values()]
     added_inputs = outcome.result.shard_inputs if outcome.result is not None else ()
     bound = {a.placeholder: planned[a.slot].handles[a.replica] for a in added_inputs}
-    slots = _slots_in_shards(captured)
+    slots = function_slots.slots_in_shards(captured)
     lowered = None
     if slots:
         view = outcome.view(captured.view)
         layouts = {key: slot.layout for key, slot in slots.items()}
-        lowered = lower_slot_accesses(view, layouts, _captured_shards(graph, slots))
+        lowered = lower_slot_accesses(view, layouts, function_slots.captured_shards(graph, slots))
     if lowered is None and outcome.result is None:
         return graph, []
     final: Lowered | RewriteResult | None = lowered or outcome.result
@@ -261,7 +263,7 @@ def _lowered(
             bound[added.placeholder] = slots[added.slot].handles[added.replica]
     new = function_graph.rebuild(
         graph,
-        final.graph_def,
+        final.nodes,
         outputs=[f"{v.op}:{v.index}" for v in final.outputs],
         control_outputs=final.control_outputs,
         new_captures=bound,
@@ -269,43 +271,6 @@ def _lowered(
         owners=owners,
     )
     return new, list(pending.values())
-
-
-def _slots_in_shards(captured: Captured) -> dict[str, sharded_slot.ShardedSlot]:
-    """Those of a function's variables that live in shards already, by key."""
-    return {
-        key: held
-        for key, variable in captured.variables.items()
-        if (held := sharded_slot.sharded_slot_of(original_handle(variable.values[0]))) is not None
-    }
-
-
-def _captured_shards(graph: Any, slots: dict[str, sharded_slot.ShardedSlot]) -> dict[str, str]:
-    """Placeholders that a function captured for a callee that was led onto the shards of a slot."""
-    keys = {id(handle): key for key, slot in slots.items() for handle in slot.handles}
-    return {
-        placeholder.op.name: keys[id(handle)]
-        for handle, placeholder in function_graph.captured_handles(graph)
-        if id(handle) in keys
-    }
-
-
-def _planned_slots(
-    captured: Captured, plan: ShardingPlan | None
-) -> dict[str, sharded_slot.ShardedSlot | sharded_slot.PendingSlot]:
-    """The shards of each slot that a plan cuts: those it lives in already, or new ones.
-
-    Raises:
-        WuShardError: If a slot lives in shards of another cut.
-    """
-    found: dict[str, sharded_slot.ShardedSlot | sharded_slot.PendingSlot] = {}
-    for slot in (s for v in (plan.variables if plan is not None else ()) for s in v.slots):
-        owner = captured.variables[slot.variable]
-        held = sharded_slot.sharded_slot_of(original_handle(owner.values[0]))
-        if held is not None and held.layout != slot.layout:
-            raise WuShardError(f"slot {slot.variable} lives in shards cut {held.layout}")
-        found[slot.variable] = held or sharded_slot.prepare(owner, slot.layout)
-    return found
 
 
 def _unused_slots(
@@ -320,26 +285,9 @@ def _unused_slots(
     candidates = {name for name, ref in before.variables.items() if ref.key in slots}
     if not candidates:
         return []
-    for node in final.graph_def.node:
+    for node in final.nodes:
         candidates.difference_update(node.input)
     return sorted(candidates.difference(value.op for value in final.outputs))
-
-
-def _pinned(analysis: Analysis, captured: Captured) -> dict[str, str]:
-    """Slots that must stay whole, each with the reason."""
-    pinned: dict[str, str] = {}
-    for update in analysis.updates:
-        for slot in update.slots:
-            variable = captured.variables[slot.key]
-            handles = [original_handle(c) for c in variable.values]
-            if sharded_slot.sharded_slot_of(handles[0]) is not None:
-                continue
-            function = captures.captured_by(handles)
-            if function is not None:
-                pinned[slot.key] = f"is captured by {function}, traced before"
-            elif not sharded_slot.can_shard(variable):
-                pinned[slot.key] = "is not stored as one plain variable a replica"
-    return pinned
 
 
 def _inside_branch(graph: Any, analysis: Analysis) -> Report:

@@ -28,7 +28,7 @@ def view_of(result: Lowered | None) -> GraphView:
     """The lowered graph; building the view proves that it holds together."""
     assert result is not None
     return GraphView(
-        result.graph_def,
+        tf.compat.v1.GraphDef(node=result.nodes),
         variables={},
         outputs=result.outputs,
         control_outputs=result.control_outputs,
@@ -111,7 +111,7 @@ def test_a_scatter_works_on_the_gathered_value_and_writes_the_shard(
     _, slot = weight_and_slot(strategy_of(2))
     result = lowered(_scatter([component.handle for component in slot.values]))
     assert result is not None
-    nodes = {node.name: node for node in result.graph_def.node}
+    nodes = {node.name: node for node in result.nodes}
     scatters = [node for node in nodes.values() if node.op == "ResourceScatterAdd"]
     assert len(scatters) == 2
     assert all(nodes[node.input[0]].op == "VarHandleOp" for node in scatters)

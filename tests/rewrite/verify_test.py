@@ -31,7 +31,7 @@ def broken(stages: Stages, change: Callable[[Any], None]) -> RewriteResult:
     graph_def = tf.compat.v1.GraphDef()
     graph_def.CopyFrom(stages.result.graph_def)
     change(graph_def)
-    return dataclasses.replace(stages.result, graph_def=graph_def)
+    return dataclasses.replace(stages.result, nodes=tuple(graph_def.node))
 
 
 def check(stages: Stages, result: RewriteResult) -> None:

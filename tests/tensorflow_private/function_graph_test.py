@@ -25,7 +25,7 @@ def rebuilt(graph: Any) -> Any:
     """The same function, built anew from its own nodes."""
     return function_graph.rebuild(
         graph,
-        graph.as_graph_def(),
+        graph.as_graph_def().node,
         outputs=[t.name for t in graph.outputs],
         control_outputs=[op.name for op in graph.control_outputs],
         new_captures={},

@@ -15,6 +15,13 @@ import tensorflow as tf
 from tf_wu_shard.graph.view import Value
 
 
+def graph_def_of(nodes: Iterable[Any], source: Any) -> Any:
+    """A GraphDef of these nodes, with the versions and functions of the GraphDef `source`."""
+    graph_def = tf.compat.v1.GraphDef(versions=source.versions, library=source.library)
+    graph_def.node.extend(nodes)
+    return graph_def
+
+
 class GraphBuilder:
     """Adds nodes beside those a graph has already.
 

@@ -42,13 +42,13 @@ class Lowered:
     """A graph that touches sharded slots through their shards alone.
 
     Attributes:
-        graph_def: The new graph, with the old one's function library.
+        nodes: The NodeDefs of the new graph.
         shard_inputs: Placeholders to bind to the shards.
         control_outputs: Names of the ops that must run.
         outputs: The values that the graph returns, in the old order.
     """
 
-    graph_def: Any
+    nodes: tuple[Any, ...]
     shard_inputs: tuple[ShardInput, ...]
     control_outputs: tuple[str, ...]
     outputs: tuple[Value, ...]
@@ -141,20 +141,20 @@ class _Lowering:
 
     def finish(self) -> Lowered:
         """The new graph."""
-        graph_def = tf.compat.v1.GraphDef(
-            versions=self._view.graph_def.versions, library=self._view.graph_def.library
-        )
+        nodes: list[Any] = []
         for op in self._view:
             if op.name not in self._instead:
-                graph_def.node.append(op.node)  # copied: the old graph keeps its own
+                node = tf.compat.v1.NodeDef()
+                node.CopyFrom(op.node)  # the old graph keeps its own
                 waits = set(self._waits.get(op.name, ())).difference(op.controls)
-                graph_def.node[-1].input.extend(f"^{name}" for name in sorted(waits))
-                self._move_to_scratch(op, graph_def.node[-1])
-        graph_def.node.extend(self._builder.nodes)
-        for node in graph_def.node:
+                node.input.extend(f"^{name}" for name in sorted(waits))
+                self._move_to_scratch(op, node)
+                nodes.append(node)
+        nodes += self._builder.nodes
+        for node in nodes:
             self._lead(node)
         return Lowered(
-            graph_def,
+            tuple(nodes),
             tuple(self._inputs),
             (*(self._instead.get(c, c) for c in self._view.control_outputs), *self._must_run),
             tuple(self._values.get(v, v) for v in self._view.outputs),

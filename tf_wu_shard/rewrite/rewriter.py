@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-import tensorflow as tf
 
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.errors import WuShardError
-from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.builder import GraphBuilder, graph_def_of
 from tf_wu_shard.graph.view import GraphView, Value
 from tf_wu_shard.plan.types import ShardingPlan, VariablePlan
 from tf_wu_shard.rewrite.body_emitter import BodyEmitter
@@ -39,7 +38,8 @@ class RewriteResult:
     """A rewritten graph.
 
     Attributes:
-        graph_def: The new graph, with the old one's function library.
+        nodes: The NodeDefs of the new graph; some are the old graph's own: not to be changed.
+        source: The GraphDef that was rewritten, whose versions and functions stay.
         shard_inputs: Placeholders to bind to the shards of the slots.
         control_outputs: Names of the ops that must run.
         outputs: The values that the graph returns, in the old order.
@@ -47,12 +47,18 @@ class RewriteResult:
         assigns: Per sharded weight, the ops that assign it, by replica.
     """
 
-    graph_def: Any
+    nodes: tuple[Any, ...]
+    source: Any
     shard_inputs: tuple[ShardInput, ...]
     control_outputs: tuple[str, ...]
     outputs: tuple[Value, ...]
     emitted: dict[str, int]
     assigns: dict[str, tuple[str, ...]]
+
+    @functools.cached_property
+    def graph_def(self) -> Any:
+        """The new graph, with the old one's function library."""
+        return graph_def_of(self.nodes, self.source)
 
 
 def rewrite(
@@ -104,13 +110,9 @@ class _Rewriter:
             self._update(bucket, gradients)
         self._sum_whole()
         nodes, control_outputs, outputs = self._remains.collect()
-        graph_def = tf.compat.v1.GraphDef(
-            versions=self._view.graph_def.versions, library=self._view.graph_def.library
-        )
-        graph_def.node.extend(nodes)
-        graph_def.node.extend(self._builder.nodes)
         return RewriteResult(
-            graph_def=graph_def,
+            nodes=(*nodes, *self._builder.nodes),
+            source=self._view.graph_def,
             shard_inputs=tuple(self._shard_inputs),
             control_outputs=control_outputs,
             outputs=outputs,

@@ -52,7 +52,7 @@ def _check_edges(result: RewriteResult) -> tuple[set[str], dict[str, list[str]]]
     names: set[str] = set()
     read: dict[str, str] = {}
     writes: dict[str, list[str]] = collections.defaultdict(list)
-    for node in result.graph_def.node:
+    for node in result.nodes:
         name, inputs = node.name, list(node.input)
         if name in names:
             raise WuShardError(f"two ops of the new graph share the name {name}")

@@ -127,7 +127,7 @@ def handle_shape_and_type(placeholder: Any) -> tuple[tuple[int, ...] | None, int
 
 def rebuild(
     graph: Any,
-    graph_def: Any,
+    nodes: Iterable[Any],
     *,
     outputs: Sequence[str],
     control_outputs: Iterable[str],
@@ -139,7 +139,7 @@ def rebuild(
 
     Args:
         graph: The old FuncGraph.
-        graph_def: The new nodes; every input of the old graph is a Placeholder of the same name.
+        nodes: The new NodeDefs; every input of the old graph is a Placeholder of the same name.
         outputs: Names ("op:index") of the returned tensors, in the order of `graph.outputs`.
         control_outputs: Names of the ops that must run.
         new_captures: For new placeholders, by name, the eager handle to bind. Where the old graph
@@ -153,7 +153,8 @@ def rebuild(
     Raises:
         ValueError: If TensorFlow does not accept the nodes.
     """
-    graph_def, new_captures = _merged(graph, graph_def, new_captures, set(dropped_captures))
+    named = {node.name: node for node in nodes}
+    new_captures = _merge_captures(graph, named, new_captures, set(dropped_captures))
     new = type(graph)(graph.name, collections=graph._collections)
     placeholders = {t.op.name: t for t in graph.inputs}
     with new.as_default(), ops.name_scope(None):
@@ -161,10 +162,9 @@ def rebuild(
         new._device_function_stack = type(new._device_function_stack)()
         for function in graph._functions.values():
             new._add_function_recursive(function)
-        nodes = {node.name: node for node in graph_def.node}
-        inputs = _import_inputs(new, nodes, graph_def.versions, placeholders, new_captures)
-        rest = tf.compat.v1.GraphDef(versions=graph_def.versions)
-        rest.node.extend(node for name, node in nodes.items() if name not in inputs)
+        inputs = _import_inputs(new, named, placeholders, new_captures)
+        rest = tf.compat.v1.GraphDef(versions=graph.graph_def_versions)
+        rest.node.extend(node for name, node in named.items() if name not in inputs)
         _import(new, rest, {f"{name}:0": tensor for name, tensor in inputs.items()})
     _bind(graph, new, inputs, new_captures, set(dropped_captures))
     new.outputs = [new.get_tensor_by_name(name) for name in outputs]
@@ -175,9 +175,9 @@ def rebuild(
     return new
 
 
-def _merged(
-    graph: Any, graph_def: Any, new_captures: Mapping[str, Any], dropped: set[str]
-) -> tuple[Any, dict[str, Any]]:
+def _merge_captures(
+    graph: Any, nodes: dict[str, Any], new_captures: Mapping[str, Any], dropped: set[str]
+) -> dict[str, Any]:
     """Lets one placeholder stand for each captured handle, as a FuncGraph has it."""
     standing = {id(e): p.op.name for e, p in graph.captures if p.op.name not in dropped}
     fresh: dict[str, Any] = {}
@@ -188,23 +188,19 @@ def _merged(
             fresh[name] = handle
         else:
             instead[name] = first
-    if not instead:
-        return graph_def, fresh
-    merged = tf.compat.v1.GraphDef(versions=graph_def.versions, library=graph_def.library)
-    for node in graph_def.node:
-        if node.name not in instead:
-            merged.node.append(node)
-            led = [instead.get(text, text) for text in node.input]
-            if led != list(node.input):
-                del merged.node[-1].input[:]
-                merged.node[-1].input.extend(led)
-    return merged, fresh
+            del nodes[name]
+    for name, node in nodes.items() if instead else ():
+        if not instead.keys().isdisjoint(node.input):
+            nodes[name] = tf.compat.v1.NodeDef()
+            nodes[name].CopyFrom(node)
+            del nodes[name].input[:]
+            nodes[name].input.extend(instead.get(text, text) for text in node.input)
+    return fresh
 
 
 def _import_inputs(
     new: Any,
     nodes: Mapping[str, Any],
-    versions: Any,
     old: Mapping[str, Any],
     new_captures: Mapping[str, Any],
 ) -> dict[str, Any]:
@@ -214,7 +210,7 @@ def _import_inputs(
     importer would rename a later op "a" once there is an input "a/resource", so inputs whose name
     lies inside another op's get a name of one part.
     """
-    part = tf.compat.v1.GraphDef(versions=versions)
+    part = tf.compat.v1.GraphDef(versions=new.graph_def_versions)
     wanted = set(old) | set(new_captures)
     taken = set(nodes)
     named: dict[str, str] = {}

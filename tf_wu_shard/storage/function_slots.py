@@ -1,0 +1,104 @@
+"""The slots of one traced function: which live in shards, which will, which must stay whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tf_wu_shard import captures
+from tf_wu_shard.analysis.types import Analysis
+from tf_wu_shard.errors import WuShardError
+from tf_wu_shard.graph.capture import Captured
+from tf_wu_shard.plan.types import ShardingPlan
+from tf_wu_shard.storage import sharded_slot
+from tf_wu_shard.storage.sharded_slot import (
+    PendingSlot,
+    ShardedSlot,
+    can_shard,
+    sharded_slot_of,
+)
+from tf_wu_shard.tensorflow_private import function_graph
+from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
+
+
+def slots_in_shards(captured: Captured) -> dict[str, ShardedSlot]:
+    """The slots of a function that live in shards already.
+
+    Args:
+        captured: The function's graph and variables.
+
+    Returns:
+        For each such variable, by its key in the view, its shards.
+    """
+    return {
+        key: held
+        for key, variable in captured.variables.items()
+        if (held := sharded_slot_of(original_handle(variable.values[0]))) is not None
+    }
+
+
+def captured_shards(graph: Any, slots: dict[str, ShardedSlot]) -> dict[str, str]:
+    """The shards that a function captured for a callee which was led onto them when it was traced.
+
+    Args:
+        graph: The function's FuncGraph.
+        slots: Slots that live in shards, by key.
+
+    Returns:
+        For each placeholder of such a shard, by name, the key of its slot.
+    """
+    keys = {id(handle): key for key, slot in slots.items() for handle in slot.handles}
+    return {
+        placeholder.op.name: keys[id(handle)]
+        for handle, placeholder in function_graph.captured_handles(graph)
+        if id(handle) in keys
+    }
+
+
+def planned_slots(
+    captured: Captured, plan: ShardingPlan | None
+) -> dict[str, ShardedSlot | PendingSlot]:
+    """The shards of each slot that a plan cuts: those it lives in already, or new ones.
+
+    Args:
+        captured: The function's graph and variables.
+        plan: What is to be sharded in it, if anything.
+
+    Returns:
+        The shards by slot key; new ones are to be committed once the function uses them.
+
+    Raises:
+        WuShardError: If a slot lives in shards of another cut.
+    """
+    found: dict[str, ShardedSlot | PendingSlot] = {}
+    for slot in (s for v in (plan.variables if plan is not None else ()) for s in v.slots):
+        owner = captured.variables[slot.variable]
+        held = sharded_slot_of(original_handle(owner.values[0]))
+        if held is not None and held.layout != slot.layout:
+            raise WuShardError(f"slot {slot.variable} lives in shards cut {held.layout}")
+        found[slot.variable] = held or sharded_slot.prepare(owner, slot.layout)
+    return found
+
+
+def pinned(analysis: Analysis, captured: Captured) -> dict[str, str]:
+    """The slots of a function that must stay whole.
+
+    Args:
+        analysis: The updates found in it.
+        captured: Its graph and variables.
+
+    Returns:
+        For each such slot, by key, the reason.
+    """
+    reasons: dict[str, str] = {}
+    for update in analysis.updates:
+        for slot in update.slots:
+            variable = captured.variables[slot.key]
+            handles = [original_handle(c) for c in variable.values]
+            if sharded_slot_of(handles[0]) is not None:
+                continue
+            function = captures.captured_by(handles)
+            if function is not None:
+                reasons[slot.key] = f"is captured by {function}, traced before"
+            elif not can_shard(variable):
+                reasons[slot.key] = "is not stored as one plain variable a replica"
+    return reasons
