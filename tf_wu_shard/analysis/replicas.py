@@ -155,12 +155,15 @@ class ReplicaMatcher:
 
     def _same_attributes(self, a: Op, b: Op) -> bool:
         x, y = a.node.attr, b.node.attr
-        names = {n for n in x if not n.startswith("_")}
-        if names != {n for n in y if not n.startswith("_")}:
+        names = [n for n in x if n[0] != "_"]
+        if len(names) != sum(n[0] != "_" for n in y):
             return False
         return all(
-            x[n] == y[n]
-            or (a.type in _CALLABLE_TYPES and self._shape_of(x[n]) == self._shape_of(y[n]))
+            n in y
+            and (
+                x[n] == y[n]
+                or (a.type in _CALLABLE_TYPES and self._shape_of(x[n]) == self._shape_of(y[n]))
+            )
             for n in names
         )
 

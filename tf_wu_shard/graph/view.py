@@ -139,12 +139,11 @@ class GraphView:
         seen: set[str] = set()
         while stack:
             name = stack.pop()
-            if name in seen:
-                continue
-            seen.add(name)
-            op = self.ops[name]
-            stack.extend(value.op for value in op.inputs)
-            stack.extend(op.controls)
+            if name not in seen:
+                seen.add(name)
+                op = self.ops[name]
+                stack += [value.op for value in op.inputs]
+                stack += op.controls
         return frozenset(seen)
 
     def __iter__(self) -> Iterator[Op]:
