@@ -167,13 +167,13 @@ def test_a_write_through_the_variable_leaves_what_it_does_unsharded(
     expected, got = _result(_WRITES[write](plain)), _result(_WRITES[write](slot))
     if expected is not None:
         _same(got, expected)
-    # TensorFlow's slice assignment reaches the first component only; a slot stays one value.
-    for component in slot.values:
-        _same(component.numpy(), plain.values[0].numpy())
+    for component, unsharded in zip(slot.values, plain.values, strict=True):
+        _same(component.numpy(), unsharded.numpy())
+    _same(slot.numpy(), plain.numpy())
 
 
 @pytest.mark.parametrize("write", _COMPONENT_WRITES)
-def test_a_write_through_one_component_reaches_the_whole_value(
+def test_a_write_through_one_component_is_seen_by_it_and_by_the_variable(
     strategy_of: Strategies, write: str
 ) -> None:
     plain, slot = _pair(strategy_of(4))
@@ -181,8 +181,23 @@ def test_a_write_through_one_component_reaches_the_whole_value(
     got = _result(_COMPONENT_WRITES[write](slot.values[_LAST]))
     if expected is not None:
         _same(got, expected)
-    for component in slot.values:
-        _same(component.numpy(), plain.values[_LAST].numpy())
+    for component, unsharded in zip(slot.values[1:], plain.values[1:], strict=True):
+        _same(component.numpy(), unsharded.numpy())
+    # Shards hold one value, the one that was written; the variable does not hide it.
+    _same(slot.numpy(), plain.values[_LAST].numpy())
+
+
+@pytest.mark.parametrize("write", _COMPONENT_WRITES)
+def test_a_write_through_each_component_in_turn_counts_once(
+    strategy_of: Strategies, write: str
+) -> None:
+    plain, slot = _pair(strategy_of(4))
+    for variable in (plain, slot):
+        for component in variable.values:
+            _COMPONENT_WRITES[write](component)
+    for component, unsharded in zip(slot.values, plain.values, strict=True):
+        _same(component.numpy(), unsharded.numpy())
+    _same(slot.numpy(), plain.numpy())
 
 
 @pytest.mark.parametrize("write", ["assign", "assign_add", "assign_sub", "scatter_update"])

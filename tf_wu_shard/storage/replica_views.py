@@ -54,7 +54,7 @@ class ReplicaViews:
         """The value as a replica sees it.
 
         Args:
-            replica: The replica in whose own context its component is read; None outside.
+            replica: The replica whose component is read; None for the value of all.
             shards: The present shards; outside replicas they may belong to a function being traced.
 
         Returns:
@@ -74,7 +74,7 @@ class ReplicaViews:
         is not torn; the others, which by contract write the same value, write their own.
 
         Args:
-            replica: The replica in whose own context its component is written.
+            replica: The replica whose component is written.
             shards: The present shards.
         """
         present = self._present(shards)

@@ -76,7 +76,7 @@ class ShardedSlot:
         """Gathers the whole value.
 
         Args:
-            replica: The replica in whose own context a component is read, if any.
+            replica: The replica whose component is read; None for the value of all.
 
         Returns:
             A tensor of shape `layout.shape`.
@@ -87,7 +87,7 @@ class ShardedSlot:
         """Replaces the whole value by a function of it.
 
         Args:
-            replica: The replica in whose own context a component is written, if any.
+            replica: The replica whose component is written; None for all of them.
             change: From the present value to the new one, both of shape `layout.shape`.
         """
         self.write_elementwise(replica, "assign", change(self.read(replica)))
@@ -96,7 +96,7 @@ class ShardedSlot:
         """Applies an elementwise assignment to the value.
 
         Args:
-            replica: The replica in whose own context a component is written, if any.
+            replica: The replica whose component is written; None for all of them.
             method: `assign`, `assign_add` or `assign_sub`.
             operand: A tensor of shape `layout.shape`.
         """

@@ -11,7 +11,9 @@ The original resource no longer holds a value. Eager code that asks for its hand
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import tensorflow as tf
@@ -32,8 +34,8 @@ from tf_wu_shard.tensorflow_private.distributed_variables import (
 class Storage(Protocol):
     """What the classes here need of the storage behind a variable.
 
-    `replica` is the replica in whose own context a component is used; None when the access is
-    about the value of the variable as a whole.
+    `replica` is the replica whose component is used; None when the access is about the value of
+    the variable as a whole.
     """
 
     def read(self, replica: int | None) -> tf.Tensor:
@@ -65,6 +67,25 @@ class _ComponentSpec(resource_variable_ops.VariableSpec):
         if isinstance(component, ShardedComponent):
             return component
         return super()._from_components(components)
+
+
+class _Whole(threading.local):
+    """Whether this thread uses a component as the representative of its variable."""
+
+    meant = False
+
+
+_whole = _Whole()
+
+
+@contextlib.contextmanager
+def as_whole() -> Iterator[None]:
+    """While it lasts, what is done to one component is done to the value of all."""
+    before, _whole.meant = _whole.meant, True
+    try:
+        yield
+    finally:
+        _whole.meant = before
 
 
 def _written_through(method: str) -> Callable[..., Any]:
@@ -113,8 +134,13 @@ class ShardedComponent(resource_variable_ops.ResourceVariable):
         )
 
     def _own_replica(self) -> int | None:
-        active = active_replica(self._distribute_strategy)
-        return self._replica if active == self._replica else None
+        return None if _whole.meant else self._replica
+
+    def _reading_replica(self) -> int | None:
+        """As `_own_replica`; outside the replicas the first component answers for the variable."""
+        if self._replica == 0 and active_replica(self._distribute_strategy) is None:
+            return None
+        return self._own_replica()
 
     @property
     def _handle(self) -> Any:
@@ -142,7 +168,7 @@ class ShardedComponent(resource_variable_ops.ResourceVariable):
             return super()._read_variable_op(no_copy)
         resource_variable_ops.variable_accessed(self)
         with record.stop_recording(), tf.device(self.device):
-            result = self._storage.read(self._own_replica())
+            result = self._storage.read(self._reading_replica())
         record.record_operation(
             "ReadVariableOp",
             [result],

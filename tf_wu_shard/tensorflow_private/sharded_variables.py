@@ -18,7 +18,7 @@ from tensorflow.python.trackable import base as trackable
 
 from tf_wu_shard.tensorflow_private.closed_handles import ClosedHandle
 from tf_wu_shard.tensorflow_private.distributed_variables import runs_eagerly
-from tf_wu_shard.tensorflow_private.sharded_components import ShardedComponent, Storage
+from tf_wu_shard.tensorflow_private.sharded_components import ShardedComponent, Storage, as_whole
 
 # An optimizer of tf.compat.v1.train makes its slots while the first step is traced; they then are
 # of the second class for good, and behave alike once they have a value.
@@ -35,7 +35,8 @@ class _ShardedSaveable(values._MirroredSaveable):
         if not runs_eagerly():
             return super().restore(restored_tensors, restored_shapes)
         (tensor,) = restored_tensors
-        return self._mirrored_variable._primary.assign(tensor, read_value=False)
+        with as_whole():
+            return self._mirrored_variable._primary.assign(tensor, read_value=False)
 
 
 class ShardedMirroredVariable(values.MirroredVariable):
@@ -58,10 +59,11 @@ class ShardedMirroredVariable(values.MirroredVariable):
         if not runs_eagerly() or differs:
             return super()._update_cross_replica(update_fn, value, **kwargs)
         # One write of the whole instead of one for each component.
-        updated = update_fn(self._primary, value.values[0] if mirrored else value, **kwargs)
-        if updated is None:
-            return None
-        whole = tf.convert_to_tensor(updated)
+        with as_whole():
+            updated = update_fn(self._primary, value.values[0] if mirrored else value, **kwargs)
+            if updated is None:
+                return None
+            whole = tf.convert_to_tensor(updated)
         return values.Mirrored([whole] * len(self.values)) if len(self.values) > 1 else whole
 
     def _gather_saveables_for_checkpoint(self) -> dict[str, Callable[..., Any]]:
