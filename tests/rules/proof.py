@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from tf_wu_shard.layout import Layout, flat_layout
 from tf_wu_shard.placement import Placement, Refusal, Replicated, Sharded
+from tf_wu_shard.rules.elementwise import ON_VECTORS
 from tf_wu_shard.rules.registry import Family, family_of, propagate
 from tf_wu_shard.rules.shapes import source_operands
 from tf_wu_shard.tensorflow_private import function_graph
@@ -53,6 +54,8 @@ def sample_call(
         return Call(op_type, (_numbers(random, shape), np.array(0, np.int32)))
     if op_type == "Squeeze":
         return Call(op_type, (_numbers(random, (1, *shape)),))
+    if op_type == "BiasAdd":
+        return Call(op_type, (_numbers(random, (1, size)), _numbers(random, (size,))))
     operands = []
     for number in range(arity(op_type)):
         own = shape if cut[number] or op_type in ("AddN", "IdentityN") else ()
@@ -114,7 +117,7 @@ def _on_shard(
             own.append(operand if operand.dtype == np.int32 else operand.reshape(()))
     if family_of(call.op_type) is Family.RELABEL:
         return own[source_operands(call.op_type, output, len(own))[0]]
-    return call.run(own)[output]
+    return Call(ON_VECTORS.get(call.op_type, call.op_type), ()).run(own)[output]
 
 
 def _numbers(random: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tf_wu_shard.analysis.types import BodyOp, Operand, OperandKind, WeightUpdate
 from tf_wu_shard.dialects.base import Dialect
@@ -18,6 +19,7 @@ from tf_wu_shard.graph.view import GraphView, Value
 from tf_wu_shard.layout import Layout
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.scratch import scratch_variable
+from tf_wu_shard.rules.elementwise import ON_VECTORS
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ, WRITES
 
@@ -189,13 +191,18 @@ class BodyEmitter:
     def _compute(self, op: BodyOp) -> Value:
         name = op.ops[self._replica]
         operands = [self._local(op, operand) for operand in op.operands]
-        local = self._builder.like(
-            self._view.ops[name].node,
-            operands,
-            name=self._name(op),
-            device=self._device,
-            controls=self._external_controls(name),
-        )
+        node = self._view.ops[name].node
+        where: dict[str, Any] = {
+            "name": self._name(op),
+            "device": self._device,
+            "controls": self._external_controls(name),
+        }
+        if op.type in ON_VECTORS:
+            types = {"T": node.attr["T"].type}
+            local = self._builder.op(ON_VECTORS[op.type], operands, types=types, **where)
+            keep_order(self._builder)
+        else:
+            local = self._builder.like(node, operands, **where)
         self.emitted[name] = [local.op]
         return local
 

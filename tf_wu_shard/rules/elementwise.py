@@ -2,6 +2,9 @@
 
 For an elementwise f, f(x)[lanes of shard i] = f(x[lanes of shard i]): the local op is the same op.
 Padding lanes compute garbage (a 0/0, say) and are never looked at.
+
+BiasAdd is one of them where the bias has as many elements as the value (Keras adds tensors of shape
+[1, n] by it). Its kernel wants a matrix, which a shard is not, so there it is a plain addition.
 """
 
 from __future__ import annotations
@@ -24,4 +27,8 @@ _BINARY = (
 
 _MORE = ("AddN", "SelectV2", "ClipByValue")
 
+# Ops that are another op, of the same element type, on a vector.
+ON_VECTORS = {"BiasAdd": "AddV2"}
+
 registry.register(registry.Family.ELEMENTWISE, registry.same_lanes, *_UNARY, *_BINARY, *_MORE)
+registry.register(registry.Family.ELEMENTWISE, registry.same_lanes, *ON_VECTORS)
