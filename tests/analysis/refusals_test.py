@@ -247,8 +247,26 @@ def test_a_reduction_over_another_group() -> None:
     assert odd.updates == ()
     assert str(odd.refusals[0]) == "its group has 3 members, the step 2 replicas (odd0)"
     assert reasons_of(odd) == {
-        "w": "AssignSubVariableOp writes it from no reduced gradient (step0)"
+        "w": "AssignSubVariableOp writes it from no gradient reduction known here (step0)"
     }
+
+
+def test_an_update_that_goes_on_from_its_slot_is_named_by_its_weight_and_what_stops_it() -> None:
+    # Lamb: m += sum; w -= m * rate / norm(m). A schedule's op without a rule is not the reason.
+    text = """
+    put# = AssignAddVariableOp(m#, sum#) @d#
+    moved# = ReadVariableOp(m#) [4] @d# ^put#
+    axis = Const() {value=0} [1]
+    norm# = Sum(moved#, axis) [] @d#
+    present# = ReadVariableOp(s#) [] @d#
+    rate# = Cumsum(present#) [] @d#
+    scaled# = Mul(moved#, norm#) [4] @d#
+    rated# = Mul(scaled#, rate#) [4] @d#
+    step# = AssignSubVariableOp(w#, rated#) @d#
+    """
+    analysis = analysis_of(text, variables={**SHAPES, "s": ()})
+    assert reasons_of(analysis) == {"w": "no rule for Sum (norm0)"}
+    assert analysis.updates == ()
 
 
 def test_a_refusal_leaves_other_variables_sharded() -> None:

@@ -129,7 +129,7 @@ def test_a_trainable_variable_written_without_a_reduced_gradient_is_named() -> N
     text = MOMENTUM + "c = Const() [4]\nset# = AssignVariableOp(e#, c) @d#\n"
     analysis = analysis_of(text, variables={**SHAPES, "e": (4,)}, trainable=("w", "e"))
     assert reasons_of(analysis) == {
-        "e": "AssignVariableOp writes it from no reduced gradient (set0)"
+        "e": "AssignVariableOp writes it from no gradient reduction known here (set0)"
     }
     assert len(analysis.updates) == 1
 

@@ -111,5 +111,10 @@ def test_another_addn_is_no_sum_over_replicas(text: str) -> None:
     assert recognised(text, ("out0", "out1")) == ([], [])
 
 
+def test_the_terms_of_an_addn_are_told_apart_by_their_device_not_their_place() -> None:
+    found, _ = recognised(ADD_N.replace("AddN(g0, g1)", "AddN(g1, g0)"), ("out0", "out1"))
+    assert [list(map(str, r.operands)) for r in found] == [["g0", "g1"]]
+
+
 def test_a_dead_reduction_is_not_found() -> None:
     assert recognised(ADD_N) == ([], [])

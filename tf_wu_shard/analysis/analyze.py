@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tf_wu_shard.analysis.gradients import gradient_reductions, result_names
 from tf_wu_shard.analysis.types import Analysis
-from tf_wu_shard.analysis.updates import weight_updates, written_unreached
+from tf_wu_shard.analysis.updates import weight_updates, without_halves, written_unreached
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.graph.view import GraphView
 
@@ -31,7 +31,7 @@ def analyze(view: GraphView, dialect: Dialect) -> Analysis:
         num_replicas=len(devices) if reductions else 0,
         reductions=reductions,
         updates=updates,
-        refused=(*refused, *unreached),
+        refused=(*without_halves(view, refused, unreached), *unreached),
         refusals=(*refusals, *more),
     )
 

@@ -245,8 +245,57 @@ def _why_unreached(
                 # What a read yields was written there, perhaps in this step.
                 touching = accesses(view, value.op)
                 stack.extend(v for a in touching if not a.access.is_read for v in a.op.inputs)
-    for key in sorted(keys):
-        _, refusal = _reach(view, names.of(key, 0))
-        if refusal is not None and refusal.where in before:
-            return tuple(sorted(keys)), refusal
-    return (), Refusal(write.name, f"{write.type} writes it from no reduced gradient")
+    written = view.variables[write.inputs[0].op]
+    start = [v for key in sorted(keys) for v in names.of(key, 0)]
+    # An update also goes on from slots that it wrote; they are as large as the weight.
+    start += [
+        Value(name)
+        for name in before
+        if view.ops[name].type == READ
+        and (ref := view.variables.get(view.ops[name].inputs[0].op)) is not None
+        and ref.shape == written.shape
+    ]
+    stopped = _first_without_rule(view, start, before) if keys else None
+    if stopped is not None:
+        return tuple(sorted(keys)), Refusal(stopped.name, f"no rule for {stopped.type}")
+    return (), Refusal(write.name, f"{write.type} writes it from no gradient reduction known here")
+
+
+def _first_without_rule(view: GraphView, start: Iterable[Value], within: set[str]) -> Op | None:
+    """The first op in the order of the view, among those `within`, that no rule leads beyond."""
+    stack = list(start)
+    seen = set(stack)
+    found: Op | None = None
+    while stack:
+        for op, slot in view.consumers(stack.pop()):
+            if op.name not in within or op.type in WRITES or op.type in FUSED:
+                continue
+            if family_of(op.type) is None:
+                if found is None or op.position < found.position:
+                    found = op
+                continue
+            result = Value(op.name, slot if op.type == "IdentityN" else 0)
+            if result not in seen:
+                seen.add(result)
+                stack.append(result)
+    return found
+
+
+def without_halves(
+    view: GraphView, refused: Iterable[RefusedUpdate], unreached: Iterable[RefusedUpdate]
+) -> tuple[RefusedUpdate, ...]:
+    """Leaves out slots that were refused only because the way to their weight was not found.
+
+    Args:
+        view: The graph.
+        refused: The updates that were followed from their gradients and refused.
+        unreached: The weights that no gradient was followed to, as `written_unreached` gives them.
+
+    Returns:
+        The refused updates of trainable variables, and those whose gradients explain no weight.
+    """
+    explained = {key for weight in unreached for key in weight.reductions}
+    trainable = {ref.key for ref in view.variables.values() if ref.trainable}
+    return tuple(
+        r for r in refused if r.variable in trainable or not explained.issuperset(r.reductions)
+    )

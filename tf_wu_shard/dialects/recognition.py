@@ -80,7 +80,8 @@ def _sums_on_one_device(view: GraphView, devices: Sequence[str]) -> list[Carried
     for op in view:
         if op.type != "AddN" or len(op.inputs) != len(devices) or op.name not in view.live:
             continue
-        if tuple(view.producer(v).device for v in op.inputs) != tuple(devices):
+        terms = {view.producer(v).device: v for v in op.inputs}
+        if set(terms) != set(devices):
             continue
         results: dict[str, Value] = {}
         consumers = view.consumers(Value(op.name))
@@ -89,7 +90,12 @@ def _sums_on_one_device(view: GraphView, devices: Sequence[str]) -> list[Carried
                 results[consumer.device] = Value(consumer.name)
         if len(consumers) == len(devices) == len(results) and set(results) == set(devices):
             found.append(
-                CarriedReduction(op.inputs, tuple(results[d] for d in devices), 1, (op.name,))
+                CarriedReduction(
+                    tuple(terms[d] for d in devices),
+                    tuple(results[d] for d in devices),
+                    1,
+                    (op.name,),
+                )
             )
     return found
 

@@ -80,7 +80,8 @@ def free(handles: Sequence[Any], dtype: tf.DType) -> None:
         handles: Eager handles of variables.
         dtype: The variables' element type.
     """
-    filler = np.nan if dtype.is_floating or dtype.is_complex else 0
+    # What cannot be NaN is as far from a plausible sum as it can be.
+    filler = np.nan if dtype.is_floating or dtype.is_complex else dtype.is_bool or dtype.min
     with tf.init_scope():
         left = tf.fill(_FREED_SHAPE, tf.cast(filler, dtype))
     refill(handles, [left] * len(handles))
