@@ -226,7 +226,7 @@ def _rewritten(graph: Any, captured: Captured, options: ShardingOptions | None) 
         options,
         min_elements=dialect.min_elements,
         bucket_bytes=dialect.bucket_bytes,
-        pinned=function_slots.pinned(analysis, captured),
+        pinned=function_slots.pinned(graph, analysis, captured),
         in_shards=function_slots.slots_in_shards(captured).keys(),
     )
     if not plan.variables:
@@ -252,7 +252,8 @@ def _lowered(
     if slots:
         view = outcome.view(captured.view)
         layouts = {key: slot.layout for key, slot in slots.items()}
-        lowered = lower_slot_accesses(view, layouts, function_slots.captured_shards(graph, slots))
+        shards = function_slots.captured_shards(graph, slots)
+        lowered = lower_slot_accesses(view, layouts, shards, captured.view)
     if lowered is None and outcome.result is None:
         return graph, []
     final: Lowered | RewriteResult | None = lowered or outcome.result

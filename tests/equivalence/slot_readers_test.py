@@ -152,3 +152,36 @@ def test_a_function_that_reads_and_trains_sees_the_slot_of_its_moment(
     assert (unsharded[0] != unsharded[1]).any()
     for one, other in zip(unsharded, sharded, strict=True):
         assert one.tobytes() == other.tobytes()
+
+
+def test_a_function_that_trains_and_calls_a_reader_keeps_their_order(
+    strategy_of: StrategyOf,
+) -> None:
+    strategy = strategy_of(2)
+
+    def trained(on: bool) -> list[np.ndarray]:
+        keras.utils.set_random_seed(5)
+        model = _model(strategy)
+        slot = _momentum(model)
+        if on:
+            turn_on()
+        inline = step_of(strategy, model).python_function
+        step_of(strategy, model)()
+        reader = tf.function(lambda: slot * 1.0)
+
+        @tf.function
+        def around() -> tuple[tf.Tensor, tf.Tensor]:
+            before = reader()
+            inline()
+            return before, reader()
+
+        return [value.numpy() for _ in range(5) for value in around()] + [slot.numpy()]
+
+    unsharded, sharded = trained(on=False), trained(on=True)
+    assert (unsharded[0] != unsharded[1]).any()
+    for one, other in zip(unsharded, sharded, strict=True):
+        assert one.tobytes() == other.tobytes()
+    report = tf_wu_shard.reports()[-1]
+    (left,) = report.left_alone
+    assert left.reason.endswith("is also used by a function that this one calls")
+    assert len(report.variables) == 3

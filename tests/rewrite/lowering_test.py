@@ -21,7 +21,7 @@ LAYOUT = flat_layout((5, 7), 2, 4)
 
 
 def lowered(step: Captured) -> Lowered | None:
-    return lower_slot_accesses(step.view, {"momentum": LAYOUT}, {})
+    return lower_slot_accesses(step.view, {"momentum": LAYOUT}, {}, step.view)
 
 
 def view_of(result: Lowered | None) -> GraphView:

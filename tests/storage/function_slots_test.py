@@ -57,16 +57,17 @@ def test_only_a_slot_that_no_earlier_function_captured_may_move(
     strategy_of: Strategies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weight, slot = weight_and_slot(strategy_of(2))
-    stages = run_stages(traced(strategy_of(2), momentum_step(weight, slot)))
+    graph = traced(strategy_of(2), momentum_step(weight, slot))
+    stages = run_stages(graph)
     # In the pass, nobody has noted the function itself yet.
     monkeypatch.setattr(captures, "_captured", weakref.WeakKeyDictionary())
-    assert pinned(stages.analysis, stages.captured) == {}
+    assert pinned(graph, stages.analysis, stages.captured) == {}
     earlier = tf.function(lambda: tf.reduce_sum(slot)).get_concrete_function().graph
     captures.record(earlier, [component.handle for component in slot.values])
-    reasons = pinned(stages.analysis, stages.captured)
+    reasons = pinned(graph, stages.analysis, stages.captured)
     assert reasons == {"momentum": f"is captured by {earlier.name}, traced before"}
     del earlier
-    assert pinned(stages.analysis, stages.captured) == {}
+    assert pinned(graph, stages.analysis, stages.captured) == {}
 
 
 def test_the_shards_that_a_function_captured_are_known_by_their_slot(

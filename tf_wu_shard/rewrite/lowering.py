@@ -55,7 +55,7 @@ class Lowered:
 
 
 def lower_slot_accesses(
-    view: GraphView, layouts: Mapping[str, Layout], shards: Mapping[str, str]
+    view: GraphView, layouts: Mapping[str, Layout], shards: Mapping[str, str], traced: GraphView
 ) -> Lowered | None:
     """Replaces accesses of sharded slots by accesses of their shards.
 
@@ -63,6 +63,8 @@ def lower_slot_accesses(
         view: The graph.
         layouts: For each slot that lives in shards, by its key in the view, how it is cut.
         shards: For each placeholder of the view that is a shard's own handle, the slot's key.
+        traced: The graph before any rewrite, which has all ops that access a slot, in the order in
+            which they were traced.
 
     Returns:
         The new graph, or None where no such slot is touched.
@@ -91,7 +93,7 @@ def lower_slot_accesses(
         calls = led.get(key, {})
         for replica in range(layouts[key].num_shards) if calls else ():
             mixed = [*per_replica.get(replica, ()), *(view.ops[name] for name in calls)]
-            per_replica[replica] = sorted(mixed, key=lambda op: op.position)
+            per_replica[replica] = sorted(mixed, key=lambda op: traced.ops[op.name].position)
         lowering.lower(key, per_replica, {name for name, writes in calls.items() if writes})
     return lowering.finish()
 

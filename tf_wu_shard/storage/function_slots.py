@@ -79,10 +79,11 @@ def planned_slots(
     return found
 
 
-def pinned(analysis: Analysis, captured: Captured) -> dict[str, str]:
-    """The slots of a function that must stay whole.
+def pinned(graph: Any, analysis: Analysis, captured: Captured) -> dict[str, str]:
+    """The slots of a function whose updates must stay whole.
 
     Args:
+        graph: The function's FuncGraph.
         analysis: The updates found in it.
         captured: Its graph and variables.
 
@@ -90,15 +91,17 @@ def pinned(analysis: Analysis, captured: Captured) -> dict[str, str]:
         For each such slot, by key, the reason.
     """
     reasons: dict[str, str] = {}
-    for update in analysis.updates:
-        for slot in update.slots:
-            variable = captured.variables[slot.key]
-            handles = [original_handle(c) for c in variable.values]
-            if sharded_slot_of(handles[0]) is not None:
-                continue
-            function = captures.captured_by(handles)
-            if function is not None:
-                reasons[slot.key] = f"is captured by {function}, traced before"
-            elif not can_shard(variable):
-                reasons[slot.key] = "is not stored as one plain variable a replica"
+    # No control edge orders a callee's accesses of the shards against the slot's own.
+    passed_on = set(captured_shards(graph, slots_in_shards(captured)).values())
+    for slot in (slot for update in analysis.updates for slot in update.slots):
+        variable = captured.variables[slot.key]
+        handles = [original_handle(c) for c in variable.values]
+        if slot.key in passed_on:
+            reasons[slot.key] = "is also used by a function that this one calls"
+        elif sharded_slot_of(handles[0]) is not None:
+            continue
+        elif (function := captures.captured_by(handles)) is not None:
+            reasons[slot.key] = f"is captured by {function}, traced before"
+        elif not can_shard(variable):
+            reasons[slot.key] = "is not stored as one plain variable a replica"
     return reasons
