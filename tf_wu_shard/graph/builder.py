@@ -22,6 +22,18 @@ def graph_def_of(nodes: Iterable[Any], source: Any) -> Any:
     return graph_def
 
 
+# Looked up once: TensorFlow's modules are loaded lazily, and a lookup passes through three of them.
+_NodeDef = tf.compat.v1.NodeDef
+
+
+def _node(
+    name: str, op_type: str, inputs: Sequence[Value], controls: Iterable[str], device: str
+) -> Any:
+    edges = [f"{v.op}:{v.index}" if v.index else v.op for v in inputs]
+    edges += [f"^{c}" for c in sorted(set(controls))]
+    return _NodeDef(name=name, op=op_type, device=device, input=edges)
+
+
 class GraphBuilder:
     """Adds nodes beside those a graph has already.
 
@@ -78,9 +90,7 @@ class GraphBuilder:
         Returns:
             Its first output.
         """
-        node = tf.compat.v1.NodeDef(name=self.unique(name), op=op_type, device=device)
-        node.input.extend(str(v) for v in inputs)
-        node.input.extend(f"^{c}" for c in sorted(set(controls)))
+        node = _node(self.unique(name), op_type, inputs, controls, device)
         for key, number in (types or {}).items():
             node.attr[key].type = number
         for key, integer in (ints or {}).items():
@@ -104,9 +114,7 @@ class GraphBuilder:
         Attributes that only describe where the template stood (its output shapes, its colocation)
         are left out.
         """
-        node = tf.compat.v1.NodeDef(name=self.unique(name), op=template.op, device=device)
-        node.input.extend(str(v) for v in inputs)
-        node.input.extend(f"^{c}" for c in sorted(set(controls)))
+        node = _node(self.unique(name), template.op, inputs, controls, device)
         for key, attribute in template.attr.items():
             if not key.startswith("_"):
                 node.attr[key].CopyFrom(attribute)

@@ -189,8 +189,9 @@ class Remains:
 
     def _lead_new_controls(self) -> None:
         """Leads control edges of new nodes that still point at dropped old ops."""
+        old = self._view.ops
         for node in self._builder.nodes:
-            if not any(i.startswith("^") and i[1:] in self._view.ops for i in node.input):
+            if not any(i[0] == "^" and i[1:] in old for i in node.input):
                 continue
             data = [i for i in node.input if not i.startswith("^")]
             waits = [i[1:] for i in node.input if i.startswith("^")]
