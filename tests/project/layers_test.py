@@ -28,7 +28,7 @@ ASIDE = {
     "deferred": {"errors"},
     "tensorflow_private": {"errors", "layout"},
     "dialects": {"errors", "dtypes", "layout", "placement", "graph"},
-    "emulation": {"errors", "tensorflow_private", "topology"},
+    "emulation": {"errors", "graph", "tensorflow_private", "topology"},
     "models": {"errors"},
 }
 

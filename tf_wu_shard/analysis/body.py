@@ -96,7 +96,9 @@ class BodyBuilder:
     def _match_writes(self, touching: dict[str, list[list[VariableAccess]]]) -> Refusal | None:
         for variable, per_replica in touching.items():
             writes = [[a.op for a in t if not a.access.is_read] for t in per_replica]
-            for replica, own in enumerate(writes[1:], start=1):
+            # The copies are matched with the first one; where there is but one, with themselves.
+            first_matched = 1 if len(writes) > 1 else 0
+            for replica, own in enumerate(writes[first_matched:], start=first_matched):
                 if len(own) != len(writes[0]):
                     return Refusal(variable, f"replica {replica} writes it another number of times")
                 for first, other in zip(writes[0], own, strict=True):

@@ -14,6 +14,7 @@ from tf_wu_shard.analysis.accesses import accesses
 from tf_wu_shard.analysis.body import BodyBuilder
 from tf_wu_shard.analysis.gradients import ResultNames
 from tf_wu_shard.analysis.replicas import ReplicaMatcher
+from tf_wu_shard.analysis.single_program import SingleProgram
 from tf_wu_shard.analysis.types import GradientReduction, RefusedUpdate, WeightUpdate
 from tf_wu_shard.graph.view import GraphView, Op, Value
 from tf_wu_shard.placement import Refusal
@@ -36,6 +37,7 @@ def weight_updates(
     reductions: tuple[GradientReduction, ...],
     names: ResultNames,
     devices: tuple[str, ...],
+    num_replicas: int,
 ) -> tuple[tuple[WeightUpdate, ...], tuple[RefusedUpdate, ...]]:
     """Finds every update that a gradient reduction feeds.
 
@@ -43,14 +45,19 @@ def weight_updates(
         view: The graph.
         reductions: Its gradient reductions.
         names: Every name of a reduced gradient, as `gradients.result_names` gives them.
-        devices: Per replica, its device.
+        devices: Per copy of the update in the graph, its device.
+        num_replicas: How many replicas run them; more than copies where all run one program.
 
     Returns:
         The updates that can be sharded, and the refused ones with their reasons. A reduction
         that reaches no variable (a loss, a metric) is in neither.
     """
     handles = _handles(view, len(devices))
-    matcher = ReplicaMatcher(view, names)
+    matcher = (
+        ReplicaMatcher(view, names)
+        if len(devices) == num_replicas
+        else SingleProgram(view, names, num_replicas)
+    )
     builder = BodyBuilder(view, matcher, names, handles, devices)
     floods = [_flood(view, reduction, names, handles) for reduction in reductions]
     updates: list[WeightUpdate] = []

@@ -16,11 +16,17 @@ import numpy.typing as npt
 from tf_wu_shard.emulation import attributes
 from tf_wu_shard.emulation.clones import SHARED_SCOPE, Clones
 from tf_wu_shard.errors import EmulationError
+from tf_wu_shard.graph import all_gather_module
 
 _INT32 = attributes.dtype(3)
 
-# XlaAllReduce and XlaReduceScatter name their reductions so. A mean divides the sum afterwards.
-_PAIRWISE = {"Min": "Minimum", "Max": "Maximum", "Mul": "Mul"}
+# XlaAllReduce and XlaReduceScatter name their reductions so. A mean divides the sum afterwards. By
+# additions of two, as AddN begins with whichever operand's buffer it may take over.
+_PAIRWISE = {"Add": "AddV2", "Mean": "AddV2", "Min": "Minimum", "Max": "Maximum", "Mul": "Mul"}
+
+# Grappler merges trees of additions into one AddN unless a node carries this mark of having been
+# merged already (arithmetic_optimizer.cc).
+_KEEP_ORDER = "_grappler_ArithmeticOptimizer_AddOpsRewriteStage"
 
 
 class _Site:
@@ -29,7 +35,7 @@ class _Site:
     def __init__(self, clones: Clones, node: Any) -> None:
         self.clones = clones
         self.node = node
-        self.dtype = node.attr["T"]
+        self.dtype = node.attr["T"] if "T" in node.attr else _only_type(node)
         self.rows = clones.inputs(node)
         self._turn = len(clones.nodes)
         self._count = 0
@@ -90,20 +96,19 @@ class _Site:
             EmulationError: There is no such reduction.
         """
         operands, device = self.operands(group), self.host(group)
-        if operation in ("Add", "Mean"):
-            count = attributes.integer(len(operands))
-            total = f"{self.op('AddN', operands, device, N=count, T=self.dtype)}:sum:0"
-            return self._mean(total, len(group), device) if operation == "Mean" else total
-        if operation not in _PAIRWISE:
+        pairwise = _PAIRWISE.get(operation)
+        if pairwise is None:
             raise EmulationError(
                 f"{self.node.op} {self.node.name!r} cannot be emulated: no reduction is called"
                 f" {operation!r}"
             )
 
         def paired(left: str, right: str) -> str:
-            return f"{self.op(_PAIRWISE[operation], (left, right), device, T=self.dtype)}:z:0"
+            attrs = {"T": self.dtype, _KEEP_ORDER: attributes.flag(True)}
+            return f"{self.op(pairwise, (left, right), device, **attrs)}:z:0"
 
-        return functools.reduce(paired, operands)
+        total = functools.reduce(paired, operands)
+        return self._mean(total, len(group), device) if operation == "Mean" else total
 
     def _mean(self, total: str, count: int, device: str) -> str:
         size = self.const(np.int32(count), device)
@@ -125,6 +130,11 @@ class _Site:
         count = attributes.integer(len(values))
         name = self.op("ConcatV2", inputs, device, N=count, T=self.dtype, Tidx=_INT32)
         return f"{name}:output:0"
+
+
+def _only_type(node: Any) -> Any:
+    """The type of the results of an op with a list of them; they are all of one."""
+    return attributes.dtype(node.attr["Tout"].list.type[0])
 
 
 def _all_reduce(site: _Site, operation: str) -> None:
@@ -175,12 +185,26 @@ def _collective_permute(site: _Site) -> None:
         site.give(replica, value)
 
 
+def _all_gather(site: _Site) -> None:
+    found = all_gather_module.read(site.node.attr["module"].s.decode(errors="replace"))
+    if found is None:
+        raise EmulationError(
+            f"{site.node.op} {site.node.name!r} cannot be emulated: it holds a StableHLO program"
+            " that is not known here"
+        )
+    for group in found.groups:
+        whole = site.joined(site.operands(group), 0, site.host(group))
+        for replica in group:
+            site.give(replica, whole)
+
+
 COLLECTIVES: dict[str, Callable[[_Site], None]] = {
     "CrossReplicaSum": _cross_replica_sum,
     "XlaAllReduce": _xla_all_reduce,
     "XlaReduceScatter": _reduce_scatter,
     "AllToAll": _all_to_all,
     "CollectivePermute": _collective_permute,
+    "XlaCallModule": _all_gather,
 }
 
 

@@ -16,8 +16,11 @@ from tf_wu_shard.storage.sharded_slot import (
     can_shard,
     sharded_slot_of,
 )
-from tf_wu_shard.tensorflow_private import function_graph
+from tf_wu_shard.tensorflow_private import function_graph, tpu_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
+
+# A variable enters a TPU program through this op.
+_ENTERS = "TPUReplicatedInput"
 
 
 def slots_in_shards(captured: Captured) -> dict[str, ShardedSlot]:
@@ -54,6 +57,22 @@ def captured_shards(graph: Any, slots: dict[str, ShardedSlot]) -> dict[str, str]
     }
 
 
+def slots_on_host(graph: Any) -> dict[str, ShardedSlot]:
+    """The variables of a TPUStrategy in shards whose whole a function captured.
+
+    Args:
+        graph: The function's FuncGraph.
+
+    Returns:
+        By the name of the placeholder that stands for the whole.
+    """
+    return {
+        placeholder.op.name: slot
+        for handle, placeholder in function_graph.captured_handles(graph)
+        if (slot := sharded_slot.slot_of_packed(handle)) is not None
+    }
+
+
 def planned_slots(
     captured: Captured, plan: ShardingPlan | None
 ) -> dict[str, ShardedSlot | PendingSlot]:
@@ -70,7 +89,7 @@ def planned_slots(
         WuShardError: If a slot lives in shards of another cut.
     """
     found: dict[str, ShardedSlot | PendingSlot] = {}
-    for slot in (s for v in (plan.variables if plan is not None else ()) for s in v.slots):
+    for slot in plan.in_shards if plan is not None else ():
         owner = captured.variables[slot.variable]
         held = sharded_slot_of(original_handle(owner.values[0]))
         if held is not None and held.layout != slot.layout:
@@ -93,9 +112,18 @@ def pinned(graph: Any, analysis: Analysis, captured: Captured) -> dict[str, str]
     reasons: dict[str, str] = {}
     # No control edge orders a callee's accesses of the shards against the slot's own.
     passed_on = set(captured_shards(graph, slots_in_shards(captured)).values())
-    for slot in (slot for update in analysis.updates for slot in update.slots):
+    for slot in (v for update in analysis.updates for v in update.variables):
         variable = captured.variables[slot.key]
         handles = [original_handle(c) for c in variable.values]
+        packed = tpu_graph.packed_handle(variable)
+        if packed is None and not slot.is_slot:
+            continue  # its storage stays whole
+        if packed is not None and function_graph.is_used_beside(
+            graph, packed, "TPUReplicatedInput"
+        ):
+            reasons[slot.key] = "is also used outside of the TPU program"
+            continue
+        handles += [packed] if packed is not None else []
         if slot.key in passed_on:
             reasons[slot.key] = "is also used by a function that this one calls"
         elif sharded_slot_of(handles[0]) is not None:

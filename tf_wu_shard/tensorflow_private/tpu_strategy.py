@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.client import session
+from tensorflow.python.tpu import tpu_strategy_util
 from tensorflow.python.tpu.tpu_system_metadata import TPUSystemMetadata
 
 _TASK = "/job:localhost/replica:0/task:0"
@@ -74,6 +75,32 @@ class AbsentTPU(tf.distribute.cluster_resolver.ClusterResolver):
     def num_accelerators(self, *_: Any, **__: Any) -> dict[str, int]:
         """How many devices there are, by kind."""
         return {"TPU": self._num_devices}
+
+
+def replica_coordinates(strategy: Any) -> list[tuple[int, ...]] | None:
+    """Where in its torus each replica of a TPUStrategy sits, or None where that is not known.
+
+    Args:
+        strategy: One core a replica.
+    """
+    extended = strategy.extended
+    assignment = extended._device_assignment
+    if assignment is not None:
+        return [tuple(map(int, cores[0])) for cores in assignment.core_assignment]
+    resolver, metadata = extended._tpu_cluster_resolver, extended._tpu_metadata
+    systems = tpu_strategy_util._INITIALIZED_TPU_SYSTEMS
+    topology = metadata.topology or systems.get(getattr(resolver, "_tpu", None))
+    if topology is None:
+        return None
+    if isinstance(topology, bytes):
+        topology = tf.tpu.experimental.Topology(serialized=topology)
+    places = [
+        tf.DeviceSpec.from_string(device.name)
+        for device in metadata.devices
+        if "device:TPU:" in device.name
+    ]
+    found = topology.device_coordinates
+    return [tuple(map(int, found[place.task, place.device_index])) for place in places]
 
 
 def local_cpus(count: int) -> list[str]:
