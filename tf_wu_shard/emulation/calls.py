@@ -140,6 +140,8 @@ class Calls:
         """Copies a node that calls functions in which nothing is exchanged."""
         changes: list[dict[str, Any]] = [{} for _ in clones.replicas]
         for key, names in called(node):
+            for name in names:
+                self._check(name)
             for replica, change in zip(clones.replicas, changes, strict=True):
                 own = [self._own(name, replica) for name in names]
                 is_list = node.attr[key].HasField("list")
@@ -149,7 +151,6 @@ class Calls:
     def _own(self, name: str, replica: Replica) -> str:
         """The function that a replica calls in the place of `name`."""
         if not self._is_personal(name):
-            self._check(name)
             return name
         key = (name, str(replica.number))
         if key not in self._made:
@@ -335,6 +336,6 @@ def _return_controls(old: Any, new: Any, clones: Clones) -> None:
     """Makes the ops that the old function had to run run for every replica."""
     del new.signature.control_output[:]
     for key, op in old.control_ret.items():
-        for place, name in enumerate(dict.fromkeys(clones.waits(op))):
+        for place, name in enumerate(clones.waits(op)):
             new.control_ret[f"{key}_{place}"] = name
             new.signature.control_output.append(f"{key}_{place}")

@@ -7,7 +7,7 @@ concerns several replicas becomes is not known here; see `exchange` and `calls`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,7 +68,7 @@ class Clones:
         replicas: Sequence[Replica],
         outside: Callable[[str], Sequence[str]],
         constants: Mapping[str, Any],
-        absent: Container[str] = (),
+        outside_ops: Callable[[str], Sequence[str]] = lambda name: (name,),
     ) -> None:
         """Starts with no copy made.
 
@@ -77,14 +77,14 @@ class Clones:
             replicas: Whom to copy them for.
             outside: For a tensor that none of them computes, what stands for it in each replica.
             constants: NodeDefs by name, of the program and around it, to look constants up in.
-            absent: Names of ops that nothing stands for and nobody has to wait for.
+            outside_ops: For an op that is none of them, what every replica waits for in its place.
         """
         self.replicas = tuple(replicas)
         self.nodes: list[Any] = []
         self._program = program
         self._outside = outside
         self._constants = constants
-        self._absent = absent
+        self._outside_ops = outside_ops
         self._values: dict[str, Sequence[str]] = {}
         self._ops: dict[str, Sequence[str]] = {}
 
@@ -105,23 +105,29 @@ class Clones:
             return [f"{replica.prefix}{tensor}" for replica in self.replicas]
         return self._outside(tensor)
 
-    def waits(self, name: str) -> Sequence[str]:
-        """Which op of each replica to wait for in the place of the program's op `name`."""
+    def waits(self, name: str) -> list[str]:
+        """The ops of all replicas to wait for in the place of the program's op `name`."""
+        return list(dict.fromkeys(op for ops in self._waits_of_each(name) for op in ops))
+
+    def _waits_of_each(self, name: str) -> list[Sequence[str]]:
         known = self._ops.get(name)
         if known is not None:
-            return known
+            return [(op,) for op in known]
         if name in self._program:
-            return [f"{replica.prefix}{name}" for replica in self.replicas]
-        return [name] * len(self.replicas)
+            return [(f"{replica.prefix}{name}",) for replica in self.replicas]
+        return [self._outside_ops(name)] * len(self.replicas)
 
     def inputs(self, node: Any) -> list[list[str]]:
         """A node's inputs in each replica, control inputs last."""
-        columns = [
-            [f"^{op}" for op in self.waits(text[1:])] if text[0] == "^" else self.values(text)
-            for text in node.input
-            if text[0] != "^" or text[1:] not in self._absent
-        ]
-        return [list(row) for row in zip(*columns, strict=True)] or [[] for _ in self.replicas]
+        rows: list[list[str]] = [[] for _ in self.replicas]
+        for text in node.input:
+            if text[0] == "^":
+                for row, ops in zip(rows, self._waits_of_each(text[1:]), strict=True):
+                    row.extend(f"^{op}" for op in ops)
+            else:
+                for row, value in zip(rows, self.values(text), strict=True):
+                    row.append(value)
+        return rows
 
     def copy(self, node: Any, changes: Sequence[Mapping[str, Any]] | None = None) -> None:
         """Adds a node's copy for each replica.

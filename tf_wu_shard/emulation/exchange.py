@@ -1,12 +1,11 @@
 """What replicas exchange on a TPU, in plain ops between their copies in one process.
 
-Sums are taken in the order of the replicas of a group, on the device of one of them; groups and
-collectives take turns in whose it is. A real TPU sums in an order of its own choice.
+Sums are taken in the order of the replicas of a group; a real TPU sums in an order of its own
+choice. Operands of different shapes, which no TPU program has, are an error when it runs.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,13 +19,8 @@ from tf_wu_shard.graph import all_gather_module
 
 _INT32 = attributes.dtype(3)
 
-# XlaAllReduce and XlaReduceScatter name their reductions so. A mean divides the sum afterwards. By
-# additions of two, as AddN begins with whichever operand's buffer it may take over.
-_PAIRWISE = {"Add": "AddV2", "Mean": "AddV2", "Min": "Minimum", "Max": "Maximum", "Mul": "Mul"}
-
-# Grappler merges trees of additions into one AddN unless a node carries this mark of having been
-# merged already (arithmetic_optimizer.cc).
-_KEEP_ORDER = "_grappler_ArithmeticOptimizer_AddOpsRewriteStage"
+# XlaAllReduce and XlaReduceScatter name their reductions so; sums and means are taken apart.
+_REDUCTIONS = {"Min": "Min", "Max": "Max", "Mul": "Prod"}
 
 
 class _Site:
@@ -42,9 +36,6 @@ class _Site:
 
     def device(self, replica: int) -> str:
         return self.clones.replicas[replica].device
-
-    def operands(self, group: Sequence[int]) -> list[str]:
-        return [self.rows[replica][0] for replica in group]
 
     def host(self, group: Sequence[int]) -> str:
         """The device that works for a group; the next member's the next time."""
@@ -77,10 +68,14 @@ class _Site:
     def groups(self) -> list[list[int]]:
         """The replica groups; every replica is in one, and they are of one size.
 
+        No groups at all mean one of all replicas.
+
         Raises:
             EmulationError: They are not.
         """
         found: list[list[int]] = self.clones.constant(self.node, 1).tolist()
+        if not any(found):
+            return [list(range(len(self.clones.replicas)))]
         members = sorted(replica for group in found for replica in group)
         if members != list(range(len(self.clones.replicas))):
             raise EmulationError(
@@ -95,23 +90,38 @@ class _Site:
         Raises:
             EmulationError: There is no such reduction.
         """
-        operands, device = self.operands(group), self.host(group)
-        pairwise = _PAIRWISE.get(operation)
-        if pairwise is None:
+        if operation in ("Add", "Mean"):
+            total = self._sum(group)
+            return self._mean(total, group) if operation == "Mean" else total
+        if operation not in _REDUCTIONS:
             raise EmulationError(
                 f"{self.node.op} {self.node.name!r} cannot be emulated: no reduction is called"
                 f" {operation!r}"
             )
+        device, count = self.host(group), attributes.integer(len(group))
+        first = attributes.integer(0)
+        operands = [self.rows[replica][0] for replica in group]
+        packed = self.op("Pack", operands, device, N=count, T=self.dtype, axis=first)
+        inputs = (f"{packed}:output:0", self.const(np.int32(0), device))
+        name = self.op(_REDUCTIONS[operation], inputs, device, T=self.dtype, Tidx=_INT32)
+        return f"{name}:output:0"
 
-        def paired(left: str, right: str) -> str:
-            attrs = {"T": self.dtype, _KEEP_ORDER: attributes.flag(True)}
-            return f"{self.op(pairwise, (left, right), device, **attrs)}:z:0"
+    def _sum(self, group: Sequence[int]) -> str:
+        """((v0 + v1) + v2) + ...: each member adds its own operand to what those before it have.
 
-        total = functools.reduce(paired, operands)
-        return self._mean(total, len(group), device) if operation == "Mean" else total
+        One AddN of all operands would begin with any whose buffer it may take over. Nor may the
+        graph optimizer make one of several, which it does not do across devices.
+        """
+        first, *others = group
+        total = self.rows[first][0]
+        for replica in others:
+            operands, two = (total, self.rows[replica][0]), attributes.integer(2)
+            total = f"{self.op('AddN', operands, self.device(replica), N=two, T=self.dtype)}:sum:0"
+        return total
 
-    def _mean(self, total: str, count: int, device: str) -> str:
-        size = self.const(np.int32(count), device)
+    def _mean(self, total: str, group: Sequence[int]) -> str:
+        device = self.device(group[-1])
+        size = self.const(np.int32(len(group)), device)
         cast = self.op("Cast", (size,), device, SrcT=_INT32, DstT=self.dtype)
         return f"{self.op('Div', (total, f'{cast}:y:0'), device, T=self.dtype)}:z:0"
 
@@ -175,6 +185,11 @@ def _all_to_all(site: _Site) -> None:
 def _collective_permute(site: _Site) -> None:
     pairs = site.clones.constant(site.node, 1).tolist()
     source_of = {target: source for source, target in pairs}
+    if len(source_of) < len(pairs):
+        raise EmulationError(
+            f"CollectivePermute {site.node.name!r} cannot be emulated: in its pairs {pairs} a"
+            " replica is the target of two"
+        )
     for replica in range(len(site.rows)):
         if replica in source_of:
             value = site.rows[source_of[replica]][0]
@@ -193,7 +208,8 @@ def _all_gather(site: _Site) -> None:
             " that is not known here"
         )
     for group in found.groups:
-        whole = site.joined(site.operands(group), 0, site.host(group))
+        operands = [site.rows[replica][0] for replica in group]
+        whole = site.joined(operands, 0, site.host(group))
         for replica in group:
             site.give(replica, whole)
 

@@ -22,7 +22,10 @@ from tf_wu_shard.tensorflow_private.kernels import has_cpu_kernel
 _METADATA = "TPUReplicateMetadata"
 _INPUT = "TPUReplicatedInput"
 _OUTPUT = "TPUReplicatedOutput"
-_RESOURCE = 20
+
+# The attribute of a NoOp that a cluster comes after, as what comes before a TPU program does.
+_PIVOT = "_pivot_for_cluster"
+
 
 # Replicas that draw from a seed of an op's own draw different numbers, as TPU cores do; a stride
 # that is prime keeps them from meeting those of an op whose seed is a few steps away.
@@ -81,13 +84,13 @@ class _Lowering:
                 cluster = node.attr["_tpu_replicate"].s.decode()
                 self._clusters.setdefault(cluster, {})[node.name] = node
         self._clones: dict[str, Clones] = {}
+        self._added: list[Any] = []
         self._cluster_of = {name: key for key, nodes in self._clusters.items() for name in nodes}
         self._new: list[Any] = []
 
     def lowered(self) -> Lowered:
-        added: list[Any] = []
-        for number, (cluster, nodes) in enumerate(self._clusters.items()):
-            added += self._clone(cluster, nodes, number)
+        for cluster in self._clusters:
+            self._clones_of(cluster)
         for node in self._old.node_def:
             if node.name not in self._cluster_of and node.op not in (_INPUT, _OUTPUT):
                 self._new.append(self._outside_node(node))
@@ -105,22 +108,27 @@ class _Lowering:
                 new.signature.control_output.append(f"{key}_{place}")
         for key in (COMPILED, "_noinline"):
             new.attr.pop(key, None)
-        return Lowered(new, tuple(added))
+        return Lowered(new, tuple(self._added))
 
-    def _clone(self, cluster: str, nodes: dict[str, Any], number: int) -> list[Any]:
-        """Copies one cluster; returns the functions added for it."""
+    def _clones_of(self, cluster: str) -> Clones:
+        """A cluster's copies, made when first asked for: clusters read from each other."""
+        if cluster not in self._clones:
+            self._clone(cluster, self._clusters[cluster])
+        return self._clones[cluster]
+
+    def _clone(self, cluster: str, nodes: dict[str, Any]) -> None:
         metadata = _metadata(cluster, nodes)
         devices = self._devices_of(metadata.attr["num_replicas"].i)
         program = {name: node for name, node in nodes.items() if node is not metadata}
         inputs = _Inputs(self, devices)
-        replicas = replicas_on(devices)
-        clones = Clones(program, replicas, inputs.values, self._nodes, absent={metadata.name})
+        clones = Clones(program, replicas_on(devices), inputs.values, self._nodes, self._waits)
+        number = len(self._clones)
         self._clones[cluster] = clones
         inputs.clones = clones
         calls = Calls(devices, self._find, emit, f"{self._old.signature.name}_{number}")
         emit(clones, program.values(), calls)
         self._new += clones.nodes
-        return calls.added
+        self._added += calls.added
 
     def _outside_node(self, node: Any) -> Any:
         """A node outside of all clusters, reading what it read before."""
@@ -140,13 +148,14 @@ class _Lowering:
     def _waits(self, name: str) -> list[str]:
         """The ops to wait for in the place of one of the old function."""
         node = self._nodes.get(name)
-        if node is None or node.op == _METADATA:
+        if node is None:
             return []
-        if node.op in (_INPUT, _OUTPUT):
-            sources = {text.lstrip("^").partition(":")[0] for text in node.input}
-            return [op for source in sorted(sources) for op in self._waits(source)]
+        if node.op in (_INPUT, _OUTPUT, _METADATA) or _PIVOT in node.attr:
+            # These do nothing here. What waits for them waits for what they come after.
+            sources = dict.fromkeys(text.lstrip("^").partition(":")[0] for text in node.input)
+            return [op for source in sources for op in self._waits(source)]
         if name in self._cluster_of:
-            return list(dict.fromkeys(self._clones[self._cluster_of[name]].waits(name)))
+            return self._clones_of(self._cluster_of[name]).waits(name)
         return [name]
 
     def _seen_from_outside(self, tensor: str, reader: str) -> str:
@@ -159,7 +168,7 @@ class _Lowering:
             cluster = self._cluster_of.get(source.partition(":")[0])
             if cluster is None:
                 return self._seen_from_outside(source, reader)
-            return self._clones[cluster].values(source)[replica]
+            return self._clones_of(cluster).values(source)[replica]
         if name in self._cluster_of or (node is not None and node.op == _INPUT):
             raise EmulationError(
                 f"{reader} cannot be emulated: it reads {name!r} of a TPU cluster without being"
