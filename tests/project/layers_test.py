@@ -19,6 +19,7 @@ LEVELS = (
     ("graph_pass",),
     ("tf_wu_shard",),
     ("bench", "demo"),
+    ("tpu_compiler",),
     ("cli",),
 )
 
@@ -30,6 +31,7 @@ ASIDE = {
     "dialects": {"errors", "dtypes", "layout", "placement", "graph"},
     "emulation": {"errors", "graph", "tensorflow_private"},
     "models": {"errors"},
+    "topology": {"errors"},
 }
 
 # These answer from plain data, in milliseconds, with no TensorFlow import of their own.
