@@ -1,0 +1,118 @@
+"""A `TPUStrategy` with no TPU: how it is made, and on which devices its replicas are put.
+
+Answers: a resolver that tells TensorFlow of TPU devices that do not exist, and a strategy whose
+replicas stand on other devices. What runs there is not known here: TensorFlow still traces graphs
+for a TPU, and nothing but a TPU runs those as they are.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.client import session
+from tensorflow.python.tpu import tpu_strategy_util
+from tensorflow.python.tpu.tpu_system_metadata import TPUSystemMetadata
+
+_TASK = "/job:localhost/replica:0/task:0"
+
+# The key under which TensorFlow keeps the topology of a TPU whose address is "".
+_LOCAL_TPU = ""
+
+
+class AbsentTPU(tf.distribute.cluster_resolver.ClusterResolver):
+    """Resolves to TPU devices of this process that are not there."""
+
+    def __init__(self, num_devices: int, topology: tf.tpu.experimental.Topology | None) -> None:
+        """Describes them.
+
+        Args:
+            num_devices: How many.
+            topology: Where in a torus they sit, or None where that is not known.
+        """
+        self._num_devices = num_devices
+        self._topology = topology
+
+    def get_tpu_system_metadata(self) -> TPUSystemMetadata:
+        """What `TPUStrategy` asks a resolver."""
+        count = self._num_devices
+        return TPUSystemMetadata(
+            num_cores=count,
+            num_hosts=1,
+            num_of_cores_per_host=count,
+            topology=self._topology,
+            devices=[
+                session._DeviceAttributes(f"{_TASK}/device:TPU:{index}", "TPU", 0, index)
+                for index in range(count)
+            ],
+        )
+
+    def cluster_spec(self) -> tf.train.ClusterSpec:
+        """No other process takes part."""
+        return tf.train.ClusterSpec({})
+
+    def master(self, *_: Any, **__: Any) -> str:
+        """The address of the TPU's host: this process."""
+        return _LOCAL_TPU
+
+    def get_master(self) -> str:
+        """The address of the TPU's host, by the name that older scripts use."""
+        return _LOCAL_TPU
+
+    @property
+    def tpu(self) -> str:
+        """The TPU's name."""
+        return _LOCAL_TPU
+
+    @property
+    def topology(self) -> tf.tpu.experimental.Topology | None:
+        """Where the devices sit, or None."""
+        return self._topology
+
+    def num_accelerators(self, *_: Any, **__: Any) -> dict[str, int]:
+        """How many devices there are, by kind."""
+        return {"TPU": self._num_devices}
+
+
+def local_cpus(count: int) -> list[str]:
+    """Names of the first `count` logical CPU devices."""
+    return [f"{_TASK}/device:CPU:{index}" for index in range(count)]
+
+
+def put_on(strategy: tf.distribute.TPUStrategy, devices: Sequence[str]) -> None:
+    """Puts the replicas of a strategy on other devices than those its resolver told.
+
+    Args:
+        strategy: One core a replica.
+        devices: For each replica its device; the first one's is the host too.
+    """
+    extended = strategy.extended
+    host = devices[0]
+    extended._tpu_devices = np.array([[device] for device in devices], dtype=object)
+    extended._host_device = host
+    extended._device_input_worker_devices = collections.OrderedDict({host: list(devices)})
+    extended._host_input_worker_devices = collections.OrderedDict({host: [host] * len(devices)})
+
+
+def tpu_topology(
+    mesh: tuple[int, int, int], coordinates: Sequence[tuple[int, int, int, int]]
+) -> tf.tpu.experimental.Topology:
+    """TensorFlow's own description of a slice, all of it in one task.
+
+    Args:
+        mesh: Chips along x, y and z.
+        coordinates: Each device's x, y, z and place on its chip.
+    """
+    per_chip = 1 + max(core for *_, core in coordinates)
+    return tf.tpu.experimental.Topology(
+        mesh_shape=[*mesh, per_chip],
+        device_coordinates=np.array(coordinates, np.int32)[np.newaxis],
+    )
+
+
+def note_initialized(topology: tf.tpu.experimental.Topology) -> None:
+    """Makes TensorFlow believe that the local TPU was initialized and has this topology."""
+    tpu_strategy_util._INITIALIZED_TPU_SYSTEMS[_LOCAL_TPU] = topology
