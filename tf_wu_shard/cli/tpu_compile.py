@@ -99,8 +99,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _settings(args: argparse.Namespace) -> Settings:
     script: list[str] | None = args.script
-    if script is not None and (not script or not pathlib.Path(script[0]).is_file()):
-        raise OptionError(f"--script: no such file {script[0]!r}" if script else "--script: which?")
+    if script is not None and not script:
+        raise OptionError("--script needs the script to run")
+    if script is not None and not pathlib.Path(script[0]).is_file():
+        raise OptionError(f"cannot run the script: no such file {script[0]!r}")
     model = args.model
     if model is None and script is None:
         model = _DEFAULT_MODEL

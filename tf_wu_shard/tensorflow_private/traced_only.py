@@ -70,7 +70,7 @@ def make_traced_only(strategy: tf.distribute.TPUStrategy) -> None:
     original = extended._create_variable
 
     def create_variable(next_creator: Callable[..., Any], **kwargs: Any) -> Any:
-        kwargs["initial_value"] = _without_value(kwargs.get("initial_value"))
+        kwargs["initial_value"] = _without_value(kwargs.get("initial_value"), kwargs.get("dtype"))
         variable = original(_once(next_creator), **kwargs)
         for handle in _handles_of(variable) if variable.trainable else ():
             handle._wu_shard_trainable = True
@@ -131,7 +131,7 @@ def _component(next_creator: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
     )
 
 
-def _without_value(initial_value: Any) -> Any:
+def _without_value(initial_value: Any, wanted: Any) -> Any:
     """What to create a variable with: its initial value, or for a large one its shape alone."""
     if initial_value is None:
         return None
@@ -139,7 +139,7 @@ def _without_value(initial_value: Any) -> Any:
     elements = shape.num_elements()
     if elements is None or elements <= _MOST_ELEMENTS_WITH_A_VALUE:
         return initial_value
-    return _NoValue(shape, dtype)
+    return _NoValue(shape, dtype if wanted is None else tf.as_dtype(wanted))
 
 
 def _shape_and_dtype(initial_value: Any) -> tuple[tf.TensorShape, tf.DType]:

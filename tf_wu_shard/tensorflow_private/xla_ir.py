@@ -44,13 +44,13 @@ def hlo_of(
     Raises:
         tf.errors.OpError: An op has no XLA kernel, or something that must be a constant is none.
     """
+    graph_def = _with_fresh_functions(graph_def)
     with tf.init_scope():
         handles = [_reserved(spec) for spec in variables.values()]
     graph = func_graph.FuncGraph("replica_step")
     with graph.as_default(), ops.name_scope(None):
         for function in graph_def.library.function:
-            if not context.context().has_function(function.signature.name):
-                context.context().add_function_def(function)
+            context.context().add_function_def(function)
         inputs = _import_inputs(graph_def, variables, handles)
         rest = tf.compat.v1.GraphDef(versions=graph_def.versions, library=graph_def.library)
         rest.node.extend(n for n in graph_def.node if n.name not in inputs)
@@ -69,6 +69,28 @@ def hlo_of(
         stage="hlo_serialized",
     )
     return module
+
+
+def _with_fresh_functions(graph_def: Any) -> Any:
+    """A copy whose functions have names that the runtime does not know yet.
+
+    It knows those of the traced graph as they were traced, and would take them instead.
+    """
+    new = tf.compat.v1.GraphDef()
+    new.CopyFrom(graph_def)
+    suffix = f"_replica_{ops.uid()}"
+    names = {function.signature.name for function in new.library.function}
+    for function in new.library.function:
+        function.signature.name += suffix
+    for nodes in (new.node, *(function.node_def for function in new.library.function)):
+        for node in nodes:
+            for attribute in node.attr.values():
+                called = [attribute.func] if attribute.HasField("func") else attribute.list.func
+                for function in called:
+                    if function.name in names:
+                        function.name += suffix
+    del new.library.gradient[:]
+    return new
 
 
 def _reserved(spec: tf.TensorSpec) -> Any:

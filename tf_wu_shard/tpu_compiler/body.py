@@ -9,7 +9,7 @@ on the host and are left out.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -40,12 +40,14 @@ class Argument:
         dtype: A DataType number: of the tensor, or of the variable's value.
         shape: Of the tensor, or of the variable's value.
         is_variable: Whether a resource handle enters.
+        handle: The eager handle that the trace captured, or None.
     """
 
     name: str
     dtype: int
     shape: tuple[int, ...]
     is_variable: bool
+    handle: Any = dataclasses.field(default=None, compare=False, repr=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,17 +114,21 @@ def replica_body(graph: Any, batch: int | None = None) -> ReplicaBody:
 def _arguments(
     graph: Any, inside: Iterable[Any], names: set[str], batch: int | None
 ) -> dict[str, Argument]:
-    """What enters the cluster, by the "node:index" that it comes from, in order of first use."""
+    """What enters the cluster, by the "node:index" that it comes from, in the graph's order."""
     found: dict[str, Argument] = {}
+    order = {op.name: place for place, op in enumerate(graph.get_operations())}
+    handles = {placeholder.op.name: e for e, placeholder in function_graph.captured_handles(graph)}
     for node in inside:
         for text in node.input:
             source, _, index = text.partition(":")
             if source[0] != "^" and source not in names and text not in found:
-                found[text] = _argument(graph, source, int(index or 0), batch)
-    return found
+                found[text] = _argument(graph, handles, source, int(index or 0), batch)
+    return dict(sorted(found.items(), key=lambda item: order[item[0].partition(":")[0]]))
 
 
-def _argument(graph: Any, source: str, index: int, batch: int | None) -> Argument:
+def _argument(
+    graph: Any, handles: Mapping[str, Any], source: str, index: int, batch: int | None
+) -> Argument:
     tensor = graph.get_operation_by_name(source).outputs[index]
     # "a:1" is no name for a node.
     name = f"{source}_{index}" if index else source
@@ -132,7 +138,8 @@ def _argument(graph: Any, source: str, index: int, batch: int | None) -> Argumen
         shape, dtype = function_graph.handle_shape_and_type(tensor)
         if shape is None:
             raise ReplicaBodyError(f"the shape of the variable behind {source} is not known")
-        return Argument(name, dtype, shape, is_variable=True)
+        handle = handles.get(tensor.op.name)
+        return Argument(name, dtype, shape, is_variable=True, handle=handle)
     return Argument(
         name,
         tensor.dtype.as_datatype_enum,

@@ -21,6 +21,8 @@ _LIBTPU = {
     "TPU_WORKER_HOSTNAMES": "localhost",
     # JAX's own computations, of which there are none, would go to the CPU.
     "JAX_PLATFORMS": "cpu",
+    # A step counter has 64 bits, which JAX would make 32 of.
+    "JAX_ENABLE_X64": "1",
 }
 
 # A GPU, if there is one, has no part in either.

@@ -20,7 +20,7 @@ from jax.experimental import topologies
 
 from tf_wu_shard.bench.conversation import Channel
 from tf_wu_shard.tpu_compiler import executables
-from tf_wu_shard.tpu_compiler.stablehlo import collectives_of, stablehlo_of
+from tf_wu_shard.tpu_compiler.stablehlo import collectives_of, shared_memory_of, stablehlo_of
 
 
 def devices(topology: str, chip_config: str) -> list[list[int]]:
@@ -63,7 +63,7 @@ def compile_for_tpu(hlo: str, topology: str, chip_config: str, optimized: str) -
     return answer | {"seconds": time.perf_counter() - start}
 
 
-def run_on_cpus(hlo: str, replicas: int, arguments: str, results: str) -> int:
+def run_on_cpus(hlo: str, replicas: int, arguments: str, results: str) -> list[list[int]]:
     """Runs a module, one replica a CPU device.
 
     Args:
@@ -74,18 +74,19 @@ def run_on_cpus(hlo: str, replicas: int, arguments: str, results: str) -> int:
         results: The .npz file that the results go to, in the same form.
 
     Returns:
-        How many results there are.
+        The number of each parameter that shares its memory with a result, and of that result.
     """
     with np.load(arguments) as given:
         parameters = [given[f"arr_{number}"] for number in range(len(given.files))]
+    module = stablehlo_of(pathlib.Path(hlo).read_bytes())
     found = executables.run(
-        stablehlo_of(pathlib.Path(hlo).read_bytes()),
+        module,
         jax.devices("cpu")[:replicas],
         [[parameter[replica] for parameter in parameters] for replica in range(replicas)],
     )
     stacked = [np.stack(of_one) for of_one in zip(*found, strict=True)]
     np.savez(results, *stacked)
-    return len(stacked)
+    return [list(pair) for pair in shared_memory_of(module)]
 
 
 def main() -> int:

@@ -24,7 +24,7 @@ def hlo_of(body: ReplicaBody) -> bytes:
         variable that the step writes shares its memory with a result.
 
     Raises:
-        LoweringError: An op has no XLA kernel, or what must be a constant is none.
+        LoweringError: In one line: an op has no XLA kernel, or what must be a constant is none.
     """
     try:
         return xla_ir.hlo_of(
@@ -34,8 +34,8 @@ def hlo_of(body: ReplicaBody) -> bytes:
             outputs=body.outputs,
             effects=body.effects,
         )
-    except tf.errors.OpError as error:
-        first = error.message.strip().splitlines()[0]
+    except (tf.errors.OpError, ValueError) as error:
+        first = str(error).strip().splitlines()[0]
         raise LoweringError(f"the step cannot be turned into HLO: {first}") from error
 
 

@@ -6,9 +6,11 @@ class, the moment its function is traced. So nothing is lowered, compiled for th
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from tf_wu_shard import models
@@ -43,7 +45,7 @@ class _Traced(BaseException):
         self.graph = graph
 
 
-def traced_step(run: Any) -> Any:
+def traced_step(run: Callable[[], object]) -> Any:
     """Runs a program until it traces a train step for a TPU.
 
     Args:
@@ -89,12 +91,28 @@ def trace_model(
         model = models.build(model_name)
         model.compile(optimizer=optimizers.make(optimizer), loss=models.loss(model_name))
         model.optimizer.build(model.trainable_variables)
-    example = tuple(tf.constant(array) for array in models.data(model_name, batch))
-    data = tuple(
-        strategy.experimental_distribute_values_from_function(lambda _, part=part: part)
-        for part in example
-    )
+    return trace(model, models.data(model_name, batch), strategy)
+
+
+def trace(
+    model: keras.Model, example: Sequence[np.ndarray], strategy: tf.distribute.TPUStrategy
+) -> Any:
+    """Traces the train step of a model.
+
+    Args:
+        model: Compiled and its optimizer built under the strategy.
+        example: What one replica is fed in a step, inputs and targets.
+        strategy: One that only traces.
+
+    Returns:
+        The FuncGraph that `strategy.run` was traced into, rewritten if the flag is on.
+    """
+    data = tuple(_on_every_replica(strategy, tf.constant(array)) for array in example)
     return traced_step(lambda: _call_train_function(model, data))
+
+
+def _on_every_replica(strategy: tf.distribute.TPUStrategy, tensor: tf.Tensor) -> Any:
+    return strategy.experimental_distribute_values_from_function(lambda _: tensor)
 
 
 def _call_train_function(model: keras.Model, data: Any) -> None:
