@@ -5,17 +5,26 @@ Importing registers the pass and teaches `tf.config.optimizer.set_experimental_o
 changes until the flag is set.
 """
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from tf_wu_shard import deferred
 from tf_wu_shard.config import ShardingOptions, install_flag
-from tf_wu_shard.errors import NothingShardedError, OptionError, StorageError, WuShardError
+from tf_wu_shard.errors import (
+    EmulationError,
+    NothingShardedError,
+    OptionError,
+    StorageError,
+    WuShardError,
+)
 
 if TYPE_CHECKING:
+    from tf_wu_shard import emulation
     from tf_wu_shard.report.published import clear_reports, reports
     from tf_wu_shard.report.summary import Report
 
 __all__ = [
+    "EmulationError",
     "NothingShardedError",
     "OptionError",
     "Report",
@@ -23,6 +32,7 @@ __all__ = [
     "StorageError",
     "WuShardError",
     "clear_reports",
+    "emulation",
     "reports",
 ]
 
@@ -44,6 +54,8 @@ def __getattr__(name: str) -> Any:
         from tf_wu_shard.report.summary import Report
 
         return Report
+    if name == "emulation":
+        return importlib.import_module("tf_wu_shard.emulation")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -22,3 +22,7 @@ class NothingShardedError(WuShardError, RuntimeError):
 
 class StorageError(WuShardError, RuntimeError):
     """A sharded slot was asked for something that its storage cannot give."""
+
+
+class EmulationError(WuShardError, NotImplementedError):
+    """A TPU program holds something that cannot run without a TPU; the message names it."""

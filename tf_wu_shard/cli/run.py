@@ -1,9 +1,9 @@
-"""`wu-shard run`: an unmodified training script with the flag on.
+"""`wu-shard run`: an unmodified training script with the flag on, and without a TPU if need be.
 
 Answers: was anything sharded in that script, and what. TensorFlow is left for the script to
 import, so that what it sets up before (environment variables, devices) counts as ever; the flag
-goes on the moment it is imported. Functions that are traced after the script's main thread ended,
-and processes that it spawns, are not covered.
+goes on the moment it is imported, and so do the replicas that stand in for a TPU's. Functions that
+are traced after the script's main thread ended, and processes that it spawns, are not covered.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, get_args
 from tf_wu_shard import config, deferred
 from tf_wu_shard.cli import program
 from tf_wu_shard.errors import OptionError
+from tf_wu_shard.topology import parse_topology
 
 if TYPE_CHECKING:
     from tf_wu_shard.report.summary import Report
@@ -54,6 +55,18 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--deterministic", action="store_true", help="sum gradients in the order of the replicas"
     )
     parser.add_argument(
+        "--emulate-tpu",
+        type=int,
+        metavar="N",
+        help="run a TPU script on this machine: N logical CPU devices stand in for a TPU's cores",
+    )
+    parser.add_argument(
+        "--topology",
+        metavar="NAME",
+        help="with --emulate-tpu, the slice to pretend to be, such as v5e:2x4 (default: a ring)",
+    )
+    parser.add_argument("--unsharded", action="store_true", help="leave weight-update sharding off")
+    parser.add_argument(
         "--report", type=pathlib.Path, metavar="FILE", help="write all reports as JSON at the end"
     )
     parser.add_argument(
@@ -85,7 +98,9 @@ def run(args: argparse.Namespace) -> int:
     options = _options(args)
     module, (target, *arguments) = _target(args)
     report = _report_path(args)
-    deferred.when_imported("tensorflow", lambda: _turn_on(options))
+    _emulate(args)
+    if options is not None:
+        deferred.when_imported("tensorflow", lambda: _turn_on(options))
     process = os.getpid()
     try:
         if module:
@@ -102,13 +117,44 @@ def run(args: argparse.Namespace) -> int:
     return _finish(process, options, report)
 
 
-def _options(args: argparse.Namespace) -> config.ShardingOptions:
+def _emulate(args: argparse.Namespace) -> None:
+    """Arranges for the TPU that the script will find, if it was asked for."""
+    parser: argparse.ArgumentParser = args.parser
+    replicas: int | None = getattr(args, "emulate_tpu", None)
+    topology: str | None = getattr(args, "topology", None)
+    if replicas is None:
+        if topology is not None:
+            parser.error("--topology goes with --emulate-tpu N")
+        return
+    if replicas < 1:
+        parser.error(f"--emulate-tpu needs at least 1 replica, not {replicas}")
+    if topology is not None:
+        try:
+            devices = parse_topology(topology).num_devices
+        except OptionError as error:
+            parser.error(str(error))
+        if devices != replicas:
+            parser.error(f"topology {topology!r} has {devices} devices, not {replicas}")
+    deferred.when_imported("tensorflow", lambda: _stand_in_for_tpus(replicas, topology))
+
+
+def _stand_in_for_tpus(replicas: int, topology: str | None) -> None:
+    from tf_wu_shard.emulation.script import emulate_tpus
+
+    emulate_tpus(replicas, topology)
+
+
+def _options(args: argparse.Namespace) -> config.ShardingOptions | None:
+    """What to shard with, or None for not at all."""
     parser: argparse.ArgumentParser = args.parser
     fields = ("min_elements", "bucket_bytes", "on_refusal", "deterministic")
+    given = {field: getattr(args, field) for field in fields if hasattr(args, field)}
+    if hasattr(args, "unsharded"):
+        if given or hasattr(args, "report"):
+            parser.error("--unsharded leaves nothing to set or to report")
+        return None
     try:
-        return config.ShardingOptions(
-            **{field: getattr(args, field) for field in fields if hasattr(args, field)}
-        )
+        return config.ShardingOptions(**given)
     except OptionError as error:
         parser.error(str(error))
 
@@ -150,10 +196,11 @@ def _turn_on(options: config.ShardingOptions) -> None:
     tf.config.optimizer.set_experimental_options({config.FLAG: options})
 
 
-def _finish(process: int, options: config.ShardingOptions, path: pathlib.Path | None) -> int:
+def _finish(process: int, options: config.ShardingOptions | None, path: pathlib.Path | None) -> int:
     """Writes the reports and the verdict; returns 1 if that makes a good run a failed one."""
-    if os.getpid() != process:
-        # A forked child of the script came this way; the script's own process reports.
+    if options is None or os.getpid() != process:
+        # Nothing was asked for, or a forked child of the script came this way and the script's
+        # own process reports.
         return 0
     reports = _reports()
     status = 0

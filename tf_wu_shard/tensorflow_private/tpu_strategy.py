@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.client import session
-from tensorflow.python.tpu import tpu_strategy_util
 from tensorflow.python.tpu.tpu_system_metadata import TPUSystemMetadata
 
 _TASK = "/job:localhost/replica:0/task:0"
 
-# The key under which TensorFlow keeps the topology of a TPU whose address is "".
+# The address of a TPU that is connected to this process.
 _LOCAL_TPU = ""
 
 
@@ -51,8 +50,8 @@ class AbsentTPU(tf.distribute.cluster_resolver.ClusterResolver):
         )
 
     def cluster_spec(self) -> tf.train.ClusterSpec:
-        """No other process takes part."""
-        return tf.train.ClusterSpec({})
+        """This process, as scripts like to print it; `master` says that it is local."""
+        return tf.train.ClusterSpec({"worker": ["localhost"]})
 
     def master(self, *_: Any, **__: Any) -> str:
         """The address of the TPU's host: this process."""
@@ -82,14 +81,18 @@ def local_cpus(count: int) -> list[str]:
     return [f"{_TASK}/device:CPU:{index}" for index in range(count)]
 
 
-def put_on(strategy: tf.distribute.TPUStrategy, devices: Sequence[str]) -> None:
+def cores_per_replica(extended: Any) -> int:
+    """Over how many cores each replica of a TPUStrategy spreads, from its `extended`."""
+    return int(extended._tpu_devices.shape[1])
+
+
+def put_on(extended: Any, devices: Sequence[str]) -> None:
     """Puts the replicas of a strategy on other devices than those its resolver told.
 
     Args:
-        strategy: One core a replica.
+        extended: The `extended` of a TPUStrategy with one core a replica.
         devices: For each replica its device; the first one's is the host too.
     """
-    extended = strategy.extended
     host = devices[0]
     extended._tpu_devices = np.array([[device] for device in devices], dtype=object)
     extended._host_device = host
@@ -111,8 +114,3 @@ def tpu_topology(
         mesh_shape=[*mesh, per_chip],
         device_coordinates=np.array(coordinates, np.int32)[np.newaxis],
     )
-
-
-def note_initialized(topology: tf.tpu.experimental.Topology) -> None:
-    """Makes TensorFlow believe that the local TPU was initialized and has this topology."""
-    tpu_strategy_util._INITIALIZED_TPU_SYSTEMS[_LOCAL_TPU] = topology

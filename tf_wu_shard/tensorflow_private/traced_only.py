@@ -21,7 +21,6 @@ from tensorflow.python.ops import resource_variable_ops
 from tf_wu_shard.tensorflow_private.tpu_strategy import (
     AbsentTPU,
     local_cpus,
-    note_initialized,
     put_on,
 )
 
@@ -53,20 +52,18 @@ def traced_only_strategy(topology: tf.tpu.experimental.Topology) -> tf.distribut
         The strategy; all its replicas are said to stand on the one CPU of this process.
     """
     count = len(topology.device_coordinates.reshape(-1, topology.mesh_rank))
-    note_initialized(topology)
     strategy = tf.distribute.TPUStrategy(AbsentTPU(count, topology))
-    make_traced_only(strategy)
+    make_traced_only(strategy.extended)
     return strategy
 
 
-def make_traced_only(strategy: tf.distribute.TPUStrategy) -> None:
+def make_traced_only(extended: Any) -> None:
     """Puts every replica of a strategy on this process' CPU and lets them share their variables.
 
     Args:
-        strategy: One that has made no variable yet.
+        extended: The `extended` of a TPUStrategy that has made no variable yet.
     """
-    put_on(strategy, local_cpus(1) * strategy.num_replicas_in_sync)
-    extended = strategy.extended
+    put_on(extended, local_cpus(1) * len(extended.worker_devices))
     original = extended._create_variable
 
     def create_variable(next_creator: Callable[..., Any], **kwargs: Any) -> Any:

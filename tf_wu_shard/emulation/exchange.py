@@ -1,0 +1,198 @@
+"""What replicas exchange on a TPU, in plain ops between their copies in one process.
+
+Sums are taken in the order of the replicas of a group, on the device of one of them; groups and
+collectives take turns in whose it is. A real TPU sums in an order of its own choice.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tf_wu_shard.emulation import attributes
+from tf_wu_shard.emulation.clones import SHARED_SCOPE, Clones
+from tf_wu_shard.errors import EmulationError
+
+_INT32 = attributes.dtype(3)
+
+# XlaAllReduce and XlaReduceScatter name their reductions so. A mean divides the sum afterwards.
+_PAIRWISE = {"Min": "Minimum", "Max": "Maximum", "Mul": "Mul"}
+
+
+class _Site:
+    """One collective of the program, where it is being replaced."""
+
+    def __init__(self, clones: Clones, node: Any) -> None:
+        self.clones = clones
+        self.node = node
+        self.dtype = node.attr["T"]
+        self.rows = clones.inputs(node)
+        self._turn = len(clones.nodes)
+        self._count = 0
+
+    def device(self, replica: int) -> str:
+        return self.clones.replicas[replica].device
+
+    def operands(self, group: Sequence[int]) -> list[str]:
+        return [self.rows[replica][0] for replica in group]
+
+    def host(self, group: Sequence[int]) -> str:
+        """The device that works for a group; the next member's the next time."""
+        self._turn += 1
+        return self.device(group[self._turn % len(group)])
+
+    def op(self, op_type: str, inputs: Sequence[str], device: str, **attrs: Any) -> str:
+        """Adds an op between the replicas and returns its name."""
+        self._count += 1
+        name = f"{SHARED_SCOPE}{self.node.name}/{op_type}_{self._count}"
+        self.clones.add(op_type, name, inputs, device, attrs=attrs)
+        return name
+
+    def const(self, value: npt.ArrayLike, device: str) -> str:
+        dtype = attributes.dtype(attributes.tensor(value).tensor.dtype)
+        name = self.op("Const", (), device, dtype=dtype, value=attributes.tensor(value))
+        return f"{name}:output:0"
+
+    def give(self, replica: int, value: str) -> None:
+        """Makes `value` the collective's result in a replica, once all that it waits for is done.
+
+        It takes the name that the collective's copy would have had.
+        """
+        copy = self.clones.replicas[replica]
+        controls = [text[1:] for text in self.rows[replica] if text[0] == "^"]
+        name = copy.prefix + self.node.name
+        attrs = {"T": self.dtype}
+        self.clones.add("Identity", name, [value], copy.device, controls=controls, attrs=attrs)
+
+    def groups(self) -> list[list[int]]:
+        """The replica groups; every replica is in one, and they are of one size.
+
+        Raises:
+            EmulationError: They are not.
+        """
+        found: list[list[int]] = self.clones.constant(self.node, 1).tolist()
+        members = sorted(replica for group in found for replica in group)
+        if members != list(range(len(self.clones.replicas))):
+            raise EmulationError(
+                f"{self.node.op} {self.node.name!r} cannot be emulated: its replica groups {found}"
+                f" do not hold each of the {len(self.clones.replicas)} replicas once"
+            )
+        return found
+
+    def reduced(self, group: Sequence[int], operation: str) -> str:
+        """The reduction of a group's operands.
+
+        Raises:
+            EmulationError: There is no such reduction.
+        """
+        operands, device = self.operands(group), self.host(group)
+        if operation in ("Add", "Mean"):
+            count = attributes.integer(len(operands))
+            total = f"{self.op('AddN', operands, device, N=count, T=self.dtype)}:sum:0"
+            return self._mean(total, len(group), device) if operation == "Mean" else total
+        if operation not in _PAIRWISE:
+            raise EmulationError(
+                f"{self.node.op} {self.node.name!r} cannot be emulated: no reduction is called"
+                f" {operation!r}"
+            )
+
+        def paired(left: str, right: str) -> str:
+            return f"{self.op(_PAIRWISE[operation], (left, right), device, T=self.dtype)}:z:0"
+
+        return functools.reduce(paired, operands)
+
+    def _mean(self, total: str, count: int, device: str) -> str:
+        size = self.const(np.int32(count), device)
+        cast = self.op("Cast", (size,), device, SrcT=_INT32, DstT=self.dtype)
+        return f"{self.op('Div', (total, f'{cast}:y:0'), device, T=self.dtype)}:z:0"
+
+    def split(self, value: str, axis: int, parts: int, device: str) -> list[str]:
+        """`value` cut into equal parts along an axis."""
+        inputs = (self.const(np.int32(axis), device), value)
+        count = attributes.integer(parts)
+        name = self.op("Split", inputs, device, T=self.dtype, num_split=count)
+        return [f"{name}:output:{part}" for part in range(parts)]
+
+    def joined(self, values: Sequence[str], axis: int, device: str) -> str:
+        """The concatenation of values along an axis."""
+        if len(values) == 1:
+            return values[0]
+        inputs = [*values, self.const(np.int32(axis), device)]
+        count = attributes.integer(len(values))
+        name = self.op("ConcatV2", inputs, device, N=count, T=self.dtype, Tidx=_INT32)
+        return f"{name}:output:0"
+
+
+def _all_reduce(site: _Site, operation: str) -> None:
+    for group in site.groups():
+        result = site.reduced(group, operation)
+        for replica in group:
+            site.give(replica, result)
+
+
+def _cross_replica_sum(site: _Site) -> None:
+    _all_reduce(site, "Add")
+
+
+def _xla_all_reduce(site: _Site) -> None:
+    _all_reduce(site, site.node.attr["reduce_op"].s.decode())
+
+
+def _reduce_scatter(site: _Site) -> None:
+    axis = int(site.clones.constant(site.node, 2))
+    for group in site.groups():
+        result = site.reduced(group, site.node.attr["reduce_op"].s.decode())
+        parts = site.split(result, axis, len(group), site.host(group))
+        for replica, part in zip(group, parts, strict=True):
+            site.give(replica, part)
+
+
+def _all_to_all(site: _Site) -> None:
+    attr = site.node.attr
+    for group in site.groups():
+        axis, count = attr["split_dimension"].i, attr["split_count"].i
+        cut = [site.split(site.rows[r][0], axis, count, site.device(r)) for r in group]
+        for place, replica in enumerate(group):
+            received = [parts[place] for parts in cut]
+            device = site.device(replica)
+            site.give(replica, site.joined(received, attr["concat_dimension"].i, device))
+
+
+def _collective_permute(site: _Site) -> None:
+    pairs = site.clones.constant(site.node, 1).tolist()
+    source_of = {target: source for source, target in pairs}
+    for replica in range(len(site.rows)):
+        if replica in source_of:
+            value = site.rows[source_of[replica]][0]
+        else:
+            # Who is nobody's target receives zeros.
+            inputs = (site.rows[replica][0],)
+            value = f"{site.op('ZerosLike', inputs, site.device(replica), T=site.dtype)}:y:0"
+        site.give(replica, value)
+
+
+COLLECTIVES: dict[str, Callable[[_Site], None]] = {
+    "CrossReplicaSum": _cross_replica_sum,
+    "XlaAllReduce": _xla_all_reduce,
+    "XlaReduceScatter": _reduce_scatter,
+    "AllToAll": _all_to_all,
+    "CollectivePermute": _collective_permute,
+}
+
+
+def emulate(clones: Clones, node: Any) -> None:
+    """Adds plain ops that do what a collective does.
+
+    Args:
+        clones: The copies, for all replicas of the group, that the collective connects.
+        node: Its NodeDef, of a type in `COLLECTIVES`.
+
+    Raises:
+        EmulationError: Its replica groups are computed or incomplete, or it reduces in a way that
+            is not known.
+    """
+    COLLECTIVES[node.op](_Site(clones, node))

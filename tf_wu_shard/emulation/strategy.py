@@ -1,0 +1,134 @@
+"""A real `tf.distribute.TPUStrategy` whose replicas are logical CPU devices of this process.
+
+Everything up to the traced graph is TensorFlow's own: Keras, the strategy, its variables. Only what
+is handed to the runtime is lowered (`lowering`), at the last moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tf_wu_shard.emulation.lowering import has_cluster, lower
+from tf_wu_shard.errors import EmulationError, OptionError
+from tf_wu_shard.tensorflow_private import function_definition, tpu_strategy
+from tf_wu_shard.topology import parse_topology
+
+
+def emulated_tpu_strategy(
+    num_replicas: int, topology: str | None = None
+) -> tf.distribute.TPUStrategy:
+    """Makes a TPUStrategy that needs no TPU: each replica runs on a logical CPU device.
+
+    Call it before anything else makes TensorFlow look at its devices, as it splits the CPU into
+    logical devices; or split it yourself, with `tf.config.set_logical_device_configuration`.
+
+    Args:
+        num_replicas: How many replicas, at least 1.
+        topology: The slice that the replicas pretend to be, such as "v5e:2x4"; it has as many
+            devices. None for a TPU of which no topology is known.
+
+    Returns:
+        The strategy: `fit`, `evaluate`, `predict`, `run`, variables and checkpoints as on a TPU.
+
+    Raises:
+        OptionError: `num_replicas` is not a positive integer, the topology does not exist or has
+            another number of devices.
+        EmulationError: TensorFlow has already made fewer logical CPU devices.
+    """
+    if isinstance(num_replicas, bool) or not isinstance(num_replicas, int) or num_replicas < 1:
+        raise OptionError(f"num_replicas must be an integer of at least 1, not {num_replicas!r}")
+    where = None if topology is None else torus(topology, num_replicas)
+    make_logical_cpus(num_replicas)
+    install()
+    strategy = tf.distribute.TPUStrategy(tpu_strategy.AbsentTPU(num_replicas, where))
+    put_on_cpus(strategy.extended)
+    return strategy
+
+
+def put_on_cpus(extended: Any) -> None:
+    """Puts the replicas of a TPUStrategy, given its `extended`, on logical CPU devices.
+
+    Raises:
+        EmulationError: Its replicas spread over several cores, or there are too few devices.
+    """
+    cores = tpu_strategy.cores_per_replica(extended)
+    if cores > 1:
+        raise EmulationError(
+            f"the device assignment spreads each replica over {cores} cores, which cannot be"
+            " emulated; build it with num_cores_per_replica=1"
+        )
+    tpu_strategy.put_on(extended, _devices(len(extended.worker_devices)))
+
+
+def torus(topology: str, num_devices: int) -> tf.tpu.experimental.Topology:
+    """TensorFlow's description of a slice.
+
+    Raises:
+        OptionError: There is no such slice, or it has another number of devices.
+    """
+    found = parse_topology(topology)
+    if found.num_devices != num_devices:
+        raise OptionError(
+            f"topology {topology!r} has {found.num_devices} devices, not {num_devices}"
+        )
+    return tpu_strategy.tpu_topology(found.mesh, found.coordinates)
+
+
+def make_logical_cpus(count: int) -> None:
+    """Splits the CPU into at least `count` logical devices, unless it is already.
+
+    Raises:
+        EmulationError: TensorFlow has started with fewer; they can no longer be made.
+    """
+    physical = tf.config.list_physical_devices("CPU")[0]
+    configured = tf.config.get_logical_device_configuration(physical)
+    if configured is not None and len(configured) >= count:
+        return
+    try:
+        parts = [tf.config.LogicalDeviceConfiguration()] * count
+        tf.config.set_logical_device_configuration(physical, parts)
+    except RuntimeError as error:
+        if len(tf.config.list_logical_devices("CPU")) >= count:
+            return
+        raise EmulationError(
+            f"{count} replicas need {count} logical CPU devices, and TensorFlow has started with"
+            f" {len(tf.config.list_logical_devices('CPU'))}; make the strategy before anything"
+            " else uses TensorFlow"
+        ) from error
+
+
+# Functions that hold a TPU cluster, or call one that does. Their names are never used again.
+_emulated: set[str] = set()
+
+
+def install() -> None:
+    """Lets functions with TPU clusters run on logical CPU devices from now on."""
+    function_definition.install(_concerns, _lower)
+
+
+def _concerns(graph: Any) -> bool:
+    called = function_definition.called_functions(graph)
+    return not _emulated.isdisjoint(called) or has_cluster(function_definition.op_types(graph))
+
+
+def _lower(definition: Any, find: function_definition.Find) -> tuple[Any, Sequence[Any]]:
+    lowered = lower(definition, find, _devices)
+    _emulated.add(definition.signature.name)
+    return lowered.definition, lowered.added
+
+
+def _devices(count: int) -> list[str]:
+    """Where the replicas run.
+
+    Raises:
+        EmulationError: There are fewer logical CPU devices than replicas.
+    """
+    if len(tf.config.list_logical_devices("CPU")) < count:
+        raise EmulationError(
+            f"a TPU cluster of {count} replicas needs {count} logical CPU devices;"
+            f" there are {len(tf.config.list_logical_devices('CPU'))}"
+        )
+    return tpu_strategy.local_cpus(count)
