@@ -15,7 +15,7 @@ import tempfile
 from tf_wu_shard.bench.optimizers import SLOTS
 from tf_wu_shard.errors import OptionError
 from tf_wu_shard.tpu_compiler.comparison import compare
-from tf_wu_shard.tpu_compiler.settings import Settings
+from tf_wu_shard.tpu_compiler.settings import DEFAULT_BATCH, Settings
 from tf_wu_shard.tpu_compiler.table import table_of
 
 _DEFAULT_MODEL = "transformer_base"
@@ -48,9 +48,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--batch",
         type=int,
-        default=2,
         help="examples a replica and step; of a script, where it leaves that open"
-        " (default: %(default)s)",
+        f" (default: {DEFAULT_BATCH}, of a script none)",
     )
     parser.add_argument(
         "--gather-dtype", metavar="DTYPE", help="what updated weights travel in, such as bfloat16"

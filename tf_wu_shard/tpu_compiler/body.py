@@ -155,7 +155,7 @@ def _static_shape(source: str, shape: tf.TensorShape, batch: int | None) -> tupl
     if any(size is None for size in sizes):
         raise ReplicaBodyError(
             f"the shape of the input {source} is {shape}, and a TPU program needs it whole; batch"
-            " with drop_remainder=True, or say how many examples a replica takes"
+            " with drop_remainder=True, or say how many examples a replica takes (--batch)"
         )
     return tuple(sizes)
 

@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
-from tf_wu_shard.bench.conversation import WorkerError
+from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.tpu_compiler import children
 from tf_wu_shard.tpu_compiler.chips import CHIPS
 from tf_wu_shard.tpu_compiler.figures import Figures, Memory, figures_of
@@ -16,6 +16,10 @@ from tf_wu_shard.tpu_compiler.scopes import Scope
 from tf_wu_shard.tpu_compiler.settings import Settings
 
 MODES = ("replicated", "sharded")
+
+
+class StepError(WuShardError, RuntimeError):
+    """A step that cannot be traced, lowered or compiled, in one line."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,6 +54,7 @@ class Comparison:
         replicated: The step as TensorFlow traces it.
         sharded: The same with the flag on.
         said: What the pass said of the sharded step, "" when it said nothing.
+        batch: Examples a replica, where the step has an input that tells.
     """
 
     settings: Settings
@@ -57,6 +62,7 @@ class Comparison:
     replicated: Compiled
     sharded: Compiled
     said: str
+    batch: int | None
 
     def to_json(self) -> str:
         """Everything, as indented JSON text."""
@@ -64,7 +70,7 @@ class Comparison:
         found = {
             **{"topology": settings.topology, "replicas": self.replicas},
             **{"model": settings.model, "script": settings.script},
-            **{"optimizer": settings.optimizer, "batch": settings.batch},
+            **{"optimizer": settings.optimizer, "batch": self.batch},
             **{"gather_dtype": settings.gather_dtype, "pass": self.said},
             **{mode: getattr(self, mode).to_json() for mode in MODES},
         }
@@ -83,21 +89,29 @@ def compare(settings: Settings, folder: pathlib.Path, say: Callable[[str], None]
     Raises:
         MissingCompilerError: JAX or libtpu is not installed.
         OptionError: There is no such model.
-        WorkerError: A step could not be traced, or neither could be compiled.
+        StepError: A step could not be traced, or neither could be compiled.
+        WorkerError: A process failed in a way that nobody foresaw.
     """
     children.check_compiler()
     compiled: dict[str, Compiled] = {}
-    said = ""
+    traced: dict[str, Any] = {}
     for mode in MODES:
         say(f"tracing the {mode} step for {settings.slice.num_devices} replicas")
         traced = _trace(settings, mode, folder)
         say(f"compiling it for {settings.topology}")
         compiled[mode] = _compile(settings, mode, folder, traced)
-        said = traced["said"]
     replicated, sharded = (compiled[mode] for mode in MODES)
     if replicated.figures is None and sharded.figures is None:
-        raise WorkerError(sharded.error)
-    return Comparison(settings, settings.slice.num_devices, replicated, sharded, said)
+        raise StepError(sharded.error)
+    return Comparison(
+        settings,
+        settings.slice.num_devices,
+        replicated,
+        sharded,
+        # Of the sharded step, which came last.
+        traced["said"],
+        traced["batch"],
+    )
 
 
 def _trace(settings: Settings, mode: str, folder: pathlib.Path) -> dict[str, Any]:
@@ -109,6 +123,8 @@ def _trace(settings: Settings, mode: str, folder: pathlib.Path) -> dict[str, Any
             hlo=str(folder / f"{mode}.pb"),
             scopes=str(folder / f"{mode}_scopes.json"),
         )
+    if "error" in traced:
+        raise StepError(traced["error"])
     return traced
 
 

@@ -10,6 +10,8 @@ from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.errors import OptionError
 from tf_wu_shard.topology import Topology, parse_topology
 
+DEFAULT_BATCH = 2
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -19,7 +21,8 @@ class Settings:
         topology: A name that `parse_topology` knows.
         model: A name that `tf_wu_shard.models.build` knows; None with a script.
         optimizer: A name in `tf_wu_shard.bench.optimizers.SLOTS`; the model is trained with it.
-        batch: Examples a replica; of a script, where its trace leaves that open.
+        batch: Examples a replica; of a script, where its trace leaves that open. None for a
+            model means `DEFAULT_BATCH`.
         script: A training script for a TPU, run until it traces a train step; None with a model.
         arguments: The script's own.
         gather_dtype: What updated weights travel in, such as "bfloat16"; None for their own type.
@@ -31,7 +34,7 @@ class Settings:
     topology: str
     model: str | None = None
     optimizer: str = "adam"
-    batch: int = 2
+    batch: int | None = None
     script: str | None = None
     arguments: tuple[str, ...] = ()
     gather_dtype: str | None = None
@@ -43,7 +46,9 @@ class Settings:
         if self.optimizer not in SLOTS:
             known = ", ".join(SLOTS)
             raise OptionError(f"no optimizer is called {self.optimizer!r}; choose one of {known}")
-        if self.batch < 1:
+        if self.batch is None and self.model is not None:
+            object.__setattr__(self, "batch", DEFAULT_BATCH)
+        if self.batch is not None and self.batch < 1:
             raise OptionError(f"batch must be at least 1, not {self.batch}")
         # Refused now and not after minutes.
         _ = self.sharding_options

@@ -40,10 +40,6 @@ class NoTrainStepError(WuShardError, RuntimeError):
 class _Traced(BaseException):
     """Leaves the program that traced a train step."""
 
-    def __init__(self, graph: Any) -> None:
-        super().__init__()
-        self.graph = graph
-
 
 def traced_step(run: Callable[[], object]) -> Any:
     """Runs a program until it traces a train step for a TPU.
@@ -56,13 +52,26 @@ def traced_step(run: Callable[[], object]) -> Any:
 
     Raises:
         NoTrainStepError: The program ended before.
+        BaseException: What the program raised before.
     """
+    found: list[Any] = []
+
+    def leave_at_a_train_step(graph: Any) -> None:
+        if found or (has_cluster(graph) and _writes_a_trainable_variable(graph)):
+            found.append(graph)
+            raise _Traced
+
     try:
-        with trace_watch.watching(_leave_at_a_train_step):
+        with trace_watch.watching(leave_at_a_train_step):
             run()
-    except _Traced as traced:
-        return traced.graph
-    raise NoTrainStepError("no train step was traced under a TPUStrategy")
+    except BaseException:
+        # The program may have made another exception of ours, and what it does after that counts
+        # no more.
+        if not found:
+            raise
+    if not found:
+        raise NoTrainStepError("no train step was traced under a TPUStrategy")
+    return found[0]
 
 
 def strategy_for(topology: Topology) -> tf.distribute.TPUStrategy:
@@ -118,11 +127,6 @@ def _on_every_replica(strategy: tf.distribute.TPUStrategy, tensor: tf.Tensor) ->
 def _call_train_function(model: keras.Model, data: Any) -> None:
     model.make_train_function()
     model.train_function(iter([data]))
-
-
-def _leave_at_a_train_step(graph: Any) -> None:
-    if has_cluster(graph) and _writes_a_trainable_variable(graph):
-        raise _Traced(graph)
 
 
 def _writes_a_trainable_variable(graph: Any) -> bool:

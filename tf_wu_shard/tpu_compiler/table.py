@@ -37,7 +37,7 @@ def _title(comparison: Comparison) -> str:
     optimizer = f", {settings.optimizer}" if settings.model else ""
     return (
         f"{what}{optimizer} on {settings.topology}, {comparison.replicas} replicas,"
-        f" batch {settings.batch} a replica; compiled ahead of time, never run"
+        f" {comparison.batch or '?'} examples each; compiled ahead of time, never run"
     )
 
 
