@@ -177,6 +177,16 @@ def test_an_open_batch_needs_to_be_told(strategy: tf.distribute.TPUStrategy) -> 
     assert [a.shape for a in replica_body(graph, batch=3).arguments[:2]] == [(), (3, ROWS)]
 
 
+def test_an_unmarked_op_between_two_of_the_cluster_is_refused(
+    strategy: tf.distribute.TPUStrategy,
+) -> None:
+    graph = traced(strategy, descend)
+    op = next(op for op in graph.get_operations() if op.type == "CrossReplicaSum")
+    op._clear_attr("_tpu_replicate")
+    with pytest.raises(ReplicaBodyError, match=r"CrossReplicaSum reads the TPU cluster and is"):
+        replica_body(graph)
+
+
 def test_a_graph_without_a_cluster_is_refused() -> None:
     graph = tf.function(lambda x: x + 1).get_concrete_function(tf.TensorSpec([2])).graph
     with pytest.raises(ReplicaBodyError, match="holds 0 TPU clusters"):

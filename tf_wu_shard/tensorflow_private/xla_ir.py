@@ -6,6 +6,7 @@ reserved and never touched.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,9 @@ from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import atomic_function
 from tensorflow.python.framework import func_graph, importer, ops
 from tensorflow.python.ops import handle_data_util, resource_variable_ops
+
+# The runtime knows functions by name, so each gets one of its own.
+_number = itertools.count()
 
 _COMPILED_BY_XLA = {"_XlaMustCompile": True}
 
@@ -44,7 +48,8 @@ def hlo_of(
     Raises:
         tf.errors.OpError: An op has no XLA kernel, or something that must be a constant is none.
     """
-    graph_def = _with_fresh_functions(graph_def)
+    name = f"replica_step_{next(_number)}"
+    graph_def = _with_fresh_functions(graph_def, f"_of_{name}")
     with tf.init_scope():
         handles = [_reserved(spec) for spec in variables.values()]
     graph = func_graph.FuncGraph("replica_step")
@@ -58,7 +63,7 @@ def hlo_of(
     graph.inputs = [inputs[name] for name in (*tensors, *variables)]
     graph.outputs = [graph.get_tensor_by_name(name) for name in outputs]
     graph.control_outputs = [graph.get_operation_by_name(name) for name in effects]
-    function = atomic_function.from_func_graph(f"replica_step_{ops.uid()}", graph, _COMPILED_BY_XLA)
+    function = atomic_function.from_func_graph(name, graph, _COMPILED_BY_XLA)
     context.ensure_initialized()
     module: bytes = context.context().get_compiler_ir(
         device_name="/job:localhost/replica:0/task:0/device:CPU:0",
@@ -71,14 +76,13 @@ def hlo_of(
     return module
 
 
-def _with_fresh_functions(graph_def: Any) -> Any:
+def _with_fresh_functions(graph_def: Any, suffix: str) -> Any:
     """A copy whose functions have names that the runtime does not know yet.
 
     It knows those of the traced graph as they were traced, and would take them instead.
     """
     new = tf.compat.v1.GraphDef()
     new.CopyFrom(graph_def)
-    suffix = f"_replica_{ops.uid()}"
     names = {function.signature.name for function in new.library.function}
     for function in new.library.function:
         function.signature.name += suffix

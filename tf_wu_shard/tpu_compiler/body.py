@@ -9,6 +9,7 @@ on the host and are left out.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -68,6 +69,13 @@ class ReplicaBody:
     effects: tuple[str, ...]
     num_replicas: int
 
+    @property
+    def fingerprint(self) -> str:
+        """A digest of the function; equal for functions of the same nodes and arguments."""
+        nodes = self.graph_def.SerializeToString(deterministic=True)
+        rest = repr((self.arguments, self.outputs, self.effects, self.num_replicas))
+        return hashlib.sha256(nodes + rest.encode()).hexdigest()
+
 
 def has_cluster(graph: Any) -> bool:
     """Whether a traced FuncGraph holds what `strategy.run` traced for a TPU."""
@@ -95,6 +103,7 @@ def replica_body(graph: Any, batch: int | None = None) -> ReplicaBody:
     mark = metadata[0].attr[_MARK].s
     inside = [n for n in graph_def.node if n.attr[_MARK].s == mark and n is not metadata[0]]
     names = {node.name for node in inside}
+    _check_whole(graph_def, names)
     arguments = _arguments(graph, inside, names, batch)
     nodes = [_placeholder(argument) for argument in arguments.values()]
     nodes += with_xla_forms(
@@ -109,6 +118,31 @@ def replica_body(graph: Any, batch: int | None = None) -> ReplicaBody:
         tuple(node.name for node in inside if _has_effect(node)),
         metadata[0].attr["num_replicas"].i,
     )
+
+
+def _check_whole(graph_def: Any, names: set[str]) -> None:
+    """A node between two of the cluster's belongs to it; without the mark it would run on the host.
+
+    Raises:
+        ReplicaBodyError: There is such a node.
+    """
+    inputs = {
+        node.name: [text.partition(":")[0] for text in node.input if text[0] != "^"]
+        for node in graph_def.node
+    }
+    waiting = [source for name in names for source in inputs[name] if source not in names]
+    path = {source: source for source in waiting}
+    while waiting:
+        name = waiting.pop()
+        for source in inputs[name]:
+            if source in names:
+                raise ReplicaBodyError(
+                    f"{path[name]} reads the TPU cluster and is read by it, and is not marked as"
+                    f" part of it ({_MARK})"
+                )
+            if source not in path:
+                path[source] = path[name]
+                waiting.append(source)
 
 
 def _arguments(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+import shutil
 from collections.abc import Callable
 from typing import Any
 
@@ -78,7 +79,7 @@ class Comparison:
 
 
 def compare(settings: Settings, folder: pathlib.Path, say: Callable[[str], None]) -> Comparison:
-    """Traces and compiles both steps, one after the other.
+    """Traces and compiles both steps, one after the other; where they are the same, one of them.
 
     Args:
         settings: What to compile.
@@ -93,25 +94,23 @@ def compare(settings: Settings, folder: pathlib.Path, say: Callable[[str], None]
         WorkerError: A process failed in a way that nobody foresaw.
     """
     children.check_compiler()
-    compiled: dict[str, Compiled] = {}
-    traced: dict[str, Any] = {}
-    for mode in MODES:
-        say(f"tracing the {mode} step for {settings.slice.num_devices} replicas")
-        traced = _trace(settings, mode, folder)
+    replicas = settings.slice.num_devices
+    say(f"tracing the replicated step for {replicas} replicas")
+    traced = _trace(settings, "replicated", folder)
+    say(f"compiling it for {settings.topology}")
+    replicated = _compile(settings, "replicated", folder, traced)
+    say(f"tracing the sharded step for {replicas} replicas")
+    traced_sharded = _trace(settings, "sharded", folder)
+    if traced_sharded["fingerprint"] == traced["fingerprint"]:
+        say("it is the same step: nothing was sharded")
+        sharded = _same(replicated, folder, traced_sharded)
+    else:
         say(f"compiling it for {settings.topology}")
-        compiled[mode] = _compile(settings, mode, folder, traced)
-    replicated, sharded = (compiled[mode] for mode in MODES)
+        sharded = _compile(settings, "sharded", folder, traced_sharded)
     if replicated.figures is None and sharded.figures is None:
         raise StepError(sharded.error)
-    return Comparison(
-        settings,
-        settings.slice.num_devices,
-        replicated,
-        sharded,
-        # Of the sharded step, which came last.
-        traced["said"],
-        traced["batch"],
-    )
+    said, batch = traced_sharded["said"], traced_sharded["batch"]
+    return Comparison(settings, replicas, replicated, sharded, said, batch)
 
 
 def _trace(settings: Settings, mode: str, folder: pathlib.Path) -> dict[str, Any]:
@@ -126,6 +125,14 @@ def _trace(settings: Settings, mode: str, folder: pathlib.Path) -> dict[str, Any
     if "error" in traced:
         raise StepError(traced["error"])
     return traced
+
+
+def _same(replicated: Compiled, folder: pathlib.Path, traced: dict[str, Any]) -> Compiled:
+    """What compiling the very same step again would give."""
+    if replicated.figures is not None:
+        shutil.copy(folder / "replicated.hlo", folder / "sharded.hlo")
+    seconds = {"trace": traced["seconds"], "compile": 0.0}
+    return dataclasses.replace(replicated, seconds=seconds)
 
 
 def _compile(

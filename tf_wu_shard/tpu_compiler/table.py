@@ -53,12 +53,15 @@ def _memory(comparison: Comparison) -> Iterator[str]:
     ):
         show = functools.partial(_bytes, field)
         yield _figure_row(label, comparison, show)
-    yield _figure_row(
-        f"of {byte_text(chip.hbm_bytes)}",
-        comparison,
-        lambda f: "fits" if f.memory.in_use <= chip.hbm_bytes else "does not fit",
-        "does not fit",
-    )
+    sides = [getattr(comparison, mode) for mode in MODES]
+    yield _row(f"  of {byte_text(chip.hbm_bytes)}", [_fit(side) for side in sides])
+
+
+def _fit(side: Compiled) -> str:
+    """The compiler's word: it refuses a program that needs more memory than there is."""
+    if side.figures is not None:
+        return "fits"
+    return "does not fit" if "RESOURCE_EXHAUSTED" in side.error else "-"
 
 
 def _bytes(field: str, figures: Figures) -> str:
@@ -129,11 +132,9 @@ def _remarks(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def _figure_row(
-    label: str, comparison: Comparison, show: Callable[[Figures], str], without: str = "-"
-) -> str:
+def _figure_row(label: str, comparison: Comparison, show: Callable[[Figures], str]) -> str:
     figures = [getattr(comparison, mode).figures for mode in MODES]
-    return _row(f"  {label}", [without if f is None else show(f) for f in figures])
+    return _row(f"  {label}", ["-" if f is None else show(f) for f in figures])
 
 
 def _row(label: str, cells: tuple[str, ...] | list[str]) -> str:

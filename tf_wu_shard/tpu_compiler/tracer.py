@@ -40,7 +40,7 @@ def trace(
 
     Returns:
         `said`, what the pass says of the step, "" when it said nothing; `batch`, examples a
-        replica; `seconds`, how long it took.
+        replica; `fingerprint`, equal for equal steps; `seconds`, how long it took.
     """
     start = time.perf_counter()
     if sharded:
@@ -50,7 +50,12 @@ def trace(
     found = {name: scope.value for name, scope in scopes_of(body.graph_def).items()}
     scopes.write_text(json.dumps(found), encoding="utf-8")
     said = "; ".join(report.headline for report in tf_wu_shard.reports())
-    return {"said": said, "batch": _batch(body), "seconds": time.perf_counter() - start}
+    return {
+        "said": said,
+        "batch": _batch(body),
+        "fingerprint": body.fingerprint,
+        "seconds": time.perf_counter() - start,
+    }
 
 
 def _graph(settings: Settings) -> Any:
