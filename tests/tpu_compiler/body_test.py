@@ -81,6 +81,23 @@ def test_a_body_takes_the_replicas_number_its_input_and_its_variables(
     assert not any(node.attr["_tpu_replicate"].s for node in body.graph_def.node)
 
 
+def test_a_variable_with_a_handle_for_each_replica_enters_once(
+    compiler: Worker, tmp_path: pathlib.Path
+) -> None:
+    strategy = step.strategy_for(parse_topology("v5e:2x4"))
+    strategy._enable_packed_variable_in_eager_mode = False
+    graph = traced(strategy, descend)
+    (replicated,) = (
+        op
+        for op in graph.get_operations()
+        if op.type == "TPUReplicatedInput" and op.outputs[0].dtype == tf.resource
+    )
+    assert len(replicated.inputs) == 8
+    body = replica_body(graph)
+    assert [a.shape for a in body.arguments if a.is_variable] == [(ROWS,)]
+    assert requested(body, compiler, tmp_path) == {"all-reduce": 1}
+
+
 def test_a_sum_over_the_replicas_is_one_all_reduce_over_all_of_them(
     strategy: tf.distribute.TPUStrategy, compiler: Worker, tmp_path: pathlib.Path
 ) -> None:

@@ -69,8 +69,8 @@ def test_a_step_that_does_not_compile_is_told_with_the_compilers_words() -> None
 
 
 def test_without_a_known_clock_times_are_cycles() -> None:
-    sides = [compiled(figures(6_000_000, None)), compiled(figures(3_000_000, None))]
-    table = table_of(compared(*sides, topology="v6e:4x4"))
+    whole, sharded = compiled(figures(6_000_000, None)), compiled(figures(3_000_000, None))
+    table = table_of(compared(whole, sharded, topology="v6e:4x4"))
     assert line(table, "in all  ") == ["6.000", "Mcycles", "3.000", "Mcycles"]
 
 
