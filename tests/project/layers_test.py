@@ -19,6 +19,7 @@ LEVELS = (
     ("graph_pass",),
     ("tf_wu_shard",),
     ("bench", "demo"),
+    ("tpu_compiler",),
     ("cli",),
 )
 

@@ -332,3 +332,8 @@ def _moved_structure(graph: Any, moved: Mapping[int, Any]) -> Any:
     returned = iter(graph.outputs)
     now = [None if t is None else moved[id(next(returned))] for t in flat]
     return func_graph_module.pack_sequence_as(graph.structured_outputs, now)
+
+
+def inner_graph(graph: Any, name: str) -> Any:
+    """The FuncGraph of a function that ops of `graph` may call."""
+    return graph._functions[name].graph
