@@ -24,6 +24,7 @@ from tf_wu_shard.tensorflow_private.distributed_variables import (
     original_handle,
 )
 from tf_wu_shard.tensorflow_private.sharded_components import storage_of
+from tf_wu_shard.tensorflow_private.traced_only import is_traced_only
 
 _FLOATS = {tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64, tf.complex128}
 _INTEGERS = {tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint16, tf.uint32, tf.uint64}
@@ -157,6 +158,9 @@ class PendingSlot:
             StorageError: If the variable was sharded in the meantime.
         """
         variable = self._variable
+        if is_traced_only(variable.distribute_strategy):
+            # Nothing is ever run, and the components have no value to take over.
+            return ShardedSlot(variable, self.layout, self.shards)
         # Nothing else of what `prepare` checked can change.
         if not sharded_variables.can_be_sharded(variable):
             raise _not_shardable(variable, _not_mirrored(variable))
@@ -192,10 +196,14 @@ def prepare(variable: Any, layout: AnyLayout) -> PendingSlot:
         StorageError: If the variable cannot be stored so.
     """
     _check_shardable(variable, layout)
+    replicas = list(enumerate(variable.values))
+    # Where nothing is ever run, one shard stands for all, as one component does.
+    made = replicas[:1] if is_traced_only(variable.distribute_strategy) else replicas
     shards = [
         resources.Shard(layout.shard_shape(replica), variable.dtype, component.device)
-        for replica, component in enumerate(variable.values)
+        for replica, component in made
     ]
+    shards *= len(replicas) // len(made)
     return PendingSlot(variable, layout, tuple(shards))
 
 
@@ -309,6 +317,8 @@ def _problem(variable: Any) -> str | None:
         return f"its shape {variable.shape} is not fully known"
     if variable.dtype not in _DTYPES:
         return f"its dtype {variable.dtype.name} has no copy kernel"
+    if is_traced_only(variable.distribute_strategy):
+        return None
     if not all(sharded_variables.is_plain_component(value) for value in variable.values):
         return "a component is not a plain eager variable, or reads through a cache"
     if not resources.have_values([original_handle(component) for component in variable.values]):
