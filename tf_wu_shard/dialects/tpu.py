@@ -1,20 +1,20 @@
 """Replicas of a TPU cluster: one program for all, XLA's collectives, one torus axis at a time.
 
-Tensors of a bucket lie side by side in one matrix, each in its own columns, in the order in which a
-TPU stores them. Each is written into the matrix by a dynamic-update-slice, which the compiler does
-in place: what computes a gradient writes it straight into the bucket. A concatenation, or tensors
-one above the other, would be copied. A reduce-scatter along one axis of the torus after the other
-gives each replica a run of the matrix' rows.
+Tensors of a bucket lie side by side, each in columns of its own, their dimensions in the order in
+which a TPU stores them. Each is written into its columns by a dynamic-update-slice while it still
+has all its dimensions: then what computes a gradient writes it straight into the bucket. Seen as a
+matrix before that, concatenated, or one above the other, they would be copied. A reduce-scatter
+along one axis of the torus after the other gives each replica a run of the bucket's rows.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tf_wu_shard.dialects import plain_ops
+from tf_wu_shard.dialects import columns, plain_ops
 from tf_wu_shard.dialects.base import CarriedReduction
+from tf_wu_shard.dialects.columns import block
 from tf_wu_shard.dialects.torus import Groups, Torus
 from tf_wu_shard.graph import all_gather_module
 from tf_wu_shard.graph.builder import GraphBuilder
@@ -37,12 +37,13 @@ class TpuCluster:
         name: "tpu".
         min_elements: Below N * 1,024 elements a shard does not fill a tile; such tensors stay
             replicated, and the compiler combines their all-reduces.
-        bucket_bytes: Buckets of about 16 MB stay in a core's vector memory on their way.
+        bucket_bytes: Buckets of up to 20 MiB stay in a core's vector memory on their way, and
+            travel while the layers before or after them compute.
     """
 
     name = "tpu"
     weights_in_shards = True
-    bucket_bytes = 16 * 1024 * 1024
+    bucket_bytes = 20 * 1024 * 1024
 
     def __init__(self, cluster: str, torus: Torus) -> None:
         """Makes the dialect of one cluster.
@@ -131,20 +132,18 @@ class TpuCluster:
         scope: str,
     ) -> list[list[Value]]:
         """See `Dialect.reduce_scatter`."""
-        places, width = _columns(layouts)
-        matrices = [
-            self._matrix(builder, own[0], layout, dtype, scope)
+        starts, width = columns.beginnings(layouts)
+        ordered = [
+            self._ordered(builder, own[0], layout, dtype, scope)
             for own, layout in zip(operands, layouts, strict=True)
         ]
-        shape = (layouts[0].padded_rows, width)
-        heights = [layout.rows for layout in layouts]
-        total = self._side_by_side(builder, matrices, heights, layouts, shape, dtype, scope)
+        total = self._bucket(builder, ordered, layouts[0], starts, width, dtype, scope)
         for groups in self._torus.axes:
             total = self._scatter(builder, total, groups, dtype, scope)
         rows = layouts[0].shard_rows
         return [
-            [_block(builder, total, (0, start), (rows, layout.columns), dtype, f"{scope}/shard")]
-            for start, layout in zip(places, layouts, strict=True)
+            [block(builder, total, (0, start), (rows, layout.columns), dtype, f"{scope}/shard")]
+            for start, layout in zip(starts, layouts, strict=True)
         ]
 
     def all_gather(
@@ -156,17 +155,22 @@ class TpuCluster:
         scope: str,
     ) -> list[list[Value]]:
         """See `Dialect.all_gather`."""
-        places, width = _columns(layouts)
-        rows = layouts[0].shard_rows
+        starts, width = columns.beginnings(layouts)
+        first = layouts[0]
+        rows = first.shard_rows
         own = [shard[0] for shard in shards]
-        heights = [rows] * len(layouts)
-        whole = self._side_by_side(builder, own, heights, layouts, (rows, width), dtype, scope)
+        whole = columns.side_by_side(builder, own, starts, (rows, width), dtype, scope)
         for groups in reversed(self._torus.axes):
             whole = self._gather(builder, whole, (rows, width), groups, dtype, scope)
             rows *= len(groups[0])
+        if first.padded_rows > first.rows:
+            size = (first.rows, width)
+            whole = block(builder, whole, (0, 0), size, dtype, f"{scope}/rows")
+        leading = first.ordered_shape[:-1]
+        whole = plain_ops.reshape(builder, whole, (*leading, width), dtype, "", f"{scope}/bucket")
         return [
             [self._tensor(builder, whole, start, layout, dtype, scope)]
-            for start, layout in zip(places, layouts, strict=True)
+            for start, layout in zip(starts, layouts, strict=True)
         ]
 
     def slice_own(
@@ -179,10 +183,8 @@ class TpuCluster:
         name: str,
     ) -> Value:
         """See `Dialect.slice_own`; which run of rows is known when the program runs."""
-        matrix = self._matrix(builder, value, layout, dtype, name)
-        whole = (layout.padded_rows, layout.columns)
-        height = [layout.rows]
-        padded = self._side_by_side(builder, [matrix], height, [layout], whole, dtype, name)
+        ordered = self._ordered(builder, value, layout, dtype, name)
+        padded = self._bucket(builder, [ordered], layout, [0], layout.columns, dtype, name)
         number = builder.op("XlaReplicaId", [], name=f"{name}/replica_id", device="")
         held = builder.constant([h * layout.shard_rows for h in layout.held], device="")
         axis = builder.constant(0, device="")
@@ -205,60 +207,49 @@ class TpuCluster:
         types = {"T": dtype, "Index": _INT32}
         return builder.op("Slice", [padded, begin, size], name=name, device="", types=types)
 
-    def _matrix(
+    def _ordered(
         self, builder: GraphBuilder, value: Value, layout: RowLayout, dtype: int, scope: str
     ) -> Value:
-        """A tensor as the matrix that its layout cuts."""
+        """A tensor with its dimensions in its layout's order."""
         shaped = plain_ops.reshape(builder, value, layout.shape, dtype, "", f"{scope}/shape")
-        ordered = _transposed(builder, shaped, layout.order, dtype, f"{scope}/order")
-        rows = (layout.rows, layout.columns)
-        return plain_ops.reshape(builder, ordered, rows, dtype, "", f"{scope}/rows")
+        return columns.transposed(builder, shaped, layout.order, dtype, f"{scope}/order")
+
+    def _bucket(
+        self,
+        builder: GraphBuilder,
+        ordered: Sequence[Value],
+        first: RowLayout,
+        starts: Sequence[int],
+        width: int,
+        dtype: int,
+        scope: str,
+    ) -> Value:
+        """Tensors of equal leading dimensions side by side, as a matrix of padded rows."""
+        shape = (*first.ordered_shape[:-1], width)
+        bucket = columns.side_by_side(builder, ordered, starts, shape, dtype, scope)
+        rows = (first.rows, width)
+        matrix = plain_ops.reshape(builder, bucket, rows, dtype, "", f"{scope}/rows")
+        if first.padded_rows == first.rows:
+            return matrix
+        padded = (first.padded_rows, width)
+        return columns.placed(
+            builder, columns.zeros(builder, padded, dtype, scope), matrix, 0, 2, dtype, scope
+        )
 
     def _tensor(
         self,
         builder: GraphBuilder,
-        matrix: Value,
+        bucket: Value,
         start: int,
         layout: RowLayout,
         dtype: int,
         scope: str,
     ) -> Value:
-        """A tensor out of the columns of a matrix that begin at `start`."""
-        size = (layout.rows, layout.columns)
-        own = _block(builder, matrix, (0, start), size, dtype, f"{scope}/columns")
-        ordered = plain_ops.reshape(
-            builder, own, layout.ordered_shape, dtype, "", f"{scope}/ordered"
-        )
+        """A tensor out of a bucket's columns that begin at `start`."""
+        begin = (*(0 for _ in layout.order[1:]), start)
+        own = block(builder, bucket, begin, layout.ordered_shape, dtype, f"{scope}/columns")
         back = tuple(layout.order.index(d) for d in range(len(layout.order)))
-        return _transposed(builder, ordered, back, dtype, f"{scope}/whole")
-
-    def _side_by_side(
-        self,
-        builder: GraphBuilder,
-        matrices: Sequence[Value],
-        heights: Sequence[int],
-        layouts: Sequence[RowLayout],
-        shape: tuple[int, int],
-        dtype: int,
-        scope: str,
-    ) -> Value:
-        """Matrices of the layouts' columns in the columns of one, filled up with zeros."""
-        if len(matrices) == 1 and shape == (heights[0], layouts[0].columns):
-            return matrices[0]
-        zero = builder.constant(0, device="", dtype=dtype)
-        dims = builder.constant(list(shape), device="")
-        types = {"T": dtype, "index_type": _INT32}
-        bucket = builder.op("Fill", [dims, zero], name=f"{scope}/zeros", device="", types=types)
-        for matrix, start in zip(matrices, _columns(layouts)[0], strict=True):
-            place = builder.constant([0, start], device="")
-            bucket = builder.op(
-                "XlaDynamicUpdateSlice",
-                [bucket, matrix, place],
-                name=f"{scope}/place",
-                device="",
-                types={"T": dtype, "Tindices": _INT32},
-            )
-        return bucket
+        return columns.transposed(builder, own, back, dtype, f"{scope}/whole")
 
     def _scatter(
         self, builder: GraphBuilder, value: Value, groups: Groups, dtype: int, scope: str
@@ -301,38 +292,3 @@ class TpuCluster:
         attr["platforms"].list.s.append(b"TPU")
         attr["disabled_checks"].list.s.append(b"platform")
         return gathered
-
-
-def _columns(layouts: Sequence[RowLayout]) -> tuple[list[int], int]:
-    """Where each tensor's columns begin in a bucket, at tiles, and how wide the bucket is."""
-    if len(layouts) == 1:
-        return [0], layouts[0].columns
-    starts, width = [], 0
-    for layout in layouts:
-        starts.append(width)
-        width += math.ceil(layout.columns / TILE[1]) * TILE[1]
-    return starts, width
-
-
-def _block(
-    builder: GraphBuilder,
-    matrix: Value,
-    begin: tuple[int, int],
-    size: tuple[int, int],
-    dtype: int,
-    name: str,
-) -> Value:
-    start = builder.constant(list(begin), device="")
-    shape = builder.constant(list(size), device="")
-    types = {"T": dtype, "Index": _INT32}
-    return builder.op("Slice", [matrix, start, shape], name=name, device="", types=types)
-
-
-def _transposed(
-    builder: GraphBuilder, value: Value, order: tuple[int, ...], dtype: int, name: str
-) -> Value:
-    if order == tuple(range(len(order))):
-        return value
-    permutation = builder.constant(list(order), device="")
-    types = {"T": dtype, "Tperm": _INT32}
-    return builder.op("Transpose", [value, permutation], name=name, device="", types=types)

@@ -110,7 +110,8 @@ class _Lowering:
         buckets: dict[tuple[int, ...], list[str]] = {}
         for key, ops in reads.items():
             layout, dtype = self._layouts[key], ops[0].node.attr["dtype"].type
-            buckets.setdefault((dtype, layout.rows, layout.shard_rows), []).append(key)
+            leading = layout.ordered_shape[:-1]
+            buckets.setdefault((dtype, *leading, layout.shard_rows), []).append(key)
         for (dtype, *_), keys in buckets.items():
             shards = []
             for key in keys:
