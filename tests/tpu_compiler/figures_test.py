@@ -127,3 +127,11 @@ def test_json_is_flat_and_has_the_memory_in_use() -> None:
     found = read().to_json()
     assert found["argument_bytes"] == 700 and found["memory_in_use_bytes"] == 830
     assert {"alias_bytes", "temp_bytes", "cycles", "milliseconds", "collectives"} <= set(found)
+
+
+def test_the_pieces_of_one_asynchronous_collective_count_once() -> None:
+    piece = 'all-gather(%a), frontend_attributes={chain_id="7"}, metadata={op_name="g"}'
+    other = piece.replace('"7"', '"8"')
+    found = read(f"%x = {HBM} {piece}", f"%y = {HBM} {piece}", f"%z = {HBM} {other}")
+    assert found.collectives == {"all-gather": 2}
+    assert found.collective_bytes == {"all-gather": 2 * BYTES}

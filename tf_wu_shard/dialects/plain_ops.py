@@ -45,6 +45,14 @@ def reshape(
     return builder.op("Reshape", [value, target], name=name, device=device, types=types)
 
 
+def cast(builder: GraphBuilder, value: Value, source: int, target: int, scope: str) -> Value:
+    """`value` in another element type, wherever it is computed."""
+    if source == target:
+        return value
+    types = {"SrcT": source, "DstT": target}
+    return builder.op("Cast", [value], name=f"{scope}/cast", device="", types=types)
+
+
 def run(
     builder: GraphBuilder,
     vector: Value,

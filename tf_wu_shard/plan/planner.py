@@ -12,7 +12,7 @@ from tf_wu_shard.analysis.types import (
     WeightUpdate,
 )
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.dtypes import item_bytes
+from tf_wu_shard.dtypes import BFLOAT16, FLOAT32, item_bytes
 from tf_wu_shard.layout import AnyLayout, Layout, RowLayout, flat_layout
 from tf_wu_shard.plan.buckets import assign_buckets
 from tf_wu_shard.plan.types import (
@@ -74,7 +74,7 @@ def make_plan(
         left.append(LeftAlone(refused.variable, refusal.reason, refusal.where, refused.reductions))
     buckets = assign_buckets([_travels(analysis, u, lay) for _, u, lay in chosen], capacity)
     variables = tuple(
-        _variable_plan(analysis, number, update, layout, bucket, weights_in_shards)
+        _variable_plan(analysis, number, update, layout, bucket, weights_in_shards, options)
         for (number, update, layout), bucket in zip(chosen, buckets, strict=True)
     )
     return ShardingPlan(
@@ -137,6 +137,7 @@ def _variable_plan(
     layout: AnyLayout,
     bucket: int,
     weights_in_shards: bool,
+    options: ShardingOptions,
 ) -> VariablePlan:
     masters = update.weights if weights_in_shards else ()
     return VariablePlan(
@@ -146,10 +147,17 @@ def _variable_plan(
         dtype=analysis.reductions[update.reductions[0]].dtype,
         slots=tuple(_slot_plan(v, layout) for v in update.slots),
         masters=tuple(_slot_plan(v, layout) for v in masters),
+        gather_dtype=_gather_dtype(update.variables[0], options),
         update=number,
         reductions=update.reductions,
         bucket=bucket,
     )
+
+
+def _gather_dtype(weight: UpdatedVariable, options: ShardingOptions) -> int:
+    """What a weight travels in from its shards."""
+    narrow = options.gather_dtype == "bfloat16" or weight.read_as == BFLOAT16
+    return BFLOAT16 if narrow and weight.dtype == FLOAT32 else weight.dtype
 
 
 def _slot_plan(variable: UpdatedVariable, layout: AnyLayout) -> SlotPlan:

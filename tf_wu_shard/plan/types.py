@@ -36,6 +36,7 @@ class VariablePlan:
         slots: The slots that will live in shards.
         masters: The weights that will live in shards too, and are put together where the step
             reads them, instead of after the update.
+        gather_dtype: The DataType enum's number of what the masters travel in.
         update: Position of the update in the analysis.
         reductions: Keys of the gradient reductions it consumes.
         bucket: The bucket it travels in.
@@ -47,6 +48,7 @@ class VariablePlan:
     dtype: int
     slots: tuple[SlotPlan, ...]
     masters: tuple[SlotPlan, ...]
+    gather_dtype: int
     update: int
     reductions: tuple[int, ...]
     bucket: int
@@ -138,6 +140,7 @@ def _variable(data: dict[str, Any]) -> VariablePlan:
         dtype=data["dtype"],
         slots=tuple(_slot(s) for s in data["slots"]),
         masters=tuple(_slot(s) for s in data["masters"]),
+        gather_dtype=data["gather_dtype"],
         update=data["update"],
         reductions=tuple(data["reductions"]),
         bucket=data["bucket"],

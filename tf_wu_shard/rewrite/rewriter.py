@@ -14,6 +14,7 @@ from typing import Any
 from tf_wu_shard.analysis.accesses import accesses
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.dialects.base import Dialect
+from tf_wu_shard.dialects.plain_ops import cast
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.builder import GraphBuilder, graph_def_of
 from tf_wu_shard.graph.view import GraphView, Op, Value
@@ -233,8 +234,10 @@ class _Rewriter:
                 body = {op.ops[0] for op in update.body}
                 handle = next(v.handles[0] for v in update.variables if v.key == weight.variable)
                 for time, reads in _reads_by_time(self._view, handle, body).items():
-                    by_time.setdefault((weight.dtype, time), []).append((variable, weight, reads))
-        for (dtype, _), members in by_time.items():
+                    wire = _wire_dtype(variable, weight)
+                    when = (weight.dtype, wire, time)
+                    by_time.setdefault(when, []).append((variable, weight, reads))
+        for (dtype, wire, _), members in by_time.items():
             scope = scope_of(_bucket_name([v for v, _, _ in members]), "all_gather")
             own = []
             for _, weight, reads in members:
@@ -247,13 +250,14 @@ class _Rewriter:
                     types={"dtype": dtype},
                 )
                 self._remains.replace_ops({read.name: [shard.op] for read in reads})
-                own.append([shard])
+                own.append([cast(self._builder, shard, dtype, wire, scope)])
             layouts = [weight.layout for _, weight, _ in members]
-            whole = self._dialect.all_gather(self._builder, own, layouts, dtype, scope)
+            whole = self._dialect.all_gather(self._builder, own, layouts, wire, scope)
             self._emitted["all_gather"] += 1
             for (_, _, reads), values in zip(members, whole, strict=True):
+                value = cast(self._builder, values[0], wire, dtype, scope)
                 for read in reads:
-                    self._remains.replace_value(Value(read.name), values[0])
+                    self._remains.replace_value(Value(read.name), value)
 
     def _assign(
         self,
@@ -324,6 +328,11 @@ class _Rewriter:
                     for replica, v in enumerate(values)
                 ]
                 self._remains.replace_results(reduction.key, divided)
+
+
+def _wire_dtype(variable: VariablePlan, weight: SlotPlan) -> int:
+    """What a weight travels in; others than the update's first one in their own type."""
+    return variable.gather_dtype if weight.variable == variable.variable else weight.dtype
 
 
 def _reads_by_time(view: GraphView, handle: str, body: set[str]) -> dict[int, list[Op]]:

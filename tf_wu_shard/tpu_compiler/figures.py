@@ -141,6 +141,7 @@ def _collectives(instructions: list[Instruction]) -> tuple[dict[str, int], dict[
         operand for i in instructions if i.opcode == "dynamic-slice" for operand in i.operands[:1]
     }
     fused = {name for i in instructions if i.opcode == "fusion" for name in i.calls}
+    chains: set[tuple[str, str, str]] = set()
     counts: collections.Counter[str] = collections.Counter()
     sizes: collections.Counter[str] = collections.Counter()
     for instruction in instructions:
@@ -152,6 +153,11 @@ def _collectives(instructions: list[Instruction]) -> tuple[dict[str, int], dict[
         inside = instruction.computation in fused
         if kind == "all-reduce" and inside and instruction.name in sliced:
             kind = "reduce-scatter"
+        # One that goes on while others compute has a piece in each of their fusions.
+        piece = (kind, instruction.op_name, instruction.chain)
+        if instruction.chain and piece in chains:
+            continue
+        chains.add(piece)
         counts[kind] += 1
         read = sum(a.bytes for o in instruction.operands if o in named for a in named[o].arrays)
         sizes[kind] += max(read, sum(array.bytes for array in instruction.arrays))

@@ -22,6 +22,7 @@ _OPERAND = re.compile(r"%([\w.\-]+)")
 _CALLS = re.compile(r"(?:calls|to_apply|body|condition)=%?([\w.\-]+)")
 _CYCLES = re.compile(r'"estimated_cycles":"([0-9]+)"')
 _OP_NAME = re.compile(r'op_name="([^"]*)"')
+_CHAIN = re.compile(r'chain_id="([^"]*)"')
 _SPACE = re.compile(r"S\(([0-9]+)\)")
 
 
@@ -51,6 +52,7 @@ class Instruction:
         calls: Names of the computations that it runs.
         cycles: The compiler's estimate, None where it gives none.
         op_name: Where it came from, "" where that is not known.
+        chain: The asynchronous collective that it is a piece of, or "".
     """
 
     name: str
@@ -61,6 +63,7 @@ class Instruction:
     calls: tuple[str, ...]
     cycles: int | None
     op_name: str
+    chain: str
 
 
 def read_instructions(text: str) -> Iterator[Instruction]:
@@ -88,6 +91,7 @@ def _instruction(computation: str, name: str, result: str, opcode: str, rest: st
     operands, _, attributes = _split_operands(rest)
     cycles = _CYCLES.search(attributes)
     op_name = _OP_NAME.search(attributes)
+    chain = _CHAIN.search(attributes)
     return Instruction(
         name,
         opcode,
@@ -97,6 +101,7 @@ def _instruction(computation: str, name: str, result: str, opcode: str, rest: st
         tuple(_CALLS.findall(attributes)),
         None if cycles is None else int(cycles[1]),
         "" if op_name is None else op_name[1],
+        "" if chain is None else chain[1],
     )
 
 
