@@ -66,7 +66,8 @@ class TpuCluster:
 
     def layout(self, shape: tuple[int, ...], item_bytes: int) -> RowLayout:
         """See `Dialect.layout`."""
-        return row_layout(shape, self._torus.num_replicas, self._torus.held)
+        sizes = [len(groups[0]) for groups in self._torus.axes]
+        return row_layout(shape, sizes, self._torus.held)
 
     def recognise(
         self, view: GraphView, devices: Sequence[str]
@@ -138,13 +139,28 @@ class TpuCluster:
             for own, layout in zip(operands, layouts, strict=True)
         ]
         total = self._bucket(builder, ordered, layouts[0], starts, width, dtype, scope)
-        for groups in self._torus.axes:
+        by_row, by_tile = self._axes(layouts[0])
+        for groups in by_row:
             total = self._scatter(builder, total, groups, dtype, scope)
-        rows = layouts[0].shard_rows
-        return [
-            [block(builder, total, (0, start), (rows, layout.columns), dtype, f"{scope}/shard")]
-            for start, layout in zip(starts, layouts, strict=True)
-        ]
+        if not by_tile:
+            rows = layouts[0].run_rows
+            return [
+                [block(builder, total, (0, start), (rows, layout.columns), dtype, f"{scope}/shard")]
+                for start, layout in zip(starts, layouts, strict=True)
+            ]
+        count, width = len(layouts), layouts[0].columns
+        total = columns.tiles_of_rows(builder, total, width, count, dtype, scope)
+        for groups in by_tile:
+            total = self._scatter(builder, total, groups, dtype, scope)
+        return [[own] for own in columns.tiles_apart(builder, total, layouts, dtype, scope)]
+
+    def _axes(self, layout: RowLayout) -> tuple[tuple[Groups, ...], tuple[Groups, ...]]:
+        """The axes along which a layout cuts rows, and those along which it cuts tiles."""
+        parts, count = layout.tile_shards, len(self._torus.axes)
+        while parts > 1:
+            count -= 1
+            parts //= len(self._torus.axes[count][0])
+        return self._torus.axes[:count], self._torus.axes[count:]
 
     def all_gather(
         self,
@@ -157,10 +173,20 @@ class TpuCluster:
         """See `Dialect.all_gather`."""
         starts, width = columns.beginnings(layouts)
         first = layouts[0]
-        rows = first.shard_rows
         own = [shard[0] for shard in shards]
-        whole = columns.side_by_side(builder, own, starts, (rows, width), dtype, scope)
-        for groups in reversed(self._torus.axes):
+        by_row, by_tile = self._axes(first)
+        rows = first.run_rows
+        if by_tile:
+            count = len(layouts)
+            whole = columns.tiles_together(builder, own, layouts, dtype, scope)
+            high = first.shard_shape(0)[0] * count
+            for groups in reversed(by_tile):
+                whole = self._gather(builder, whole, (high, TILE[1]), groups, dtype, scope)
+                high *= len(groups[0])
+            whole = columns.rows_of_tiles(builder, whole, first.columns, count, dtype, scope)
+        else:
+            whole = columns.side_by_side(builder, own, starts, (rows, width), dtype, scope)
+        for groups in reversed(by_row):
             whole = self._gather(builder, whole, (rows, width), groups, dtype, scope)
             rows *= len(groups[0])
         if first.padded_rows > first.rows:
@@ -185,8 +211,11 @@ class TpuCluster:
         """See `Dialect.slice_own`; which run of rows is known when the program runs."""
         ordered = self._ordered(builder, value, layout, dtype, name)
         padded = self._bucket(builder, [ordered], layout, [0], layout.columns, dtype, name)
+        if layout.tile_shards > 1:
+            padded = columns.tiles_of_rows(builder, padded, layout.columns, 1, dtype, name)
+        shard = layout.shard_shape(replica)
         number = builder.op("XlaReplicaId", [], name=f"{name}/replica_id", device="")
-        held = builder.constant([h * layout.shard_rows for h in layout.held], device="")
+        held = builder.constant([h * shard[0] for h in layout.held], device="")
         axis = builder.constant(0, device="")
         first = builder.op(
             "GatherV2",
@@ -203,7 +232,7 @@ class TpuCluster:
             types={"T": _INT32},
             ints={"N": 2, "axis": 0},
         )
-        size = builder.constant([layout.shard_rows, layout.columns], device="")
+        size = builder.constant(list(shard), device="")
         types = {"T": dtype, "Index": _INT32}
         return builder.op("Slice", [padded, begin, size], name=name, device="", types=types)
 

@@ -126,8 +126,8 @@ def _travels(
 ) -> tuple[int, tuple[int, ...]]:
     """How many bytes of a gradient travel, and what must be alike in what travels with it."""
     reduction = analysis.reductions[update.reductions[0]]
-    rows = (*layout.ordered_shape[:-1], layout.shard_rows) if isinstance(layout, RowLayout) else ()
-    return reduction.size * item_bytes(reduction.dtype), (reduction.dtype, *rows)
+    alike = layout.bucket_kind if isinstance(layout, RowLayout) else ()
+    return reduction.size * item_bytes(reduction.dtype), (reduction.dtype, *alike)
 
 
 def _variable_plan(

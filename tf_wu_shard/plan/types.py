@@ -157,7 +157,8 @@ def _layout(data: dict[str, Any]) -> AnyLayout:
             tuple(data["shape"]),
             tuple(data["order"]),
             data["num_shards"],
-            data["shard_rows"],
+            data["run_rows"],
             tuple(data["held"]),
+            data["tile_shards"],
         )
     return Layout(tuple(data["shape"]), data["num_shards"], data["shard_size"])

@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_wu_shard.analysis.accesses import VariableAccess, accesses, is_call
-from tf_wu_shard.dialects import plain_ops
+from tf_wu_shard.dialects import columns, plain_ops
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.builder import GraphBuilder
@@ -110,8 +110,7 @@ class _Lowering:
         buckets: dict[tuple[int, ...], list[str]] = {}
         for key, ops in reads.items():
             layout, dtype = self._layouts[key], ops[0].node.attr["dtype"].type
-            leading = layout.ordered_shape[:-1]
-            buckets.setdefault((dtype, *leading, layout.shard_rows), []).append(key)
+            buckets.setdefault((dtype, *layout.bucket_kind), []).append(key)
         for (dtype, *_), keys in buckets.items():
             shards = []
             for key in keys:
@@ -137,6 +136,8 @@ class _Lowering:
         runs = [shards[layout.held.index(run)] for run in range(layout.num_shards)]
         scope = scope_of(key, "read")
         matrix = plain_ops.joined(self._builder, runs, dtype, "", f"{scope}/all_gather")
+        if layout.tile_shards > 1:
+            matrix = columns.rows_of_tiles(self._builder, matrix, layout.columns, 1, dtype, scope)
         types = {"T": dtype, "Index": _INT32}
         begin = self._builder.constant([0, 0], device="")
         size = self._builder.constant([layout.rows, layout.columns], device="")

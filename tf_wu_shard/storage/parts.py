@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tf_wu_shard.layout import AnyLayout, RowLayout
+from tf_wu_shard.layout import TILE, AnyLayout, RowLayout
 
 
 def cut(value: tf.Tensor, layout: AnyLayout, shard: int) -> tf.Tensor:
@@ -75,12 +75,18 @@ def join(shards: Sequence[tf.Tensor], layout: AnyLayout) -> tf.Tensor:
 def _cut_rows(value: tf.Tensor, layout: RowLayout) -> list[tf.Tensor]:
     matrix = tf.reshape(tf.transpose(value, layout.order), (layout.rows, layout.columns))
     padded = tf.pad(matrix, ((0, layout.padded_rows - layout.rows), (0, 0)))
-    runs = tf.split(padded, layout.num_shards)
-    return [tf.raw_ops.DeepCopy(x=runs[run]) for run in layout.held]
+    if layout.tile_shards > 1:
+        tiles = tf.reshape(padded, (-1, TILE[0], layout.columns // TILE[1], TILE[1]))
+        padded = tf.reshape(tf.transpose(tiles, (0, 2, 1, 3)), (-1, TILE[1]))
+    shards = tf.split(padded, layout.num_shards)
+    return [tf.raw_ops.DeepCopy(x=shards[number]) for number in layout.held]
 
 
 def _joined_rows(shards: Sequence[tf.Tensor], layout: RowLayout) -> tf.Tensor:
-    runs = [shards[layout.held.index(run)] for run in range(layout.num_shards)]
-    matrix = tf.concat(runs, 0)[: layout.rows]
+    ordered = [shards[layout.held.index(number)] for number in range(layout.num_shards)]
+    matrix = tf.concat(ordered, 0)
+    if layout.tile_shards > 1:
+        tiles = tf.reshape(matrix, (-1, layout.columns // TILE[1], *TILE))
+        matrix = tf.reshape(tf.transpose(tiles, (0, 2, 1, 3)), (-1, layout.columns))
     back = [layout.order.index(dimension) for dimension in range(len(layout.order))]
-    return tf.transpose(tf.reshape(matrix, layout.ordered_shape), back)
+    return tf.transpose(tf.reshape(matrix[: layout.rows], layout.ordered_shape), back)
