@@ -201,6 +201,7 @@ class Clones:
         if source is None or source.op != "Const":
             raise EmulationError(
                 f"{node.op} {node.name!r} cannot be emulated: its input {index} ({name!r}) is"
-                " computed while the step runs; a TPU needs it as a constant too"
+                " computed while the step runs, or comes from outside of the function; make it a"
+                " constant where it is used"
             )
         return np.asarray(tf.make_ndarray(source.attr["value"].tensor))

@@ -6,6 +6,8 @@ is handed to the runtime is lowered (`lowering`), at the last moment.
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +17,9 @@ from tf_wu_shard.emulation.lowering import has_cluster, lower
 from tf_wu_shard.errors import EmulationError, OptionError
 from tf_wu_shard.tensorflow_private import function_definition, tpu_strategy
 from tf_wu_shard.topology import parse_topology
+
+# One waits for the next batch, one works.
+_THREADS_A_DEVICE = 2
 
 
 def emulated_tpu_strategy(
@@ -80,9 +85,13 @@ def torus(topology: str, num_devices: int) -> tf.tpu.experimental.Topology:
 def make_logical_cpus(count: int) -> None:
     """Splits the CPU into at least `count` logical devices, unless it is already.
 
+    Where nobody said how many ops may run at a time, and TensorFlow has not started, as many may as
+    `count` devices need.
+
     Raises:
         EmulationError: TensorFlow has started with fewer; they can no longer be made.
     """
+    _make_threads(count)
     physical = tf.config.list_physical_devices("CPU")[0]
     configured = tf.config.get_logical_device_configuration(physical)
     if configured is not None and len(configured) >= count:
@@ -98,6 +107,23 @@ def make_logical_cpus(count: int) -> None:
             f" {len(tf.config.list_logical_devices('CPU'))}; make the strategy before anything"
             " else uses TensorFlow"
         ) from error
+
+
+def _make_threads(count: int) -> None:
+    """Lets each of `count` devices wait for its next batch while others work.
+
+    TensorFlow's default is one thread a core. On a few cores all of them may come to wait for
+    iterators, and none is left to bring what they wait for.
+    """
+    if (
+        tf.config.threading.get_inter_op_parallelism_threads()
+        or "TF_NUM_INTEROP_THREADS" in os.environ
+    ):
+        return
+    # Too late once TensorFlow has started, and then it is as its user has it.
+    with contextlib.suppress(RuntimeError):
+        enough = max(os.cpu_count() or 1, _THREADS_A_DEVICE * count)
+        tf.config.threading.set_inter_op_parallelism_threads(enough)
 
 
 # Functions that hold a TPU cluster, or call one that does. Their names are never used again.
