@@ -11,24 +11,19 @@ import dataclasses
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from absl import logging
 
 from tf_wu_shard import captures
+from tf_wu_shard.analysis.accesses import CALLS
 from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions, current_options
-from tf_wu_shard.dialects.base import Dialect
-from tf_wu_shard.dialects.in_process import InProcess
-from tf_wu_shard.dialects.recognition import replica_devices
-from tf_wu_shard.dialects.reference import Reference
-from tf_wu_shard.dialects.torus import one_group, torus_of
-from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.capture import Captured, capture
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.ground import dialect_of, tpu_dialect
 from tf_wu_shard.layout import Layout, RowLayout
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import ShardingPlan
@@ -46,7 +41,6 @@ from tf_wu_shard.tensorflow_private import (
     function_graph,
     handle_references,
     tpu_graph,
-    tpu_strategy,
 )
 from tf_wu_shard.tensorflow_private.distributed_variables import (
     distributed_variable_of,
@@ -55,11 +49,6 @@ from tf_wu_shard.tensorflow_private.distributed_variables import (
     original_handle,
 )
 from tf_wu_shard.tensorflow_private.sharded_variables import is_in_shards
-
-_DIALECTS: dict[str, Callable[[Sequence[str]], Dialect]] = {
-    "auto": InProcess,
-    "reference": Reference,
-}
 
 # The flag was turned off: what lives in shards goes on doing so, nothing else is touched.
 _ONLY_WHAT_IS_IN_SHARDS = ShardingOptions(min_elements=sys.maxsize)
@@ -134,7 +123,8 @@ def _record(graph: Any, handles: Handles) -> None:
         [
             handle
             for handle, _ in handles
-            if has_distributed_variable(handle) and not handle_references.is_being_created(handle)
+            if (has_distributed_variable(handle) or tpu_graph.is_packed(handle))
+            and not handle_references.is_being_created(handle)
         ],
     )
 
@@ -155,7 +145,7 @@ def _uses_variables_on_tpus(graph: Any, handles: Handles, options: ShardingOptio
         return not is_exporting()
     return (
         options is not None
-        and function_graph.may_write(graph, _WRITING)
+        and function_graph.may_write(graph, _WRITING | CALLS)
         and bool(tpu_graph.replicated_variables(graph))
     )
 
@@ -180,6 +170,7 @@ def _warn_of_one_replica(graph: Any, handles: Handles, options: ShardingOptions)
 def _shard(graph: Any, options: ShardingOptions | None, start: float, trace_seconds: float) -> Any:
     """Analyses, plans, rewrites, and only then hands over storage and graph."""
     outcome: _Outcome | None = None
+    function_slots.check_no_components(graph)
     try:
         captured = capture(graph)
         outcome = _rewritten(graph, captured, options)
@@ -255,7 +246,7 @@ def _rewritten(graph: Any, captured: Captured, options: ShardingOptions | None) 
         options = _ONLY_WHAT_IS_IN_SHARDS
     if cluster is not None and cluster.refusal:
         return _Outcome(report=nothing_sharded(graph.name, cluster.refusal))
-    dialect = _dialect(view, cluster, captured, options)
+    dialect = dialect_of(view, cluster, captured, options)
     analysis = analyze(view, dialect)
     if function_graph.is_branch_or_body(graph) and analysis.updates:
         return _Outcome(report=_inside_branch(graph, analysis))
@@ -268,6 +259,7 @@ def _rewritten(graph: Any, captured: Captured, options: ShardingOptions | None) 
         in_shards=function_slots.slots_in_shards(captured).keys(),
         layout_of=dialect.layout,
         weights_in_shards=dialect.weights_in_shards,
+        max_buckets=dialect.max_buckets,
     )
     if not plan.variables:
         concerns = bool(analysis.updates or analysis.refusals or plan.left_alone)
@@ -276,26 +268,6 @@ def _rewritten(graph: Any, captured: Captured, options: ShardingOptions | None) 
     result = rewrite(view, analysis, plan, dialect)
     verify(view, analysis, plan, result)
     return _Outcome(plan, result, summarize(graph.name, analysis, plan, result.emitted))
-
-
-def _dialect(
-    view: GraphView,
-    cluster: tpu_graph.Cluster | None,
-    captured: Captured,
-    options: ShardingOptions,
-) -> Dialect:
-    """How the replicas of a graph talk to each other."""
-    if cluster is None:
-        return _DIALECTS[options.dialect](replica_devices(view))
-    return _tpu_dialect(cluster, captured)
-
-
-def _tpu_dialect(cluster: tpu_graph.Cluster, captured: Captured) -> TpuCluster:
-    strategies = [variable.distribute_strategy for variable in captured.variables.values()]
-    places = tpu_strategy.replica_coordinates(strategies[0]) if strategies else None
-    if places is None or len(places) != cluster.num_replicas:
-        return TpuCluster(cluster.name, one_group(cluster.num_replicas))
-    return TpuCluster(cluster.name, torus_of(places))
 
 
 def _lowered(
@@ -348,7 +320,7 @@ def _lowered_on_tpus(
     slots = {keys.get(id(slot.variable), name): slot for name, slot in on_host.items()}
     view = outcome.view(captured.view)
     cluster = tpu_graph.cluster_of(graph)
-    dialect = None if cluster is None else _tpu_dialect(cluster, captured)
+    dialect = None if cluster is None else tpu_dialect(cluster, captured)
     layouts = {key: s.layout for key, s in slots.items() if isinstance(s.layout, RowLayout)}
     places = {name: keys.get(id(slot.variable), name) for name, slot in on_host.items()}
     return lower_shard_reads(view, layouts, places, dialect), slots

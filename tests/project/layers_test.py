@@ -14,7 +14,7 @@ LEVELS = (
     ("rules",),
     ("analysis",),
     ("plan",),
-    ("storage", "report"),
+    ("storage", "report", "ground"),
     ("rewrite",),
     ("graph_pass",),
     ("tf_wu_shard",),

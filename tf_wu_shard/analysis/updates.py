@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from tf_wu_shard.analysis.accesses import accesses
+from tf_wu_shard.analysis.accesses import accesses, is_call
 from tf_wu_shard.analysis.body import BodyBuilder
 from tf_wu_shard.analysis.gradients import ResultNames
 from tf_wu_shard.analysis.replicas import ReplicaMatcher
@@ -238,6 +238,8 @@ def _why_unreached(
     names: ResultNames,
 ) -> tuple[tuple[int, ...], Refusal]:
     """The reductions that a write depends on, and what stopped their following."""
+    if is_call(write.type):
+        return (), Refusal(write.name, "its update runs inside a function that the step calls")
     keys: set[int] = set()
     before: set[str] = set()
     stack = list(write.inputs)

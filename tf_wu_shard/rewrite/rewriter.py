@@ -11,7 +11,6 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tf_wu_shard.analysis.accesses import accesses
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dialects.plain_ops import cast
@@ -22,6 +21,7 @@ from tf_wu_shard.plan.types import ShardingPlan, SlotPlan, VariablePlan
 from tf_wu_shard.rewrite.body_emitter import BodyEmitter
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.remains import Remains
+from tf_wu_shard.rewrite.weight_reads import reads_by_time, wire_dtype
 from tf_wu_shard.rules.variables import READ
 
 
@@ -233,8 +233,8 @@ class _Rewriter:
             for weight in variable.masters:
                 body = {op.ops[0] for op in update.body}
                 handle = next(v.handles[0] for v in update.variables if v.key == weight.variable)
-                for time, reads in _reads_by_time(self._view, handle, body).items():
-                    wire = _wire_dtype(variable, weight)
+                for time, reads in reads_by_time(self._view, handle, body).items():
+                    wire = wire_dtype(variable, weight)
                     when = (weight.dtype, wire, time)
                     by_time.setdefault(when, []).append((variable, weight, reads))
         for (dtype, wire, _), members in by_time.items():
@@ -328,27 +328,6 @@ class _Rewriter:
                     for replica, v in enumerate(values)
                 ]
                 self._remains.replace_results(reduction.key, divided)
-
-
-def _wire_dtype(variable: VariablePlan, weight: SlotPlan) -> int:
-    """What a weight travels in; others than the update's first one in their own type."""
-    return variable.gather_dtype if weight.variable == variable.variable else weight.dtype
-
-
-def _reads_by_time(view: GraphView, handle: str, body: set[str]) -> dict[int, list[Op]]:
-    """The reads of a weight that the update does not make, by how many writes come before them."""
-    found: dict[int, list[Op]] = {}
-    writes = 0
-    for access in accesses(view, handle):
-        if not access.access.is_read:
-            writes += 1
-        elif access.op.name not in body or _is_read_by_others(view, access.op, body):
-            found.setdefault(writes, []).append(access.op)
-    return found
-
-
-def _is_read_by_others(view: GraphView, read: Op, body: set[str]) -> bool:
-    return any(op.name not in body for op, _ in view.consumers(Value(read.name)))
 
 
 def _bucket_name(bucket: Sequence[VariablePlan]) -> str:

@@ -6,8 +6,9 @@ from typing import Any
 
 from tf_wu_shard import captures
 from tf_wu_shard.analysis.types import Analysis
-from tf_wu_shard.errors import WuShardError
+from tf_wu_shard.errors import StorageError, WuShardError
 from tf_wu_shard.graph.capture import Captured
+from tf_wu_shard.layout import RowLayout
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.storage import sharded_slot
 from tf_wu_shard.storage.sharded_slot import (
@@ -73,6 +74,24 @@ def slots_on_host(graph: Any) -> dict[str, ShardedSlot]:
     }
 
 
+def check_no_components(graph: Any) -> None:
+    """Refuses a function that uses one replica's component of a variable in shards on TPUs.
+
+    Args:
+        graph: The function's FuncGraph.
+
+    Raises:
+        StorageError: It captured a component's own handle, behind which there is nothing any more.
+    """
+    for handle, placeholder in function_graph.captured_handles(graph):
+        slot = sharded_slot_of(handle)
+        if slot is not None and isinstance(slot.layout, RowLayout):
+            raise StorageError(
+                f"{graph.name} uses one replica's component of variable {slot.variable.name!r},"
+                f" which lives in shards, as {placeholder.op.name!r}; use the variable itself"
+            )
+
+
 def planned_slots(
     captured: Captured, plan: ShardingPlan | None
 ) -> dict[str, ShardedSlot | PendingSlot]:
@@ -116,6 +135,9 @@ def pinned(graph: Any, analysis: Analysis, captured: Captured) -> dict[str, str]
         variable = captured.variables[slot.key]
         handles = [original_handle(c) for c in variable.values]
         packed = tpu_graph.packed_handle(variable)
+        if packed is None and tpu_graph.is_on_tpus(variable):
+            reasons[slot.key] = "is not packed into one handle for all replicas"
+            continue
         if packed is None and not slot.is_slot:
             continue  # its storage stays whole
         if packed is not None and function_graph.is_used_beside(

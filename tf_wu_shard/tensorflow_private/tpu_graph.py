@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
-from tensorflow.python.distribute import packed_distributed_variable, values
+from tensorflow.python.distribute import packed_distributed_variable, tpu_values, values
 from tensorflow.python.tpu import tpu_replication
 
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
@@ -95,6 +95,16 @@ def replicated_variables(graph: Any) -> dict[str, Any]:
 def is_mirrored(variable: Any) -> bool:
     """Whether all replicas hold the same value of a distributed variable."""
     return bool(variable._is_mirrored())
+
+
+def is_on_tpus(variable: Any) -> bool:
+    """Whether a variable is a TPUStrategy's."""
+    return isinstance(variable, tpu_values.TPUVariableMixin)
+
+
+def is_packed(handle: Any) -> bool:
+    """Whether a handle stands for a resource on each of several devices."""
+    return bool(getattr(handle, "is_packed", False))
 
 
 def packed_handle(variable: Any) -> Any | None:
