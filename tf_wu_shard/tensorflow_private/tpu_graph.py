@@ -103,6 +103,11 @@ def packed_handle(variable: Any) -> Any | None:
     return None if packed is None else packed._handle
 
 
+def is_packed(handle: Any) -> bool:
+    """Whether a handle stands for all components of a distributed variable at once."""
+    return bool(getattr(handle, "is_packed", False))
+
+
 def _distributed(parts: Any) -> Any | None:
     first = parts[0]
     if isinstance(first, packed_distributed_variable.PackedDistributedVariable):
