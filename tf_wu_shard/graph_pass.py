@@ -123,8 +123,8 @@ def _record(graph: Any, handles: Handles) -> None:
         [
             handle
             for handle, _ in handles
-            if (has_distributed_variable(handle) or tpu_graph.is_packed(handle))
-            and not handle_references.is_being_created(handle)
+            if tpu_graph.is_packed(handle)
+            or (has_distributed_variable(handle) and not handle_references.is_being_created(handle))
         ],
     )
 

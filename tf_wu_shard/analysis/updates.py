@@ -227,7 +227,7 @@ def written_unreached(
             continue
         for access in accesses(view, handle):
             if not access.access.is_read and ref.key not in found:
-                keys, refusal = _why_unreached(view, access.op, names)
+                keys, refusal = _why_unreached(view, access.op, ref.shape, names)
                 found[ref.key] = RefusedUpdate(ref.key, keys, refusal)
     return tuple(found.values())
 
@@ -235,9 +235,10 @@ def written_unreached(
 def _why_unreached(
     view: GraphView,
     write: Op,
+    shape: tuple[int, ...] | None,
     names: ResultNames,
 ) -> tuple[tuple[int, ...], Refusal]:
-    """The reductions that a write depends on, and what stopped their following."""
+    """The reductions that a write of a variable depends on, and what stopped their following."""
     if is_call(write.type):
         return (), Refusal(write.name, "its update runs inside a function that the step calls")
     keys: set[int] = set()
@@ -254,7 +255,6 @@ def _why_unreached(
                 # What a read yields was written there, perhaps in this step.
                 touching = accesses(view, value.op)
                 stack.extend(v for a in touching if not a.access.is_read for v in a.op.inputs)
-    written = view.variables[write.inputs[0].op]
     start = [v for key in sorted(keys) for v in names.of(key, 0)]
     # An update also goes on from slots that it wrote; they are as large as the weight.
     start += [
@@ -262,11 +262,17 @@ def _why_unreached(
         for name in before
         if view.ops[name].type == READ
         and (ref := view.variables.get(view.ops[name].inputs[0].op)) is not None
-        and ref.shape == written.shape
+        and ref.shape == shape
     ]
     stopped = _first_without_rule(view, start, before) if keys else None
     if stopped is not None:
         return tuple(sorted(keys)), Refusal(stopped.name, f"no rule for {stopped.type}")
+    if is_call(write.type):
+        return (), Refusal(
+            write.name,
+            f"its update runs inside of {write.type}: a tf.cond branch, a loop or a tf.function"
+            " that the step calls; only updates in the step itself are sharded",
+        )
     return (), Refusal(write.name, f"{write.type} writes it from no gradient reduction known here")
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from tf_wu_shard import captures
+from tf_wu_shard.analysis.accesses import accesses, is_call
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.errors import StorageError, WuShardError
 from tf_wu_shard.graph.capture import Captured
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.layout import RowLayout
 from tf_wu_shard.plan.types import ShardingPlan
+from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.storage import sharded_slot
 from tf_wu_shard.storage.sharded_slot import (
     PendingSlot,
@@ -146,7 +149,10 @@ def pinned(graph: Any, analysis: Analysis, captured: Captured) -> dict[str, str]
             reasons[slot.key] = "is also used outside of the TPU program"
             continue
         handles += [packed] if packed is not None else []
-        if slot.key in passed_on:
+        reader = _cannot_read_shards(captured.view, slot.handles[0]) if packed is not None else None
+        if reader is not None:
+            reasons[slot.key] = reader
+        elif slot.key in passed_on:
             reasons[slot.key] = "is also used by a function that this one calls"
         elif sharded_slot_of(handles[0]) is not None:
             continue
@@ -155,3 +161,18 @@ def pinned(graph: Any, analysis: Analysis, captured: Captured) -> dict[str, str]
         elif not can_shard(variable):
             reasons[slot.key] = "is not stored as one plain variable a replica"
     return reasons
+
+
+def _cannot_read_shards(view: GraphView, handle: str) -> str | None:
+    """How a program reads a variable otherwise than as a value that can be gathered first."""
+    for access in accesses(view, handle):
+        op = access.op
+        if not access.access.is_read or op.type == READ:
+            continue
+        if is_call(op.type):
+            return (
+                f"is handed to {op.name} ({op.type}), so it may be read inside of it; read its"
+                " value before and use that"
+            )
+        return f"is read by {op.name} ({op.type}), not as a value"
+    return None
