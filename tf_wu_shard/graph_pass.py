@@ -303,7 +303,7 @@ def _lowered(
         outputs=[f"{v.op}:{v.index}" for v in final.outputs],
         control_outputs=final.control_outputs,
         new_captures=bound,
-        dropped_captures=_unused_slots(graph, final, captured.view, {*slots, *pending}),
+        dropped_captures=function_slots.unused(graph, final, captured.view, {*slots, *pending}),
         owners=owners,
     )
     return new, list(pending.values())
@@ -329,23 +329,6 @@ def _lowered_on_tpus(
 def _handle(shards: sharded_slot.ShardedSlot | sharded_slot.PendingSlot, added: ShardInput) -> Any:
     """What to bind to a new input: the handle of one shard, or the packed one of all."""
     return shards.packed_handle if added.is_packed else shards.handles[added.replica]
-
-
-def _unused_slots(
-    graph: Any, final: Lowered | RewriteResult, before: GraphView, slots: set[str]
-) -> list[str]:
-    """Placeholders of whole slots that nothing reads any more.
-
-    The loop of a `tf.while_loop` has as many inputs as its condition, used or not.
-    """
-    if function_graph.is_branch_or_body(graph):
-        return []
-    candidates = {name for name, ref in before.variables.items() if ref.key in slots}
-    if not candidates:
-        return []
-    for node in final.nodes:
-        candidates.difference_update(node.input)
-    return sorted(candidates.difference(value.op for value in final.outputs))
 
 
 def _inside_branch(graph: Any, analysis: Analysis) -> Report:

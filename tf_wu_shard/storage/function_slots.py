@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from tf_wu_shard import captures
 from tf_wu_shard.analysis.accesses import accesses, is_call
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.errors import StorageError, WuShardError
 from tf_wu_shard.graph.capture import Captured
-from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.graph.view import GraphView, Value
 from tf_wu_shard.layout import RowLayout
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.rules.variables import READ
@@ -176,3 +177,38 @@ def _cannot_read_shards(view: GraphView, handle: str) -> str | None:
             )
         return f"is read by {op.name} ({op.type}), not as a value"
     return None
+
+
+class _Rewritten(Protocol):
+    """What is asked here of a rewritten graph."""
+
+    @property
+    def nodes(self) -> Sequence[Any]: ...
+
+    @property
+    def outputs(self) -> Sequence[Value]: ...
+
+
+def unused(graph: Any, final: _Rewritten, before: GraphView, slots: set[str]) -> list[str]:
+    """Placeholders of whole slots that nothing in a rewritten graph reads any more.
+
+    The loop of a `tf.while_loop` has as many inputs as its condition, used or not.
+
+    Args:
+        graph: The FuncGraph that was rewritten.
+        final: What it became.
+        before: What it was.
+        slots: Keys of the slots that live in shards.
+    """
+    if function_graph.is_branch_or_body(graph):
+        return []
+    candidates: set[str] = set()
+    for name, ref in before.variables.items():
+        if ref.key in slots:
+            op = before.ops[name]
+            candidates.add(op.inputs[0].op if op.type == _ENTERS else name)
+    if not candidates:
+        return []
+    for node in final.nodes:
+        candidates.difference_update(node.input)
+    return sorted(candidates.difference(value.op for value in final.outputs))
