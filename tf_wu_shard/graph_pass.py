@@ -347,12 +347,24 @@ def _lowered_on_tpus(
     """A graph whose reads of variables of a TPUStrategy go to their shards, and those variables."""
     keys = {id(variable): key for key, variable in captured.variables.items()}
     slots = {keys.get(id(slot.variable), name): slot for name, slot in on_host.items()}
+    # A variable that enters several programs has a key in each.
+    held = {id(slot.variable): slot for slot in on_host.values()}
+    slots |= {key: held[id(v)] for key, v in captured.variables.items() if id(v) in held}
     view = outcome.view(captured.view)
     cluster = tpu_graph.cluster_of(graph)
-    dialect = None if cluster is None else _tpu_dialect(cluster, captured)
+
+    def dialect_of(program: str) -> Dialect:
+        assert cluster is not None, "a TPU program without a cluster"
+        return _tpu_dialect(cluster._replace(name=program), captured)
+
     layouts = {key: s.layout for key, s in slots.items() if isinstance(s.layout, RowLayout)}
     places = {name: keys.get(id(slot.variable), name) for name, slot in on_host.items()}
-    return lower_shard_reads(view, layouts, places, dialect), slots
+    try:
+        return lower_shard_reads(view, layouts, places, dialect_of), slots
+    except StorageError as error:
+        if cluster is None or not cluster.refusal:
+            raise
+        raise StorageError(f"{cluster.refusal}, so no update is sharded, but {error}") from error
 
 
 def _handle(shards: sharded_slot.ShardedSlot | sharded_slot.PendingSlot, added: ShardInput) -> Any:
