@@ -52,5 +52,5 @@ $(STAMP): setup.py pyproject.toml constraints.txt
 	"$(PYTHON)" -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt setuptools
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation \
-	  --editable '.[demo,test]'
+	  --editable '.[demo,test,tpu-compile]'
 	printf '%s\n' "$(CURDIR)" > $(STAMP)

@@ -6,6 +6,8 @@ models for accelerators that have matrix units and no fast scatter. Price: the o
 [tokens, vocabulary] floats, exist during the step.
 """
 
+from typing import Any
+
 import keras
 import tensorflow as tf
 
@@ -16,8 +18,10 @@ class DenseGradientEmbedding(keras.layers.Layer):
 
     table: keras.Variable
 
-    def __init__(self, vocabulary: int, width: int, name: str | None = None) -> None:
-        super().__init__(name=name)
+    def __init__(
+        self, vocabulary: int, width: int, name: str | None = None, dtype: Any = None
+    ) -> None:
+        super().__init__(name=name, dtype=dtype)
         self.vocabulary = vocabulary
         self.width = width
 
@@ -34,17 +38,23 @@ class DenseGradientEmbedding(keras.layers.Layer):
 
         Args:
             inputs: ids [...] of an integer dtype below vocabulary (an id outside gives zeros);
-                with `reverse`, hidden states [..., width] float32.
+                with `reverse`, hidden states [..., width].
             reverse: score hidden states against every row of the table instead.
 
         Returns:
-            Rows [..., width] float32; with `reverse`, logits [..., vocabulary] float32.
+            Rows [..., width]; with `reverse`, logits [..., vocabulary]. Both, as the hidden
+            states, have the dtype that the layer computes in.
         """
         table = tf.convert_to_tensor(self.table)
         if reverse:
             return tf.matmul(inputs, table, transpose_b=True)
-        return tf.matmul(tf.one_hot(inputs, self.vocabulary), table)
+        return tf.matmul(tf.one_hot(inputs, self.vocabulary, dtype=table.dtype), table)
 
-    def get_config(self) -> dict[str, int | str]:
+    def get_config(self) -> dict[str, Any]:
         """Returns the constructor's arguments."""
-        return {"vocabulary": self.vocabulary, "width": self.width, "name": self.name}
+        return {
+            "vocabulary": self.vocabulary,
+            "width": self.width,
+            "name": self.name,
+            "dtype": keras.dtype_policies.serialize(self.dtype_policy),
+        }

@@ -19,6 +19,11 @@ from tf_wu_shard.models.embedding import dense_embedding, sparse_embedding, toke
 from tf_wu_shard.models.mlp import mlp, mlp_data
 from tf_wu_shard.models.odd_shapes import odd_shapes, odd_shapes_data
 from tf_wu_shard.models.transformer_lm import transformer_lm, transformer_lm_data
+from tf_wu_shard.models.transformer_sizes import (
+    transformer_base,
+    transformer_big,
+    transformer_data,
+)
 
 Arrays = tuple[np.ndarray, np.ndarray]
 
@@ -38,6 +43,8 @@ _TRAINABLES = {
     "dense_embedding": _Trainable(dense_embedding, tokens_data, classifies=True),
     "sparse_embedding": _Trainable(sparse_embedding, tokens_data, classifies=True),
     "transformer_lm": _Trainable(transformer_lm, transformer_lm_data, classifies=True),
+    "transformer_base": _Trainable(transformer_base, transformer_data, classifies=True),
+    "transformer_big": _Trainable(transformer_big, transformer_data, classifies=True),
     "digits": _Trainable(digits, digits_data, classifies=True),
 }
 

@@ -4,6 +4,8 @@ The demo trains it on real text; tests take it small. Tied, one table serves loo
 head, and its gradient is the dense sum of both uses.
 """
 
+import functools
+
 import keras
 import numpy as np
 import tensorflow as tf
@@ -39,6 +41,7 @@ def transformer_lm(
     depth: int = 2,
     tied: bool = True,
     dropout: float = 0.0,
+    dtype: str = "float32",
 ) -> keras.Model:
     """Returns an uncompiled model, [batch, length] int32 ids -> [batch, length, vocabulary] logits.
 
@@ -50,6 +53,8 @@ def transformer_lm(
         depth: number of blocks, each attention and a feed-forward layer of 4 * width.
         tied: use the lookup's table as the output head's kernel too.
         dropout: rate after each attention and feed-forward layer; 0 leaves the layers out.
+        dtype: Keras' dtype policy of every layer, such as "mixed_bfloat16"; logits have the dtype
+            that it computes in.
 
     Raises:
         OptionError: `width` is no multiple of `heads`.
@@ -58,15 +63,15 @@ def transformer_lm(
         raise OptionError(f"transformer_lm: width {width} must be a multiple of heads {heads}")
     layers = keras.layers
     ids = keras.Input((length,), dtype="int32", name="ids")
-    embedding = DenseGradientEmbedding(vocabulary, width, name="embedding")
-    hidden = LearnedPositions(name="positions")(embedding(ids))
+    embedding = DenseGradientEmbedding(vocabulary, width, name="embedding", dtype=dtype)
+    hidden = LearnedPositions(name="positions", dtype=dtype)(embedding(ids))
     for index in range(depth):
-        hidden = _block(hidden, heads, dropout, f"block_{index}")
-    hidden = layers.LayerNormalization(name="final_norm")(hidden)
+        hidden = _block(hidden, heads, dropout, dtype, f"block_{index}")
+    hidden = layers.LayerNormalization(name="final_norm", dtype=dtype)(hidden)
     if tied:
         logits = embedding(hidden, reverse=True)
     else:
-        logits = layers.Dense(vocabulary, use_bias=False, name="head")(hidden)
+        logits = layers.Dense(vocabulary, use_bias=False, name="head", dtype=dtype)(hidden)
     return keras.Model(ids, logits, name="transformer_lm")
 
 
@@ -86,7 +91,7 @@ def transformer_lm_data(
     return ids[:, :-1].astype(np.int32), ids[:, 1:].astype(np.int32)
 
 
-def _block(hidden: tf.Tensor, heads: int, dropout: float, name: str) -> tf.Tensor:
+def _block(hidden: tf.Tensor, heads: int, dropout: float, dtype: str, name: str) -> tf.Tensor:
     """One pre-norm block.
 
     Attention has no biases: softmax does not see a shift of all its scores, so the gradient of a
@@ -94,16 +99,17 @@ def _block(hidden: tf.Tensor, heads: int, dropout: float, name: str) -> tf.Tenso
     """
     layers = keras.layers
     width = hidden.shape[-1]
-    normed = layers.LayerNormalization(name=f"{name}_attention_norm")(hidden)
+    normed = layers.LayerNormalization(name=f"{name}_attention_norm", dtype=dtype)(hidden)
     attended = layers.MultiHeadAttention(
-        heads, width // heads, use_bias=False, name=f"{name}_attention"
+        heads, width // heads, use_bias=False, name=f"{name}_attention", dtype=dtype
     )(normed, normed, use_causal_mask=True)
     if dropout:
-        attended = layers.Dropout(dropout, seed=11)(attended)
-    hidden = layers.Add(name=f"{name}_attention_add")([hidden, attended])
-    normed = layers.LayerNormalization(name=f"{name}_feed_norm")(hidden)
-    fed = layers.Dense(4 * width, activation="gelu", name=f"{name}_feed_in")(normed)
-    fed = layers.Dense(width, name=f"{name}_feed_out")(fed)
+        attended = layers.Dropout(dropout, seed=11, dtype=dtype)(attended)
+    hidden = layers.Add(name=f"{name}_attention_add", dtype=dtype)([hidden, attended])
+    normed = layers.LayerNormalization(name=f"{name}_feed_norm", dtype=dtype)(hidden)
+    dense = functools.partial(layers.Dense, dtype=dtype)
+    fed = dense(4 * width, activation="gelu", name=f"{name}_feed_in")(normed)
+    fed = dense(width, name=f"{name}_feed_out")(fed)
     if dropout:
-        fed = layers.Dropout(dropout, seed=13)(fed)
-    return layers.Add(name=f"{name}_feed_add")([hidden, fed])
+        fed = layers.Dropout(dropout, seed=13, dtype=dtype)(fed)
+    return layers.Add(name=f"{name}_feed_add", dtype=dtype)([hidden, fed])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Callable
@@ -56,3 +57,17 @@ def strategy_of(logical_cpus: list[str]) -> Callable[[int], tf.distribute.Mirror
         return made[replicas]
 
     return strategy
+
+
+@pytest.fixture(scope="session")
+def emulated(
+    logical_cpus: list[str],
+) -> Callable[..., tf.distribute.TPUStrategy]:
+    """A function from a number of replicas, at most 8, and a topology to an emulated TPUStrategy.
+
+    For the same arguments it is the same strategy.
+    """
+    from tf_wu_shard.emulation import emulated_tpu_strategy
+
+    assert logical_cpus
+    return functools.cache(emulated_tpu_strategy)

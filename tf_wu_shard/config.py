@@ -16,6 +16,7 @@ FLAG = "weight_update_sharding"
 
 OnRefusal = Literal["warn", "raise"]
 DialectName = Literal["auto", "reference"]
+GatherDtype = Literal["bfloat16"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,10 @@ class ShardingOptions:
         deterministic: Sum the replicas' gradients in the order of the replicas, so that two runs
             agree bit for bit. Where all replicas share one process this is always so; a ground
             that cannot do it refuses.
+        gather_dtype: What a TPU's weights travel in from their shards to the step that reads them.
+            None moves a float32 weight as bfloat16 where every read of it in the step casts it to
+            bfloat16 at once, which changes nothing, and in its own type elsewhere. "bfloat16" moves
+            every float32 weight so: the step computes with rounded weights, the shards keep theirs.
         dialect: How the replicas exchange data: "auto" picks the ground's own way; "reference" is
             the plainest one, slow, to hold the others against.
 
@@ -44,6 +49,7 @@ class ShardingOptions:
     bucket_bytes: int | None = None
     on_refusal: OnRefusal = "warn"
     deterministic: bool = False
+    gather_dtype: GatherDtype | None = None
     dialect: DialectName = "auto"
 
     def __post_init__(self) -> None:
@@ -51,6 +57,8 @@ class ShardingOptions:
             _check_positive("min_elements", self.min_elements, "None for the default, or ")
         if self.bucket_bytes is not None:
             _check_positive("bucket_bytes", self.bucket_bytes, "None for the default, or ")
+        if self.gather_dtype is not None:
+            _check_word("gather_dtype", self.gather_dtype, get_args(GatherDtype))
         _check_word("on_refusal", self.on_refusal, get_args(OnRefusal))
         _check_word("dialect", self.dialect, get_args(DialectName))
         if not isinstance(self.deterministic, bool):

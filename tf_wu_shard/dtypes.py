@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from tf_wu_shard.errors import WuShardError
 
+FLOAT32 = 1
+BFLOAT16 = 14
+
 _NAMES_AND_BYTES: dict[int, tuple[str, int]] = {
     1: ("float32", 4),
     2: ("float64", 8),

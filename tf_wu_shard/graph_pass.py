@@ -8,34 +8,40 @@ function exactly as it was traced.
 from __future__ import annotations
 
 import dataclasses
+import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from absl import logging
 
 from tf_wu_shard import captures
-from tf_wu_shard.analysis.analyze import analyze, replica_devices
+from tf_wu_shard.analysis.accesses import CALLS
+from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions, current_options
-from tf_wu_shard.dialects.base import Dialect
-from tf_wu_shard.dialects.in_process import InProcess
-from tf_wu_shard.dialects.reference import Reference
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.capture import Captured, capture
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.ground import dialect_of, tpu_dialect
+from tf_wu_shard.layout import Layout, RowLayout
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.report.published import nothing_sharded, publish, reports
 from tf_wu_shard.report.summary import Report, summarize
 from tf_wu_shard.rewrite.lowering import Lowered, lower_slot_accesses
-from tf_wu_shard.rewrite.rewriter import RewriteResult, rewrite
+from tf_wu_shard.rewrite.rewriter import RewriteResult, ShardInput, rewrite
+from tf_wu_shard.rewrite.shard_reads import lower_shard_reads
 from tf_wu_shard.rewrite.verify import verify
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import WRITES
 from tf_wu_shard.storage import function_slots, sharded_slot
-from tf_wu_shard.tensorflow_private import eager_steps, function_graph, handle_references
+from tf_wu_shard.tensorflow_private import (
+    eager_steps,
+    function_graph,
+    handle_references,
+    tpu_graph,
+)
 from tf_wu_shard.tensorflow_private.distributed_variables import (
     distributed_variable_of,
     has_distributed_variable,
@@ -44,10 +50,8 @@ from tf_wu_shard.tensorflow_private.distributed_variables import (
 )
 from tf_wu_shard.tensorflow_private.sharded_variables import is_in_shards
 
-_DIALECTS: dict[str, Callable[[Sequence[str]], Dialect]] = {
-    "auto": InProcess,
-    "reference": Reference,
-}
+# The flag was turned off: what lives in shards goes on doing so, nothing else is touched.
+_ONLY_WHAT_IS_IN_SHARDS = ShardingOptions(min_elements=sys.maxsize)
 
 _EAGER = "a step outside tf.function"
 
@@ -70,6 +74,7 @@ def _notice_eager_step() -> None:
 def register() -> None:
     """Puts the pass into TensorFlow's tracing; a second call changes nothing."""
     handle_references.install()
+    tpu_graph.install()
     eager_steps.install(_notice_eager_step)
     if function_graph.install(process):
         for graph in function_graph.existing_graphs():
@@ -98,7 +103,11 @@ def process(graph: Any, trace_seconds: float) -> Any:
     handles = function_graph.captured_handles(graph)
     distributed = [(h, p) for h, p in handles if has_distributed_variable(h)]
     in_shards = any(is_in_shards(handle) for handle, _ in distributed) and not is_exporting()
-    if in_shards or (options is not None and _writes_a_mirrored_variable(graph, distributed)):
+    if (
+        in_shards
+        or (options is not None and _writes_a_mirrored_variable(graph, distributed))
+        or _uses_variables_on_tpus(graph, handles, options)
+    ):
         with function_graph.no_garbage_collection():
             graph = _shard(graph, options, start, trace_seconds)
         handles = function_graph.captured_handles(graph)
@@ -114,7 +123,8 @@ def _record(graph: Any, handles: Handles) -> None:
         [
             handle
             for handle, _ in handles
-            if has_distributed_variable(handle) and not handle_references.is_being_created(handle)
+            if tpu_graph.is_packed(handle)
+            or (has_distributed_variable(handle) and not handle_references.is_being_created(handle))
         ],
     )
 
@@ -126,6 +136,17 @@ def _writes_a_mirrored_variable(graph: Any, handles: Handles) -> bool:
         and (found := distributed_variable_of(handle)) is not None
         and len(found[0].values) > 1
         for handle, placeholder in handles
+    )
+
+
+def _uses_variables_on_tpus(graph: Any, handles: Handles, options: ShardingOptions | None) -> bool:
+    """Whether a graph holds a TPU program to be sharded, or uses what is in shards on TPUs."""
+    if any(sharded_slot.slot_of_packed(handle) is not None for handle, _ in handles):
+        return not is_exporting()
+    return (
+        options is not None
+        and function_graph.may_write(graph, _WRITING | CALLS)
+        and bool(tpu_graph.replicated_variables(graph))
     )
 
 
@@ -149,6 +170,7 @@ def _warn_of_one_replica(graph: Any, handles: Handles, options: ShardingOptions)
 def _shard(graph: Any, options: ShardingOptions | None, start: float, trace_seconds: float) -> Any:
     """Analyses, plans, rewrites, and only then hands over storage and graph."""
     outcome: _Outcome | None = None
+    function_slots.check_no_components(graph)
     try:
         captured = capture(graph)
         outcome = _rewritten(graph, captured, options)
@@ -182,7 +204,10 @@ def _only_lowered(graph: Any) -> Any:
         new, _ = _lowered(graph, captured, _Outcome())
     except Exception as error:
         handles = function_graph.captured_handles(graph)
-        if not any(sharded_slot.sharded_slot_of(handle) is not None for handle, _ in handles):
+        if not any(
+            sharded_slot.sharded_slot_of(handle) or sharded_slot.slot_of_packed(handle)
+            for handle, _ in handles
+        ):
             return graph
         raise StorageError(
             f"{graph.name} uses optimizer slots that live in shards and could not be led onto"
@@ -214,10 +239,14 @@ class _Outcome:
 
 def _rewritten(graph: Any, captured: Captured, options: ShardingOptions | None) -> _Outcome:
     view = captured.view
-    devices = replica_devices(view)
+    cluster = tpu_graph.cluster_of(graph)
     if options is None:
-        return _Outcome()
-    dialect = _DIALECTS[options.dialect](devices)
+        if cluster is None:
+            return _Outcome()
+        options = _ONLY_WHAT_IS_IN_SHARDS
+    if cluster is not None and cluster.refusal:
+        return _Outcome(report=nothing_sharded(graph.name, cluster.refusal))
+    dialect = dialect_of(view, cluster, captured, options)
     analysis = analyze(view, dialect)
     if function_graph.is_branch_or_body(graph) and analysis.updates:
         return _Outcome(report=_inside_branch(graph, analysis))
@@ -228,6 +257,9 @@ def _rewritten(graph: Any, captured: Captured, options: ShardingOptions | None) 
         bucket_bytes=dialect.bucket_bytes,
         pinned=function_slots.pinned(graph, analysis, captured),
         in_shards=function_slots.slots_in_shards(captured).keys(),
+        layout_of=dialect.layout,
+        weights_in_shards=dialect.weights_in_shards,
+        max_buckets=dialect.max_buckets,
     )
     if not plan.variables:
         concerns = bool(analysis.updates or analysis.refusals or plan.left_alone)
@@ -246,12 +278,15 @@ def _lowered(
     pending = {k: s for k, s in planned.items() if isinstance(s, sharded_slot.PendingSlot)}
     owners: list[Any] = [s.shards for s in planned.values()]
     added_inputs = outcome.result.shard_inputs if outcome.result is not None else ()
-    bound = {a.placeholder: planned[a.slot].handles[a.replica] for a in added_inputs}
+    bound = {a.placeholder: _handle(planned[a.slot], a) for a in added_inputs}
     slots = function_slots.slots_in_shards(captured)
-    lowered = None
-    if slots:
+    lowered: Lowered | None = None
+    on_host = function_slots.slots_on_host(graph)
+    if on_host:
+        lowered, slots = _lowered_on_tpus(graph, captured, outcome, on_host)
+    elif slots:
         view = outcome.view(captured.view)
-        layouts = {key: slot.layout for key, slot in slots.items()}
+        layouts = {key: s.layout for key, s in slots.items() if isinstance(s.layout, Layout)}
         shards = function_slots.captured_shards(graph, slots)
         lowered = lower_slot_accesses(view, layouts, shards, captured.view)
     if lowered is None and outcome.result is None:
@@ -261,34 +296,39 @@ def _lowered(
     if lowered is not None:
         owners += [s.shards for s in slots.values()]
         for added in lowered.shard_inputs:
-            bound[added.placeholder] = slots[added.slot].handles[added.replica]
+            bound[added.placeholder] = _handle(slots[added.slot], added)
     new = function_graph.rebuild(
         graph,
         final.nodes,
         outputs=[f"{v.op}:{v.index}" for v in final.outputs],
         control_outputs=final.control_outputs,
         new_captures=bound,
-        dropped_captures=_unused_slots(graph, final, captured.view, {*slots, *pending}),
+        dropped_captures=function_slots.unused(graph, final, captured.view, {*slots, *pending}),
         owners=owners,
     )
     return new, list(pending.values())
 
 
-def _unused_slots(
-    graph: Any, final: Lowered | RewriteResult, before: GraphView, slots: set[str]
-) -> list[str]:
-    """Placeholders of whole slots that nothing reads any more.
+def _lowered_on_tpus(
+    graph: Any,
+    captured: Captured,
+    outcome: _Outcome,
+    on_host: dict[str, sharded_slot.ShardedSlot],
+) -> tuple[Lowered | None, dict[str, sharded_slot.ShardedSlot]]:
+    """A graph whose reads of variables of a TPUStrategy go to their shards, and those variables."""
+    keys = {id(variable): key for key, variable in captured.variables.items()}
+    slots = {keys.get(id(slot.variable), name): slot for name, slot in on_host.items()}
+    view = outcome.view(captured.view)
+    cluster = tpu_graph.cluster_of(graph)
+    dialect = None if cluster is None else tpu_dialect(cluster, captured)
+    layouts = {key: s.layout for key, s in slots.items() if isinstance(s.layout, RowLayout)}
+    places = {name: keys.get(id(slot.variable), name) for name, slot in on_host.items()}
+    return lower_shard_reads(view, layouts, places, dialect), slots
 
-    The loop of a `tf.while_loop` has as many inputs as its condition, used or not.
-    """
-    if function_graph.is_branch_or_body(graph):
-        return []
-    candidates = {name for name, ref in before.variables.items() if ref.key in slots}
-    if not candidates:
-        return []
-    for node in final.nodes:
-        candidates.difference_update(node.input)
-    return sorted(candidates.difference(value.op for value in final.outputs))
+
+def _handle(shards: sharded_slot.ShardedSlot | sharded_slot.PendingSlot, added: ShardInput) -> Any:
+    """What to bind to a new input: the handle of one shard, or the packed one of all."""
+    return shards.packed_handle if added.is_packed else shards.handles[added.replica]
 
 
 def _inside_branch(graph: Any, analysis: Analysis) -> Report:

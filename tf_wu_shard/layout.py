@@ -9,12 +9,19 @@ of `shard_size` elements. Runs start on 64-byte boundaries and the last ones are
 round differently in its main loop than in its tail of fewer elements than a vector register holds
 (`Pow`, `Exp`, `Rsqrt`); cut at such boundaries, with the last run as short as the tensor ends,
 every element is computed by the same loop as in the whole tensor.
+
+A *row* layout views the tensor as a matrix, its dimensions in an order of its own, and gives every
+shard as many rows. All shards are of one shape, as a program that runs on every replica needs it,
+so the last rows may be **padding**, which holds garbage. It is cut as TPUs store tensors: in tiles
+of 8 rows by 128 columns.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Sequence
+from typing import TypeAlias
 
 # EIGEN_MAX_ALIGN_BYTES: a CPU tensor that starts on such a boundary of another's buffer shares
 # that buffer, one that does not is copied. It is a multiple of every vector register's width.
@@ -58,6 +65,11 @@ class Layout:
         """
         return self.num_shards * self.shard_size - self.size
 
+    @property
+    def shard_elements(self) -> int:
+        """Elements that the longest shard stores."""
+        return self.shard_size
+
     def bounds(self, shard: int) -> tuple[int, int]:
         """The half-open range of row-major elements that shard `shard` holds.
 
@@ -83,6 +95,165 @@ class Layout:
     def __str__(self) -> str:
         pad = f" pad {self.padding}" if self.padding else ""
         return f"flat {self.size}/{self.num_shards}{pad}"
+
+
+# A TPU stores the last two dimensions of a 4-byte tensor in tiles of so many rows and columns.
+TILE = (8, 128)
+
+
+@dataclasses.dataclass(frozen=True)
+class RowLayout:
+    """A cut of a tensor, seen as a matrix, into `num_shards` shards.
+
+    The matrix is cut into runs of `run_rows` rows. Where there are fewer tiles of rows than shards,
+    each run is cut once more, into `tile_shards` parts of as many tiles, counted row by row of
+    tiles; a shard is then its tiles one above the other.
+
+    Attributes:
+        shape: The logical shape of the whole tensor.
+        order: The dimensions in the order in which the matrix has them, slowest first; the last
+            one is its columns, all others together are its rows.
+        num_shards: How many shards there are; one per replica of the group.
+        run_rows: Rows of every run, a multiple of a tile's.
+        held: Which shard each replica holds: replica `r` the shard number `held[r]`, which is part
+            number `held[r] % tile_shards` of run number `held[r] // tile_shards`.
+        tile_shards: Into how many parts each run is cut.
+    """
+
+    shape: tuple[int, ...]
+    order: tuple[int, ...]
+    num_shards: int
+    run_rows: int
+    held: tuple[int, ...]
+    tile_shards: int = 1
+
+    def __post_init__(self) -> None:
+        if sorted(self.order) != list(range(len(self.shape))):
+            raise ValueError(f"{self.order} does not order the dimensions of {self.shape}")
+        if sorted(self.held) != list(range(self.num_shards)):
+            raise ValueError(f"{self.held} does not give {self.num_shards} replicas a shard each")
+        if self.num_shards % self.tile_shards or self.run_tiles % self.tile_shards:
+            raise ValueError(f"{self.tile_shards} parts do not cut runs of {self.run_tiles} tiles")
+        if self.padded_rows < self.rows:
+            raise ValueError(
+                f"{self.num_runs} runs of {self.run_rows} rows cannot hold a tensor of shape"
+                f" {self.shape}"
+            )
+
+    @property
+    def size(self) -> int:
+        """Elements in the logical tensor."""
+        return math.prod(self.shape)
+
+    @property
+    def columns(self) -> int:
+        """Columns of the matrix."""
+        return self.shape[self.order[-1]] if self.shape else 1
+
+    @property
+    def rows(self) -> int:
+        """Rows of the matrix that hold elements."""
+        return self.size // self.columns if self.columns else 0
+
+    @property
+    def num_runs(self) -> int:
+        """How many runs of rows the matrix is cut into."""
+        return self.num_shards // self.tile_shards
+
+    @property
+    def run_tiles(self) -> int:
+        """Tiles of a run; whole ones only where `tile_shards` is not 1."""
+        return self.run_rows * self.columns // math.prod(TILE) if self.tile_shards > 1 else 0
+
+    @property
+    def padded_rows(self) -> int:
+        """Rows of all shards together."""
+        return self.num_runs * self.run_rows
+
+    @property
+    def padding(self) -> int:
+        """Elements that all shards together hold beyond the tensor's own."""
+        return self.padded_rows * self.columns - self.size
+
+    @property
+    def shard_elements(self) -> int:
+        """Elements that every shard stores, padding included."""
+        return self.run_rows * self.columns // self.tile_shards
+
+    @property
+    def ordered_shape(self) -> tuple[int, ...]:
+        """The shape of the tensor with its dimensions in `order`."""
+        return tuple(self.shape[dimension] for dimension in self.order)
+
+    @property
+    def bucket_kind(self) -> tuple[int, ...]:
+        """What is alike in tensors that can lie side by side; with runs cut, their columns too."""
+        columns = (self.columns,) if self.tile_shards > 1 else ()
+        return (self.tile_shards, self.run_rows, *self.ordered_shape[:-1], *columns)
+
+    def shard_shape(self, shard: int) -> tuple[int, int]:
+        """The shape of every shard.
+
+        Args:
+            shard: Which; all are alike.
+        """
+        if not 0 <= shard < self.num_shards:
+            raise IndexError(f"shard {shard} of {self.num_shards}")
+        if self.tile_shards > 1:
+            return self.shard_elements // TILE[1], TILE[1]
+        return self.run_rows, self.columns
+
+    def __str__(self) -> str:
+        pad = f" pad {self.padding}" if self.padding else ""
+        parts = f"{self.num_runs}x{self.tile_shards}" if self.tile_shards > 1 else self.num_shards
+        return f"rows {self.rows}x{self.columns}/{parts}{pad}"
+
+
+AnyLayout: TypeAlias = Layout | RowLayout
+
+
+def tile_order(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The order in which a TPU keeps the dimensions of a variable of this shape.
+
+    Of all choices of the last dimension, the one that pads the tiles least, and of equals the last
+    one; the others keep their order. So libtpu's compiler lays out a program's 4-byte arguments.
+    """
+    rank = len(shape)
+    if rank < 2:
+        return tuple(range(rank))
+
+    def padded(order: tuple[int, ...]) -> int:
+        *rest, rows, columns = (shape[dimension] for dimension in order)
+        tiles = -(-rows // TILE[0]) * -(-columns // TILE[1])
+        return math.prod(rest) * tiles
+
+    orders = [(*(d for d in range(rank) if d != last), last) for last in reversed(range(rank))]
+    return min(orders, key=padded)
+
+
+def row_layout(shape: tuple[int, ...], axes: Sequence[int], held: tuple[int, ...]) -> RowLayout:
+    """Cuts a tensor into runs of whole tiles of rows, and these into tiles where rows run out.
+
+    Args:
+        shape: The logical shape; every dimension known.
+        axes: How many parts are made one after the other; their product is the number of shards.
+        held: Which shard each replica holds.
+
+    Returns:
+        The layout with the smallest shards; of equals, the one with the most runs of rows.
+    """
+    order = tile_order(shape)
+    columns = shape[order[-1]] if shape else 1
+    rows = math.prod(shape) // columns if columns else 0
+    num_shards = math.prod(axes)
+    found: list[RowLayout] = []
+    for count in range(len(axes), 0, -1):
+        runs, parts = math.prod(axes[:count]), math.prod(axes[count:])
+        run_rows = -(-rows // (runs * TILE[0])) * TILE[0]
+        tiles, rest = divmod(run_rows * columns, math.prod(TILE))
+        if parts == 1 or not (columns % TILE[1] or rest or tiles % parts):
+            found.append(RowLayout(shape, order, num_shards, run_rows, held, parts))
+    return min(found, key=lambda layout: layout.shard_elements)
 
 
 def flat_layout(shape: tuple[int, ...], num_shards: int, item_bytes: int) -> Layout:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tests.analysis.steps import MOMENTUM, REDUCED, SHAPES, analysis_of, reasons_of
 from tests.graph.text_graph import DIALECT, view_of
-from tf_wu_shard.analysis.analyze import analyze, replica_devices
+from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import OperandKind
+from tf_wu_shard.dialects.recognition import replica_devices
 from tf_wu_shard.graph.view import Value, VariableRef
 
 

@@ -22,8 +22,9 @@ from tests.equivalence.in_process import (
     turn_off,
     turn_on,
 )
-from tf_wu_shard.analysis.analyze import analyze, replica_devices
+from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.dialects.in_process import InProcess
+from tf_wu_shard.dialects.recognition import replica_devices
 from tf_wu_shard.graph.capture import capture
 
 OPTIMIZERS = {

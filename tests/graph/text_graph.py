@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tf_wu_shard.dialects.base import CarriedReduction
-from tf_wu_shard.dialects.recognition import recognise_in_process
+from tf_wu_shard.dialects.recognition import recognise_in_process, replica_devices
 from tf_wu_shard.graph.view import GraphView, VariableRef, parse_value
 from tf_wu_shard.placement import Refusal
 
@@ -80,6 +80,12 @@ class _Attributes(dict[str, Attribute]):
 
 class _ReadHalf:
     """The read half of the dialect of replicas in one process, without its TensorFlow."""
+
+    def copies(self, view: GraphView) -> tuple[str, ...]:
+        return replica_devices(view)
+
+    def num_replicas(self, copies: Sequence[str]) -> int:
+        return len(copies)
 
     def recognise(
         self, view: GraphView, devices: Sequence[str]

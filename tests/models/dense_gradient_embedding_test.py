@@ -32,6 +32,7 @@ def test_reversed_it_scores_every_row() -> None:
 
 
 def test_a_copy_from_its_configuration_has_the_same_arguments() -> None:
-    config = DenseGradientEmbedding(vocabulary=5, width=3, name="words").get_config()
-    copy = DenseGradientEmbedding.from_config(config)
+    embedding = DenseGradientEmbedding(5, 3, name="words", dtype="mixed_bfloat16")
+    copy = DenseGradientEmbedding.from_config(embedding.get_config())
     assert (copy.vocabulary, copy.width, copy.name) == (5, 3, "words")
+    assert copy.dtype_policy.name == "mixed_bfloat16"

@@ -13,12 +13,20 @@ from tf_wu_shard.errors import OptionError
 pytestmark = pytest.mark.usefixtures("logical_cpus")
 
 
+# The paper's sizes take minutes and gigabytes; one block of each, and few tokens, do not.
+_SMALL = {
+    name: {"vocabulary": 97, "length": 16, "depth": 1}
+    for name in ("transformer_base", "transformer_big")
+}
+_SMALL_DATA = {name: {"vocabulary": 97, "length": 16} for name in _SMALL}
+
+
 @pytest.mark.parametrize("name", models.names())
 def test_every_model_accepts_its_data_and_learns(name: str) -> None:
     keras.utils.set_random_seed(0)
-    model = models.build(name)
-    inputs, targets = models.data(name, examples=48)
-    model.compile(keras.optimizers.Adam(0.01), models.loss(name))
+    model = models.build(name, **_SMALL.get(name, {}))
+    inputs, targets = models.data(name, examples=48, **_SMALL_DATA.get(name, {}))
+    model.compile(keras.optimizers.Adam(0.001 if name in _SMALL else 0.01), models.loss(name))
     losses = model.fit(inputs, targets, batch_size=16, epochs=4, verbose=0).history["loss"]
     # A model that does not learn stays within noise of its first loss; these fall by a tenth
     # or more in twelve steps.
@@ -36,11 +44,25 @@ def test_data_follow_the_seed(name: str) -> None:
 
 @pytest.mark.parametrize("name", models.names())
 def test_a_saved_model_reloads_and_predicts_the_same(name: str, tmp_path: pathlib.Path) -> None:
-    model = models.build(name)
-    inputs, _ = models.data(name, examples=4)
+    model = models.build(name, **_SMALL.get(name, {}))
+    inputs, _ = models.data(name, examples=4, **_SMALL_DATA.get(name, {}))
     model.save(tmp_path / "model.keras")
     reloaded = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(model(inputs), reloaded(inputs))
+
+
+def test_the_papers_transformers_have_64_and_210_million_parameters() -> None:
+    # Per block four attention kernels and two feed-forward kernels, 12 width^2; once the table.
+    for name, width, depth, millions in (
+        ("transformer_base", 512, 15, 64),
+        ("transformer_big", 1024, 14, 210),
+    ):
+        # In this scope variables have a shape and no value.
+        with keras.StatelessScope():
+            count = models.build(name).count_params()
+        matrices = depth * 12 * width**2 + 32_768 * width
+        assert 0 <= count - matrices < 0.005 * matrices
+        assert round(count / 1e6) == millions
 
 
 def test_the_benchmark_mlp_has_25_million_parameters() -> None:

@@ -52,9 +52,9 @@ def test_the_narrowest_element_type_aligns_the_cut() -> None:
         )
     ).variables[0]
     narrow = plan_of(analysis_of([Weight("w", (200,), ("m",), slot_dtype=FLOAT16)])).variables[0]
-    assert wide.layout.shard_size == 64
+    assert wide.layout.shard_elements == 64
     # 50 elements a shard, rounded up to 64 bytes of float16.
-    assert narrow.layout.shard_size == narrow.slots[0].layout.shard_size == 64
+    assert narrow.layout.shard_elements == narrow.slots[0].layout.shard_elements == 64
 
 
 def test_a_slot_of_another_shape_keeps_its_shape_and_is_cut_at_the_same_places() -> None:
@@ -65,7 +65,7 @@ def test_a_slot_of_another_shape_keeps_its_shape_and_is_cut_at_the_same_places()
     other = type(analysis)("f1", 4, analysis.reductions, (flat,), (), ())
     (variable,) = plan_of(other).variables
     assert variable.slots[0].layout.shape == (36,)
-    assert variable.slots[0].layout.shard_size == variable.layout.shard_size
+    assert variable.slots[0].layout.shard_elements == variable.layout.shard_elements
 
 
 def test_a_small_variable_is_left_alone() -> None:

@@ -19,6 +19,7 @@ DISTRIBUTIONS = {
     "absl": "absl_py",
     "h5py": "h5py",
     "hypothesis": "hypothesis",
+    "jax": "jax",
     "keras": "keras",
     "numpy": "numpy",
     "pytest": "pytest",
@@ -29,7 +30,7 @@ DISTRIBUTIONS = {
 }
 
 # A benchmark of peers makes an environment of its own for them.
-OUTSIDE = {"jax", "optax", "torch"}
+OUTSIDE = {"optax", "torch"}
 
 TARGETS = build_file.read()
 

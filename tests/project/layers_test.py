@@ -14,11 +14,12 @@ LEVELS = (
     ("rules",),
     ("analysis",),
     ("plan",),
-    ("storage", "report"),
+    ("storage", "report", "ground"),
     ("rewrite",),
     ("graph_pass",),
     ("tf_wu_shard",),
     ("bench", "demo"),
+    ("tpu_compiler",),
     ("cli",),
 )
 
@@ -28,7 +29,7 @@ ASIDE = {
     "deferred": {"errors"},
     "tensorflow_private": {"errors", "layout"},
     "dialects": {"errors", "dtypes", "layout", "placement", "graph"},
-    "emulation": {"errors", "tensorflow_private", "topology"},
+    "emulation": {"errors", "graph", "tensorflow_private", "topology"},
     "models": {"errors"},
 }
 

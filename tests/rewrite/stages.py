@@ -8,10 +8,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.analysis.analyze import analyze, replica_devices
+from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.dialects.in_process import InProcess
+from tf_wu_shard.dialects.recognition import replica_devices
 from tf_wu_shard.graph.capture import Captured, capture
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.plan.planner import make_plan

@@ -207,9 +207,9 @@ def test_a_variable_that_cannot_be_sharded_is_refused_with_its_reason(
     shard(done)
     layout = flat_layout(_SHAPE, 2, 4)
     for one, cut, reason in (
-        (tf.Variable(1.0), Layout((), 2, 16), "ResourceVariable, not an unsharded Mirrored"),
-        (on_read, Layout((), 2, 16), "SyncOnReadVariable, not an unsharded Mirrored"),
-        (done, layout, "not an unsharded MirroredVariable"),
+        (tf.Variable(1.0), Layout((), 2, 16), "ResourceVariable, not an unsharded mirrored"),
+        (on_read, Layout((), 2, 16), "SyncOnReadVariable, not an unsharded mirrored"),
+        (done, layout, "not an unsharded mirrored variable"),
         (variable, flat_layout(_SHAPE, 4, 4), "2 components for 4 shards"),
         (variable, flat_layout((7, 50), 2, 4), "is not the layout's"),
         (text, Layout((), 2, 16), "dtype string"),
@@ -256,7 +256,7 @@ def test_two_prepared_for_one_variable_the_second_commit_is_refused(
     variable = mirrored(strategy_of(2), values_of(_SHAPE))
     first, second = (prepare(variable, flat_layout(_SHAPE, 2, 4)) for _ in range(2))
     slot = first.commit()
-    with pytest.raises(StorageError, match="not an unsharded MirroredVariable"):
+    with pytest.raises(StorageError, match="not an unsharded mirrored variable"):
         second.commit()
     assert sharded_slot_of(variable.values[0].handle.original) is slot
     np.testing.assert_array_equal(variable.numpy(), values_of(_SHAPE))

@@ -29,6 +29,8 @@ _CALLS: dict[str, tuple[tuple[str, ...], int]] = {
     "StatelessWhile": (("cond", "body"), 0),
 }
 
+CALLS = frozenset(_CALLS)
+
 # A handle may pass through these unchanged inside a called function.
 _FORWARDING = frozenset({"Identity"})
 

@@ -19,37 +19,21 @@ def analyze(view: GraphView, dialect: Dialect) -> Analysis:
     Returns:
         What was found. `num_replicas` is 0 where the graph reduces no gradient.
     """
-    devices = replica_devices(view)
+    devices = dialect.copies(view)
+    num_replicas = dialect.num_replicas(devices)
     carried, refusals = dialect.recognise(view, devices)
     reductions, more = gradient_reductions(view, carried)
     names = result_names(view, reductions)
-    updates, refused = weight_updates(view, reductions, names, devices) if reductions else ((), ())
+    updates, refused = (
+        weight_updates(view, reductions, names, devices, num_replicas) if reductions else ((), ())
+    )
     reached = {v.key for u in updates for v in u.variables} | {r.variable for r in refused}
     unreached = written_unreached(view, names, reached, len(devices))
     return Analysis(
         fingerprint=view.fingerprint,
-        num_replicas=len(devices) if reductions else 0,
+        num_replicas=num_replicas if reductions else 0,
         reductions=reductions,
         updates=updates,
         refused=(*without_halves(view, refused, unreached), *unreached),
         refusals=(*refusals, *more),
     )
-
-
-def replica_devices(view: GraphView) -> tuple[str, ...]:
-    """Per replica, its device, as the mirrored variables of a graph show it.
-
-    Returns:
-        The devices, or () where no variable is mirrored or the variables do not agree.
-    """
-    layouts: set[tuple[str, ...]] = set()
-    devices: dict[str, dict[int, str]] = {}
-    counts: dict[str, int] = {}
-    for ref in view.variables.values():
-        if ref.num_replicas > 1:
-            devices.setdefault(ref.key, {})[ref.replica] = ref.device
-            counts[ref.key] = ref.num_replicas
-    for key, found in devices.items():
-        if len(found) == counts[key]:
-            layouts.add(tuple(found[r] for r in range(counts[key])))
-    return layouts.pop() if len(layouts) == 1 else ()

@@ -96,7 +96,9 @@ class BodyBuilder:
     def _match_writes(self, touching: dict[str, list[list[VariableAccess]]]) -> Refusal | None:
         for variable, per_replica in touching.items():
             writes = [[a.op for a in t if not a.access.is_read] for t in per_replica]
-            for replica, own in enumerate(writes[1:], start=1):
+            # The copies are matched with the first one; where there is but one, with themselves.
+            first_matched = 1 if len(writes) > 1 else 0
+            for replica, own in enumerate(writes[first_matched:], start=first_matched):
                 if len(own) != len(writes[0]):
                     return Refusal(variable, f"replica {replica} writes it another number of times")
                 for first, other in zip(writes[0], own, strict=True):
@@ -140,6 +142,7 @@ class BodyBuilder:
         self, slice_: _Slice, touching: dict[str, list[list[VariableAccess]]]
     ) -> tuple[UpdatedVariable, ...] | Refusal:
         seen_outside: set[str] = set()
+        casts: dict[str, set[int]] = {}
         for variable, per_replica in touching.items():
             for replica, touches in enumerate(per_replica):
                 body = {self._matcher.partner(replica, op.name) for op in slice_.body}
@@ -150,6 +153,7 @@ class BodyBuilder:
                         epoch += 1
                     elif self._read_outside(access.op, body):
                         seen_outside.add(variable)
+                        casts.setdefault(variable, set()).update(self._casts(access.op, body))
                         if 0 < epoch < total:
                             return Refusal(
                                 access.op.name, f"it reads {variable} between two of its writes"
@@ -168,11 +172,20 @@ class BodyBuilder:
                 ref.dtype,
                 is_slot=variable not in weights,
                 trainable=ref.trainable,
+                read_as=only.pop() if len(only := casts.get(variable, set())) == 1 else ref.dtype,
             )
             for variable, ref in refs.items()
         ]
         updated.sort(key=lambda v: (v.is_slot, v.key not in trainable))
         return tuple(updated)
+
+    def _casts(self, read: Op, body: set[str]) -> set[int]:
+        """The element types that a read is cast to outside of the body; 0 for any other use."""
+        return {
+            op.node.attr["DstT"].type if op.type == "Cast" else 0
+            for op, _ in self._view.consumers(Value(read.name))
+            if op.name not in body
+        }
 
     def _read_outside(self, read: Op, body: set[str]) -> bool:
         if read.type != READ:

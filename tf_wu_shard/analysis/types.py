@@ -98,6 +98,8 @@ class UpdatedVariable:
         dtype: The DataType enum's number.
         is_slot: Whether only the body touches it, so that it may live in shards between steps.
         trainable: Whether the model trains it; what is not is the optimizer's own.
+        read_as: The element type, as a DataType number, that every read outside of the body is
+            cast to at once; the variable's own where they are not.
     """
 
     key: str
@@ -106,6 +108,7 @@ class UpdatedVariable:
     dtype: int
     is_slot: bool
     trainable: bool = False
+    read_as: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

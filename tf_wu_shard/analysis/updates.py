@@ -10,10 +10,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable
 
-from tf_wu_shard.analysis.accesses import accesses
+from tf_wu_shard.analysis.accesses import accesses, is_call
 from tf_wu_shard.analysis.body import BodyBuilder
 from tf_wu_shard.analysis.gradients import ResultNames
 from tf_wu_shard.analysis.replicas import ReplicaMatcher
+from tf_wu_shard.analysis.single_program import SingleProgram
 from tf_wu_shard.analysis.types import GradientReduction, RefusedUpdate, WeightUpdate
 from tf_wu_shard.graph.view import GraphView, Op, Value
 from tf_wu_shard.placement import Refusal
@@ -36,6 +37,7 @@ def weight_updates(
     reductions: tuple[GradientReduction, ...],
     names: ResultNames,
     devices: tuple[str, ...],
+    num_replicas: int,
 ) -> tuple[tuple[WeightUpdate, ...], tuple[RefusedUpdate, ...]]:
     """Finds every update that a gradient reduction feeds.
 
@@ -43,14 +45,19 @@ def weight_updates(
         view: The graph.
         reductions: Its gradient reductions.
         names: Every name of a reduced gradient, as `gradients.result_names` gives them.
-        devices: Per replica, its device.
+        devices: Per copy of the update in the graph, its device.
+        num_replicas: How many replicas run them; more than copies where all run one program.
 
     Returns:
         The updates that can be sharded, and the refused ones with their reasons. A reduction
         that reaches no variable (a loss, a metric) is in neither.
     """
     handles = _handles(view, len(devices))
-    matcher = ReplicaMatcher(view, names)
+    matcher = (
+        ReplicaMatcher(view, names)
+        if len(devices) == num_replicas
+        else SingleProgram(view, names, num_replicas)
+    )
     builder = BodyBuilder(view, matcher, names, handles, devices)
     floods = [_flood(view, reduction, names, handles) for reduction in reductions]
     updates: list[WeightUpdate] = []
@@ -220,7 +227,7 @@ def written_unreached(
             continue
         for access in accesses(view, handle):
             if not access.access.is_read and ref.key not in found:
-                keys, refusal = _why_unreached(view, access.op, names)
+                keys, refusal = _why_unreached(view, access.op, ref.shape, names)
                 found[ref.key] = RefusedUpdate(ref.key, keys, refusal)
     return tuple(found.values())
 
@@ -228,9 +235,12 @@ def written_unreached(
 def _why_unreached(
     view: GraphView,
     write: Op,
+    shape: tuple[int, ...] | None,
     names: ResultNames,
 ) -> tuple[tuple[int, ...], Refusal]:
-    """The reductions that a write depends on, and what stopped their following."""
+    """The reductions that a write of a variable depends on, and what stopped their following."""
+    if is_call(write.type):
+        return (), Refusal(write.name, "its update runs inside a function that the step calls")
     keys: set[int] = set()
     before: set[str] = set()
     stack = list(write.inputs)
@@ -245,7 +255,6 @@ def _why_unreached(
                 # What a read yields was written there, perhaps in this step.
                 touching = accesses(view, value.op)
                 stack.extend(v for a in touching if not a.access.is_read for v in a.op.inputs)
-    written = view.variables[write.inputs[0].op]
     start = [v for key in sorted(keys) for v in names.of(key, 0)]
     # An update also goes on from slots that it wrote; they are as large as the weight.
     start += [
@@ -253,11 +262,17 @@ def _why_unreached(
         for name in before
         if view.ops[name].type == READ
         and (ref := view.variables.get(view.ops[name].inputs[0].op)) is not None
-        and ref.shape == written.shape
+        and ref.shape == shape
     ]
     stopped = _first_without_rule(view, start, before) if keys else None
     if stopped is not None:
         return tuple(sorted(keys)), Refusal(stopped.name, f"no rule for {stopped.type}")
+    if is_call(write.type):
+        return (), Refusal(
+            write.name,
+            f"its update runs inside of {write.type}: a tf.cond branch, a loop or a tf.function"
+            " that the step calls; only updates in the step itself are sharded",
+        )
     return (), Refusal(write.name, f"{write.type} writes it from no gradient reduction known here")
 
 

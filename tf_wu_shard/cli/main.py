@@ -19,6 +19,7 @@ COMMANDS = {
     "run": "run an unmodified training script with weight-update sharding on",
     "demo": "train two small models, sharded and not, and compare",
     "bench": "measure time and memory of a sharded step against an unsharded one",
+    "tpu-compile": "compile a train step with the TPU compiler, sharded and not; needs no TPU",
 }
 
 
@@ -57,7 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     command: _Command | None = None
     for name, summary in COMMANDS.items():
         if name == chosen:
-            command = cast(_Command, importlib.import_module(f"tf_wu_shard.cli.{name}"))
+            module = f"tf_wu_shard.cli.{name.replace('-', '_')}"
+            command = cast(_Command, importlib.import_module(module))
             command.add_parser(subparsers)
         else:
             subparsers.add_parser(name, help=summary)

@@ -7,11 +7,11 @@ knows layouts, not optimizers: nothing behind this line knows what the values ar
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tf_wu_shard.graph.view import GraphView, Value
-from tf_wu_shard.layout import Layout
+from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.placement import Refusal
 
 if TYPE_CHECKING:
@@ -36,17 +36,49 @@ class CarriedReduction:
 
 
 class Dialect(Protocol):
-    """How replicas communicate in one kind of graph.
+    """How replicas communicate in one kind of graph. It takes layouts of the kind that it makes.
 
     Attributes:
         name: What the report calls it.
         min_elements: Variables below this stay replicated, unless the user says otherwise.
         bucket_bytes: Tensors below this travel together, unless the user says otherwise.
+        weights_in_shards: Whether weights live in shards between steps and are gathered where the
+            step reads them, instead of being gathered after the update.
+        max_buckets: How many buckets there should be at most.
     """
 
     name: str
     min_elements: int
     bucket_bytes: int
+    weights_in_shards: bool
+    max_buckets: int
+
+    def copies(self, view: GraphView) -> tuple[str, ...]:
+        """Per copy of the program that a graph holds, its device.
+
+        A graph of MirroredStrategy holds one for each replica, a TPU cluster holds one for all.
+
+        Args:
+            view: The graph.
+
+        Returns:
+            The devices, or () where the graph does not tell.
+        """
+
+    def num_replicas(self, copies: Sequence[str]) -> int:
+        """How many replicas run these copies.
+
+        Args:
+            copies: What `copies` returned.
+        """
+
+    def layout(self, shape: tuple[int, ...], item_bytes: int) -> AnyLayout:
+        """How a variable is cut.
+
+        Args:
+            shape: Its shape.
+            item_bytes: Bytes of an element.
+        """
 
     def recognise(
         self, view: GraphView, devices: Sequence[str]
@@ -61,11 +93,29 @@ class Dialect(Protocol):
             The reductions in a fixed order, and why others were not taken.
         """
 
+    def adopt(self, nodes: Iterable[Any]) -> None:
+        """Makes emitted nodes part of the program that the replicas run.
+
+        Args:
+            nodes: NodeDefs that verbs and rewriter emitted.
+        """
+
+    def shard_handle(self, builder: GraphBuilder, name: str) -> tuple[Value, Value]:
+        """An input of the graph for the handle of a variable that lives in shards.
+
+        Args:
+            builder: Where to emit.
+            name: Name of the input.
+
+        Returns:
+            The input, and the handle as the program uses it.
+        """
+
     def reduce_scatter(
         self,
         builder: GraphBuilder,
         operands: Sequence[Sequence[Value]],
-        layouts: Sequence[Layout],
+        layouts: Sequence[Any],
         dtype: int,
         scope: str,
     ) -> list[list[Value]]:
@@ -86,7 +136,7 @@ class Dialect(Protocol):
         self,
         builder: GraphBuilder,
         shards: Sequence[Sequence[Value]],
-        layouts: Sequence[Layout],
+        layouts: Sequence[Any],
         dtype: int,
         scope: str,
     ) -> list[list[Value]]:
@@ -128,7 +178,7 @@ class Dialect(Protocol):
         self,
         builder: GraphBuilder,
         value: Value,
-        layout: Layout,
+        layout: Any,
         dtype: int,
         replica: int,
         name: str,

@@ -10,6 +10,7 @@ from tf_wu_shard.graph.view import Value
 from tf_wu_shard.layout import ALIGNMENT_BYTES
 
 _INT32 = 3
+_RESOURCE = 20
 _INT64 = 9
 
 # Grappler's arithmetic optimizer merges trees of additions into one AddN, in another order, unless
@@ -20,6 +21,14 @@ _KEEP_ORDER = "_grappler_ArithmeticOptimizer_AddOpsRewriteStage"
 def lane_elements(dtype: int) -> int:
     """Elements that fill one alignment unit; shards begin at multiples of it."""
     return max(1, ALIGNMENT_BYTES // item_bytes(dtype))
+
+
+def handle_input(builder: GraphBuilder, name: str) -> Value:
+    """An input of the graph that is a resource handle."""
+    types = {"dtype": _RESOURCE}
+    handle = builder.op("Placeholder", [], name=name, device="", types=types)
+    builder.nodes[-1].attr["shape"].shape.SetInParent()
+    return handle
 
 
 def flat(builder: GraphBuilder, value: Value, dtype: int, device: str, name: str) -> Value:
@@ -34,6 +43,14 @@ def reshape(
     target = builder.constant(list(shape), device=device, dtype=_INT64)
     types = {"T": dtype, "Tshape": _INT64}
     return builder.op("Reshape", [value, target], name=name, device=device, types=types)
+
+
+def cast(builder: GraphBuilder, value: Value, source: int, target: int, scope: str) -> Value:
+    """`value` in another element type, wherever it is computed."""
+    if source == target:
+        return value
+    types = {"SrcT": source, "DstT": target}
+    return builder.op("Cast", [value], name=f"{scope}/cast", device="", types=types)
 
 
 def run(

@@ -18,6 +18,25 @@ from tf_wu_shard.placement import Refusal
 _COLLECTIVE = "CollectiveReduceV2"
 
 
+def replica_devices(view: GraphView) -> tuple[str, ...]:
+    """Per replica, its device, as the mirrored variables of a graph show it.
+
+    Returns:
+        The devices, or () where no variable is mirrored or the variables do not agree.
+    """
+    layouts: set[tuple[str, ...]] = set()
+    devices: dict[str, dict[int, str]] = {}
+    counts: dict[str, int] = {}
+    for ref in view.variables.values():
+        if ref.num_replicas > 1:
+            devices.setdefault(ref.key, {})[ref.replica] = ref.device
+            counts[ref.key] = ref.num_replicas
+    for key, found in devices.items():
+        if len(found) == counts[key]:
+            layouts.add(tuple(found[r] for r in range(counts[key])))
+    return layouts.pop() if len(layouts) == 1 else ()
+
+
 def recognise_in_process(
     view: GraphView, devices: Sequence[str]
 ) -> tuple[list[CarriedReduction], list[Refusal]]:

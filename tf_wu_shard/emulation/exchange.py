@@ -15,6 +15,7 @@ import numpy.typing as npt
 from tf_wu_shard.emulation import attributes
 from tf_wu_shard.emulation.clones import SHARED_SCOPE, Clones
 from tf_wu_shard.errors import EmulationError
+from tf_wu_shard.graph import all_gather_module
 
 _INT32 = attributes.dtype(3)
 
@@ -28,7 +29,7 @@ class _Site:
     def __init__(self, clones: Clones, node: Any) -> None:
         self.clones = clones
         self.node = node
-        self.dtype = node.attr["T"]
+        self.dtype = node.attr["T"] if "T" in node.attr else _only_type(node)
         self.rows = clones.inputs(node)
         self._turn = len(clones.nodes)
         self._count = 0
@@ -141,6 +142,11 @@ class _Site:
         return f"{name}:output:0"
 
 
+def _only_type(node: Any) -> Any:
+    """The type of the results of an op with a list of them; they are all of one."""
+    return attributes.dtype(node.attr["Tout"].list.type[0])
+
+
 def _all_reduce(site: _Site, operation: str) -> None:
     for group in site.groups():
         result = site.reduced(group, operation)
@@ -194,12 +200,27 @@ def _collective_permute(site: _Site) -> None:
         site.give(replica, value)
 
 
+def _all_gather(site: _Site) -> None:
+    found = all_gather_module.read(site.node.attr["module"].s.decode(errors="replace"))
+    if found is None:
+        raise EmulationError(
+            f"{site.node.op} {site.node.name!r} cannot be emulated: it holds a StableHLO program"
+            " that is not known here"
+        )
+    for group in found.groups:
+        operands = [site.rows[replica][0] for replica in group]
+        whole = site.joined(operands, 0, site.host(group))
+        for replica in group:
+            site.give(replica, whole)
+
+
 COLLECTIVES: dict[str, Callable[[_Site], None]] = {
     "CrossReplicaSum": _cross_replica_sum,
     "XlaAllReduce": _xla_all_reduce,
     "XlaReduceScatter": _reduce_scatter,
     "AllToAll": _all_to_all,
     "CollectivePermute": _collective_permute,
+    "XlaCallModule": _all_gather,
 }
 
 

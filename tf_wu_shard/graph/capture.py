@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from tf_wu_shard.graph.view import GraphView, Value, VariableRef
-from tf_wu_shard.tensorflow_private import function_graph
+from tf_wu_shard.tensorflow_private import function_graph, tpu_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import distributed_variable_of
 
 
@@ -16,7 +16,7 @@ class Captured:
 
     Attributes:
         view: The graph.
-        variables: For each variable key of the view, the `MirroredVariable`.
+        variables: For each variable key of the view, the distributed variable.
     """
 
     view: GraphView
@@ -57,6 +57,10 @@ def capture(graph: Any) -> Captured:
             device=variable.values[replica].device,
             trainable=variable.trainable,
         )
+    for name, variable in tpu_graph.replicated_variables(graph).items():
+        key = _unique(variable.name.partition(":")[0], variables)
+        variables[key] = variable
+        refs[name] = _replicated(key, variable)
     view = GraphView(
         graph.as_graph_def(),
         variables=refs,
@@ -68,6 +72,21 @@ def capture(graph: Any) -> Captured:
         shape_of=lambda value: function_graph.static_shape(graph, value.op, value.index),
     )
     return Captured(view, variables)
+
+
+def _replicated(key: str, variable: Any) -> VariableRef:
+    """A variable of a TPU program: one handle there stands for all components."""
+    known = variable.shape.is_fully_defined()
+    return VariableRef(
+        key=key,
+        replica=0,
+        num_replicas=1,
+        shape=tuple(variable.shape) if known else None,
+        dtype=variable.dtype.as_datatype_enum,
+        mirrored=tpu_graph.is_mirrored(variable),
+        device="",
+        trainable=variable.trainable,
+    )
 
 
 def _alone(handle: Any, name: str, shape: tuple[int, ...] | None, dtype: int) -> VariableRef:

@@ -6,33 +6,53 @@ tensors share one. Packing costs a copy, so a tensor of the bucket's size or mor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 
-def assign_buckets(tensors: Sequence[tuple[int, int]], bucket_bytes: int) -> list[int]:
+def assign_buckets(tensors: Sequence[tuple[int, Hashable]], bucket_bytes: int) -> list[int]:
     """Fills buckets in order.
 
     Args:
-        tensors: For each tensor `(bytes, dtype)`, in the order in which gradients become ready.
+        tensors: For each tensor `(bytes, kind)`, in the order in which gradients become ready.
         bucket_bytes: What a bucket may hold.
 
     Returns:
         For each tensor, the number of its bucket. Numbers count up from 0 in order of the first
-        tensor; tensors of one bucket have one dtype.
+        tensor; tensors of one bucket are of one kind.
     """
     numbers: list[int] = []
-    open_: dict[int, tuple[int, int]] = {}
+    open_: dict[Hashable, tuple[int, int]] = {}
     count = 0
-    for size, dtype in tensors:
-        number, held = open_.get(dtype, (-1, bucket_bytes))
+    for size, kind in tensors:
+        number, held = open_.get(kind, (-1, bucket_bytes))
         if size >= bucket_bytes:
             numbers.append(count)
             count += 1
         elif number >= 0 and held + size <= bucket_bytes:
             numbers.append(number)
-            open_[dtype] = (number, held + size)
+            open_[kind] = (number, held + size)
         else:
             numbers.append(count)
-            open_[dtype] = (count, size)
+            open_[kind] = (count, size)
             count += 1
+    return numbers
+
+
+def few_buckets(tensors: Sequence[tuple[int, Hashable]], bucket_bytes: int, most: int) -> list[int]:
+    """Fills buckets in order, larger ones where there would be too many.
+
+    Args:
+        tensors: As for `assign_buckets`.
+        bucket_bytes: What a bucket may hold, unless that makes more than `most`.
+        most: How many buckets there should be at most; there are more only where tensors are of
+            more kinds, or alone are larger than all buckets of this number on average.
+
+    Returns:
+        As `assign_buckets`.
+    """
+    total = sum(size for size, _ in tensors)
+    numbers = assign_buckets(tensors, bucket_bytes)
+    while len(set(numbers)) > most and bucket_bytes <= total:
+        bucket_bytes += max(1, bucket_bytes // 8)
+        numbers = assign_buckets(tensors, bucket_bytes)
     return numbers

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Set
+import sys
+from collections.abc import Callable, Mapping, Set
 
-from tf_wu_shard.analysis.types import Analysis, GradientReduction, WeightUpdate
+from tf_wu_shard.analysis.types import (
+    Analysis,
+    GradientReduction,
+    UpdatedVariable,
+    WeightUpdate,
+)
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.dtypes import item_bytes
-from tf_wu_shard.layout import Layout, flat_layout
-from tf_wu_shard.plan.buckets import assign_buckets
+from tf_wu_shard.dtypes import BFLOAT16, FLOAT32, item_bytes
+from tf_wu_shard.layout import AnyLayout, Layout, RowLayout, flat_layout
+from tf_wu_shard.plan.buckets import few_buckets
 from tf_wu_shard.plan.types import (
     PLAN_VERSION,
     LeftAlone,
@@ -17,6 +23,8 @@ from tf_wu_shard.plan.types import (
     SlotPlan,
     VariablePlan,
 )
+
+LayoutOf = Callable[[tuple[int, ...], int], AnyLayout]
 
 
 def make_plan(
@@ -27,6 +35,9 @@ def make_plan(
     bucket_bytes: int,
     pinned: Mapping[str, str] | None = None,
     in_shards: Set[str] = frozenset(),
+    layout_of: LayoutOf | None = None,
+    weights_in_shards: bool = False,
+    max_buckets: int = sys.maxsize,
 ) -> ShardingPlan:
     """Decides what to shard.
 
@@ -38,28 +49,38 @@ def make_plan(
         pinned: Slots that must stay whole, by key, each with the reason.
         in_shards: Slots that live in shards already, by key. Their variables stay sharded however
             small they are: an update that gathers its slots first would be the slowest of all.
+        layout_of: How the dialect cuts a variable, given its shape and the bytes of an element;
+            None for a flat cut.
+        weights_in_shards: Whether the weights live in shards like their slots.
+        max_buckets: How many buckets the dialect wants at most; the default size of a bucket
+            gives way to it, a size that the user chose does not.
 
     Returns:
         The plan. Every variable with a reduced gradient is in it, sharded or left alone.
     """
     smallest = min_elements if options.min_elements is None else options.min_elements
     capacity = bucket_bytes if options.bucket_bytes is None else options.bucket_bytes
-    chosen: list[tuple[int, WeightUpdate]] = []
+    cut = layout_of or (lambda shape, width: flat_layout(shape, analysis.num_replicas, width))
+    chosen: list[tuple[int, WeightUpdate, AnyLayout]] = []
     left: list[LeftAlone] = []
     for number, update in enumerate(analysis.updates):
         committed = any(slot.key in in_shards for slot in update.slots)
         reason = _reason_against(update, 1 if committed else smallest, pinned or {})
-        if reason is None:
-            chosen.append((number, update))
+        layout = None if reason else _layout(analysis, update, cut)
+        reason = reason or _reason_against_cut(update, layout)
+        if reason is None and layout is not None:
+            chosen.append((number, update, layout))
         else:
+            assert reason is not None
             left.append(LeftAlone(update.name, reason, "", update.reductions))
     for refused in analysis.refused:
         refusal = refused.refusal
         left.append(LeftAlone(refused.variable, refusal.reason, refusal.where, refused.reductions))
-    buckets = assign_buckets([_travels(analysis, u) for _, u in chosen], capacity)
+    most = max_buckets if options.bucket_bytes is None else sys.maxsize
+    buckets = few_buckets([_travels(analysis, u, lay) for _, u, lay in chosen], capacity, most)
     variables = tuple(
-        _variable_plan(analysis, number, update, bucket)
-        for (number, update), bucket in zip(chosen, buckets, strict=True)
+        _variable_plan(analysis, number, update, layout, bucket, weights_in_shards, options)
+        for (number, update, layout), bucket in zip(chosen, buckets, strict=True)
     )
     return ShardingPlan(
         version=PLAN_VERSION,
@@ -77,40 +98,78 @@ def _reason_against(update: WeightUpdate, smallest: int, pinned: Mapping[str, st
         return "it has no elements"
     if size < smallest:
         return f"{size} elements, below min_elements={smallest}"
-    for variable in update.slots:
+    for variable in update.variables:
         if variable.key in pinned:
-            return f"its slot {variable.key} {pinned[variable.key]}"
+            what = "its slot" if variable.is_slot else "the weight"
+            return f"{what} {variable.key} {pinned[variable.key]}"
     return None
 
 
-def _travels(analysis: Analysis, update: WeightUpdate) -> tuple[int, int]:
-    reduction = analysis.reductions[update.reductions[0]]
-    return reduction.size * item_bytes(reduction.dtype), reduction.dtype
-
-
-def _variable_plan(
-    analysis: Analysis, number: int, update: WeightUpdate, bucket: int
-) -> VariablePlan:
+def _layout(analysis: Analysis, update: WeightUpdate, cut: LayoutOf) -> AnyLayout:
     dtype = analysis.reductions[update.reductions[0]].dtype
     # One cut for weight, gradient and slots, though their dtypes may differ: the narrowest decides
     # where the boundaries are aligned for all of them.
     dtypes = [dtype, *(v.dtype for v in update.variables)]
-    narrowest = min(item_bytes(d) for d in dtypes)
-    layout = flat_layout(update.variables[0].shape, analysis.num_replicas, narrowest)
-    slots = tuple(
-        SlotPlan(v.key, Layout(v.shape, layout.num_shards, layout.shard_size), v.dtype)
-        for v in update.slots
-    )
+    return cut(update.variables[0].shape, min(item_bytes(d) for d in dtypes))
+
+
+def _reason_against_cut(update: WeightUpdate, layout: AnyLayout | None) -> str | None:
+    if not isinstance(layout, RowLayout):
+        return None
+    if len(layout.shape) < 2:
+        return "a vector has no rows to cut it into"
+    for variable in update.variables:
+        if variable.shape != layout.shape:
+            return f"{variable.key} has another shape, {list(variable.shape)}"
+    if layout.shard_elements >= layout.size:
+        return f"its {layout.rows} rows do not fill a tile of every shard"
+    return None
+
+
+def _travels(
+    analysis: Analysis, update: WeightUpdate, layout: AnyLayout
+) -> tuple[int, tuple[int, ...]]:
+    """How many bytes of a gradient travel, and what must be alike in what travels with it."""
+    reduction = analysis.reductions[update.reductions[0]]
+    alike = layout.bucket_kind if isinstance(layout, RowLayout) else ()
+    return reduction.size * item_bytes(reduction.dtype), (reduction.dtype, *alike)
+
+
+def _variable_plan(
+    analysis: Analysis,
+    number: int,
+    update: WeightUpdate,
+    layout: AnyLayout,
+    bucket: int,
+    weights_in_shards: bool,
+    options: ShardingOptions,
+) -> VariablePlan:
+    masters = update.weights if weights_in_shards else ()
     return VariablePlan(
         variable=update.name,
-        weights=tuple(v.key for v in update.weights),
+        weights=() if weights_in_shards else tuple(v.key for v in update.weights),
         layout=layout,
-        dtype=dtype,
-        slots=slots,
+        dtype=analysis.reductions[update.reductions[0]].dtype,
+        slots=tuple(_slot_plan(v, layout) for v in update.slots),
+        masters=tuple(_slot_plan(v, layout) for v in masters),
+        gather_dtype=_gather_dtype(update.variables[0], options),
         update=number,
         reductions=update.reductions,
         bucket=bucket,
     )
+
+
+def _gather_dtype(weight: UpdatedVariable, options: ShardingOptions) -> int:
+    """What a weight travels in from its shards."""
+    narrow = options.gather_dtype == "bfloat16" or weight.read_as == BFLOAT16
+    return BFLOAT16 if narrow and weight.dtype == FLOAT32 else weight.dtype
+
+
+def _slot_plan(variable: UpdatedVariable, layout: AnyLayout) -> SlotPlan:
+    own = layout
+    if isinstance(layout, Layout):
+        own = Layout(variable.shape, layout.num_shards, layout.shard_size)
+    return SlotPlan(variable.key, own, variable.dtype)
 
 
 def _summed_whole(

@@ -10,17 +10,17 @@ import dataclasses
 import json
 from typing import Any
 
-from tf_wu_shard.layout import Layout
+from tf_wu_shard.layout import AnyLayout, Layout, RowLayout
 
-PLAN_VERSION = 1
+PLAN_VERSION = 2
 
 
 @dataclasses.dataclass(frozen=True)
 class SlotPlan:
-    """A slot that will live in shards."""
+    """A variable that will live in shards."""
 
     variable: str
-    layout: Layout
+    layout: AnyLayout
     dtype: int
 
 
@@ -34,6 +34,9 @@ class VariablePlan:
         layout: How the weight, and with it its gradient and slots, is cut.
         dtype: The DataType enum's number of the gradient.
         slots: The slots that will live in shards.
+        masters: The weights that will live in shards too, and are put together where the step
+            reads them, instead of after the update.
+        gather_dtype: The DataType enum's number of what the masters travel in.
         update: Position of the update in the analysis.
         reductions: Keys of the gradient reductions it consumes.
         bucket: The bucket it travels in.
@@ -41,9 +44,11 @@ class VariablePlan:
 
     variable: str
     weights: tuple[str, ...]
-    layout: Layout
+    layout: AnyLayout
     dtype: int
     slots: tuple[SlotPlan, ...]
+    masters: tuple[SlotPlan, ...]
+    gather_dtype: int
     update: int
     reductions: tuple[int, ...]
     bucket: int
@@ -88,6 +93,11 @@ class ShardingPlan:
     left_alone: tuple[LeftAlone, ...]
 
     @property
+    def in_shards(self) -> tuple[SlotPlan, ...]:
+        """Every variable that will live in shards."""
+        return tuple(s for v in self.variables for s in (*v.masters, *v.slots))
+
+    @property
     def buckets(self) -> tuple[tuple[VariablePlan, ...], ...]:
         """The variables of each bucket, in order."""
         grouped: dict[int, list[VariablePlan]] = {}
@@ -128,14 +138,27 @@ def _variable(data: dict[str, Any]) -> VariablePlan:
         weights=tuple(data["weights"]),
         layout=_layout(data["layout"]),
         dtype=data["dtype"],
-        slots=tuple(
-            SlotPlan(s["variable"], _layout(s["layout"]), s["dtype"]) for s in data["slots"]
-        ),
+        slots=tuple(_slot(s) for s in data["slots"]),
+        masters=tuple(_slot(s) for s in data["masters"]),
+        gather_dtype=data["gather_dtype"],
         update=data["update"],
         reductions=tuple(data["reductions"]),
         bucket=data["bucket"],
     )
 
 
-def _layout(data: dict[str, Any]) -> Layout:
+def _slot(data: dict[str, Any]) -> SlotPlan:
+    return SlotPlan(data["variable"], _layout(data["layout"]), data["dtype"])
+
+
+def _layout(data: dict[str, Any]) -> AnyLayout:
+    if "order" in data:
+        return RowLayout(
+            tuple(data["shape"]),
+            tuple(data["order"]),
+            data["num_shards"],
+            data["run_rows"],
+            tuple(data["held"]),
+            data["tile_shards"],
+        )
     return Layout(tuple(data["shape"]), data["num_shards"], data["shard_size"])

@@ -158,7 +158,7 @@ def _slot_bytes(analysis: Analysis, plan: ShardingPlan) -> Bytes:
         width = item_bytes(slot.dtype)
         whole = math.prod(slot.shape) * width
         before += whole
-        after += cut[slot.key].layout.shard_size * width if slot.key in cut else whole
+        after += cut[slot.key].layout.shard_elements * width if slot.key in cut else whole
     return Bytes(before, after)
 
 

@@ -16,7 +16,7 @@ from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dialects.plain_ops import keep_order, reshape
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import GraphView, Value
-from tf_wu_shard.layout import Layout
+from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.scratch import scratch_variable
 from tf_wu_shard.rules.elementwise import ON_VECTORS
@@ -41,7 +41,7 @@ class BodyEmitter:
         builder: GraphBuilder,
         dialect: Dialect,
         update: WeightUpdate,
-        layout: Layout,
+        layout: AnyLayout,
         replica: int,
         gradients: Mapping[int, Sequence[Value]],
         shard_handles: Mapping[str, Sequence[Value]],
@@ -97,7 +97,7 @@ class BodyEmitter:
 
     def _read(self, op: BodyOp) -> Value:
         key, name = op.variable, op.ops[self._replica]
-        if self._variables[key].is_slot:
+        if key in self._shard_handles:
             local = self._builder.like(
                 self._view.ops[name].node,
                 [self._shard_handles[key][self._replica]],
@@ -120,7 +120,7 @@ class BodyEmitter:
     def _write(self, op: BodyOp) -> None:
         key, name = op.variable, op.ops[self._replica]
         operand = self._local(op, op.operands[1])
-        if self._variables[key].is_slot:
+        if key in self._shard_handles:
             local = self._builder.like(
                 self._view.ops[name].node,
                 [self._shard_handles[key][self._replica], operand],
@@ -151,7 +151,7 @@ class BodyEmitter:
         controls = set(self._external_controls(name))
         handles: list[Value] = []
         for key in keys:
-            if self._variables[key].is_slot:
+            if key in self._shard_handles:
                 handles.append(self._shard_handles[key][self._replica])
                 controls |= set(self._before(key, name, writes=True))
             else:
@@ -167,7 +167,7 @@ class BodyEmitter:
             controls=controls,
         )
         for key, handle in zip(keys, handles, strict=True):
-            if self._variables[key].is_slot:
+            if key in self._shard_handles:
                 self._after(key, applied.op, writes=True)
                 continue
             new = self._builder.op(

@@ -186,7 +186,7 @@ class _Lowering:
                 types={"dtype": _RESOURCE},
             )
             self._builder.nodes[-1].attr["shape"].shape.SetInParent()
-            self._inputs.append(ShardInput(handle.op, key, replica))
+            self._inputs.append(ShardInput(handle.op, key, replica, handle.op))
             handles.append(handle)
         return handles
 

@@ -48,7 +48,8 @@ class Remains:
         Args:
             replacements: For each op that goes, the ops that took its place.
         """
-        self._replaced_ops.update(replacements)
+        for name, instead in replacements.items():
+            self._replaced_ops[name] = (*self._replaced_ops.get(name, ()), *instead)
 
     def replace_results(self, key: int, sums: Sequence[Value]) -> None:
         """Lets everything that reads the results of a reduction read other values.
@@ -66,6 +67,10 @@ class Remains:
                 self._replaced_values[value] = reshape(
                     self._builder, total, shape, dtype, devices[replica], f"{value.op}/wu_shard"
                 )
+
+    def replace_value(self, old: Value, new: Value) -> None:
+        """Lets everything that reads a value read another."""
+        self._replaced_values[old] = new
 
     def collect(self) -> tuple[list[Any], tuple[str, ...], tuple[Value, ...]]:
         """Everything of the old graph that still has a purpose.

@@ -13,24 +13,38 @@ from typing import Any
 
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.dialects.base import Dialect
+from tf_wu_shard.dialects.plain_ops import cast
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.builder import GraphBuilder, graph_def_of
-from tf_wu_shard.graph.view import GraphView, Value
-from tf_wu_shard.plan.types import ShardingPlan, VariablePlan
+from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.plan.types import ShardingPlan, SlotPlan, VariablePlan
 from tf_wu_shard.rewrite.body_emitter import BodyEmitter
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.remains import Remains
-
-_RESOURCE = 20
+from tf_wu_shard.rewrite.weight_reads import reads_by_time, wire_dtype
+from tf_wu_shard.rules.variables import READ
 
 
 @dataclasses.dataclass(frozen=True)
 class ShardInput:
-    """A new input of the graph: the handle of one shard of one slot."""
+    """A new input of the graph: the handle of one shard of one slot.
+
+    Attributes:
+        placeholder: Name of the input.
+        slot: The slot's key.
+        replica: Which shard; 0 where one program stands for all replicas.
+        handle: Name of the op that yields the handle to the program.
+    """
 
     placeholder: str
     slot: str
     replica: int
+    handle: str
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether it stands for all shards, each replica's own in its program."""
+        return self.handle != self.placeholder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,6 +124,7 @@ class _Rewriter:
             self._update(bucket, gradients)
         self._sum_whole()
         nodes, control_outputs, outputs = self._remains.collect()
+        self._dialect.adopt(self._builder.nodes)
         return RewriteResult(
             nodes=(*nodes, *self._builder.nodes),
             source=self._view.graph_def,
@@ -121,19 +136,17 @@ class _Rewriter:
         )
 
     def _add_shard_inputs(self, variable: VariablePlan) -> None:
-        for slot in variable.slots:
+        copies = self._analysis.updates[variable.update].devices
+        for slot in (*variable.masters, *variable.slots):
             self._handles[slot.variable] = []
-            for replica in range(self._plan.num_replicas):
-                handle = self._builder.op(
-                    "Placeholder",
-                    [],
-                    name=scope_of(slot.variable, f"shard_{replica}"),
-                    device="",
-                    types={"dtype": _RESOURCE},
+            for copy in range(len(copies)):
+                placeholder, handle = self._dialect.shard_handle(
+                    self._builder, scope_of(slot.variable, f"shard_{copy}")
                 )
-                self._builder.nodes[-1].attr["shape"].shape.SetInParent()
                 self._handles[slot.variable].append(handle)
-                self._shard_inputs.append(ShardInput(handle.op, slot.variable, replica))
+                self._shard_inputs.append(
+                    ShardInput(placeholder.op, slot.variable, copy, handle.op)
+                )
 
     def _reduce_scatter(self, bucket: Sequence[VariablePlan]) -> dict[int, list[Value]]:
         """Per reduction of the bucket, per replica, the shard of the reduced gradient."""
@@ -170,7 +183,7 @@ class _Rewriter:
         for variable in bucket:
             update = self._analysis.updates[variable.update]
             per_replica = []
-            for replica in range(self._plan.num_replicas):
+            for replica in range(len(update.devices)):
                 emitter = BodyEmitter(
                     self._view,
                     self._builder,
@@ -185,6 +198,7 @@ class _Rewriter:
                 per_replica.append(emitter)
             emitters.append(per_replica)
         self._gather(bucket, emitters)
+        self._gather_reads(bucket)
         for per_replica in emitters:
             for emitter in per_replica:
                 self._remains.replace_ops(emitter.emitted)
@@ -197,7 +211,8 @@ class _Rewriter:
         for variable, own in zip(bucket, emitters, strict=True):
             update = self._analysis.updates[variable.update]
             for weight in update.weights:
-                by_type.setdefault(weight.dtype, []).append((variable, own, weight.key))
+                if weight.key in variable.weights:
+                    by_type.setdefault(weight.dtype, []).append((variable, own, weight.key))
         for dtype, members in by_type.items():
             scope = scope_of(_bucket_name([v for v, _, _ in members]), "all_gather")
             shards = [[e.weights[key] for e in own] for _, own, key in members]
@@ -206,6 +221,43 @@ class _Rewriter:
             self._emitted["all_gather"] += 1
             for (variable, own, key), values in zip(members, whole, strict=True):
                 self._assign(variable, own, key, values)
+
+    def _gather_reads(self, bucket: Sequence[VariablePlan]) -> None:
+        """Gathers the weights that live in shards where something other than the update reads them.
+
+        Reads at one time, of whatever weights of the bucket, are served by one all-gather.
+        """
+        by_time: dict[tuple[Any, ...], list[tuple[VariablePlan, SlotPlan, list[Op]]]] = {}
+        for variable in bucket:
+            update = self._analysis.updates[variable.update]
+            for weight in variable.masters:
+                body = {op.ops[0] for op in update.body}
+                handle = next(v.handles[0] for v in update.variables if v.key == weight.variable)
+                for time, reads in reads_by_time(self._view, handle, body).items():
+                    wire = wire_dtype(variable, weight)
+                    when = (weight.dtype, wire, time)
+                    by_time.setdefault(when, []).append((variable, weight, reads))
+        for (dtype, wire, _), members in by_time.items():
+            scope = scope_of(_bucket_name([v for v, _, _ in members]), "all_gather")
+            own = []
+            for _, weight, reads in members:
+                shard = self._builder.op(
+                    READ,
+                    [self._handles[weight.variable][0]],
+                    name=scope_of(weight.variable, "shard"),
+                    device="",
+                    controls=[c for read in reads for c in read.controls],
+                    types={"dtype": dtype},
+                )
+                self._remains.replace_ops({read.name: [shard.op] for read in reads})
+                own.append([cast(self._builder, shard, dtype, wire, scope)])
+            layouts = [weight.layout for _, weight, _ in members]
+            whole = self._dialect.all_gather(self._builder, own, layouts, wire, scope)
+            self._emitted["all_gather"] += 1
+            for (_, _, reads), values in zip(members, whole, strict=True):
+                value = cast(self._builder, values[0], wire, dtype, scope)
+                for read in reads:
+                    self._remains.replace_value(Value(read.name), value)
 
     def _assign(
         self,

@@ -79,7 +79,7 @@ def _check_writes(
 ) -> None:
     before = _writes(old)
     sharded_weights = {w for v in plan.variables for w in v.weights}
-    sharded_slots = {s.variable for v in plan.variables for s in v.slots}
+    sharded_slots = {s.variable for s in plan.in_shards}
     for handle, writes in before.items():
         key = old.variables[handle].key if handle in old.variables else handle
         if key in sharded_slots:
@@ -91,10 +91,10 @@ def _check_writes(
                 raise WuShardError(f"weight {key} is written by {after.get(handle)}")
         elif after.get(handle) != writes:
             raise WuShardError(f"{key} was written by {writes}, now by {after.get(handle)}")
-    handles = {v.key: v.handles for u in analysis.updates for v in u.slots}
+    handles = {v.key: v.handles for u in analysis.updates for v in u.variables}
     for added in result.shard_inputs:
         count = len(before.get(handles[added.slot][added.replica], ()))
-        if len(after.get(added.placeholder, ())) != count:
+        if len(after.get(added.handle, ())) != count:
             raise WuShardError(
                 f"shard {added.replica} of {added.slot} is not written {count} times"
             )

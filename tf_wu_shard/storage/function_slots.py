@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from tf_wu_shard import captures
+from tf_wu_shard.analysis.accesses import accesses, is_call
 from tf_wu_shard.analysis.types import Analysis
-from tf_wu_shard.errors import WuShardError
+from tf_wu_shard.errors import StorageError, WuShardError
 from tf_wu_shard.graph.capture import Captured
+from tf_wu_shard.graph.view import GraphView, Value
+from tf_wu_shard.layout import RowLayout
 from tf_wu_shard.plan.types import ShardingPlan
+from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.storage import sharded_slot
 from tf_wu_shard.storage.sharded_slot import (
     PendingSlot,
@@ -16,8 +21,11 @@ from tf_wu_shard.storage.sharded_slot import (
     can_shard,
     sharded_slot_of,
 )
-from tf_wu_shard.tensorflow_private import function_graph
+from tf_wu_shard.tensorflow_private import function_graph, tpu_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
+
+# A variable enters a TPU program through this op.
+_ENTERS = "TPUReplicatedInput"
 
 
 def slots_in_shards(captured: Captured) -> dict[str, ShardedSlot]:
@@ -54,6 +62,40 @@ def captured_shards(graph: Any, slots: dict[str, ShardedSlot]) -> dict[str, str]
     }
 
 
+def slots_on_host(graph: Any) -> dict[str, ShardedSlot]:
+    """The variables of a TPUStrategy in shards whose whole a function captured.
+
+    Args:
+        graph: The function's FuncGraph.
+
+    Returns:
+        By the name of the placeholder that stands for the whole.
+    """
+    return {
+        placeholder.op.name: slot
+        for handle, placeholder in function_graph.captured_handles(graph)
+        if (slot := sharded_slot.slot_of_packed(handle)) is not None
+    }
+
+
+def check_no_components(graph: Any) -> None:
+    """Refuses a function that uses one replica's component of a variable in shards on TPUs.
+
+    Args:
+        graph: The function's FuncGraph.
+
+    Raises:
+        StorageError: It captured a component's own handle, behind which there is nothing any more.
+    """
+    for handle, placeholder in function_graph.captured_handles(graph):
+        slot = sharded_slot_of(handle)
+        if slot is not None and isinstance(slot.layout, RowLayout):
+            raise StorageError(
+                f"{graph.name} uses one replica's component of variable {slot.variable.name!r},"
+                f" which lives in shards, as {placeholder.op.name!r}; use the variable itself"
+            )
+
+
 def planned_slots(
     captured: Captured, plan: ShardingPlan | None
 ) -> dict[str, ShardedSlot | PendingSlot]:
@@ -70,7 +112,7 @@ def planned_slots(
         WuShardError: If a slot lives in shards of another cut.
     """
     found: dict[str, ShardedSlot | PendingSlot] = {}
-    for slot in (s for v in (plan.variables if plan is not None else ()) for s in v.slots):
+    for slot in plan.in_shards if plan is not None else ():
         owner = captured.variables[slot.variable]
         held = sharded_slot_of(original_handle(owner.values[0]))
         if held is not None and held.layout != slot.layout:
@@ -93,10 +135,25 @@ def pinned(graph: Any, analysis: Analysis, captured: Captured) -> dict[str, str]
     reasons: dict[str, str] = {}
     # No control edge orders a callee's accesses of the shards against the slot's own.
     passed_on = set(captured_shards(graph, slots_in_shards(captured)).values())
-    for slot in (slot for update in analysis.updates for slot in update.slots):
+    for slot in (v for update in analysis.updates for v in update.variables):
         variable = captured.variables[slot.key]
         handles = [original_handle(c) for c in variable.values]
-        if slot.key in passed_on:
+        packed = tpu_graph.packed_handle(variable)
+        if packed is None and tpu_graph.is_on_tpus(variable):
+            reasons[slot.key] = "is not packed into one handle for all replicas"
+            continue
+        if packed is None and not slot.is_slot:
+            continue  # its storage stays whole
+        if packed is not None and function_graph.is_used_beside(
+            graph, packed, "TPUReplicatedInput"
+        ):
+            reasons[slot.key] = "is also used outside of the TPU program"
+            continue
+        handles += [packed] if packed is not None else []
+        reader = _cannot_read_shards(captured.view, slot.handles[0]) if packed is not None else None
+        if reader is not None:
+            reasons[slot.key] = reader
+        elif slot.key in passed_on:
             reasons[slot.key] = "is also used by a function that this one calls"
         elif sharded_slot_of(handles[0]) is not None:
             continue
@@ -105,3 +162,53 @@ def pinned(graph: Any, analysis: Analysis, captured: Captured) -> dict[str, str]
         elif not can_shard(variable):
             reasons[slot.key] = "is not stored as one plain variable a replica"
     return reasons
+
+
+def _cannot_read_shards(view: GraphView, handle: str) -> str | None:
+    """How a program reads a variable otherwise than as a value that can be gathered first."""
+    for access in accesses(view, handle):
+        op = access.op
+        if not access.access.is_read or op.type == READ:
+            continue
+        if is_call(op.type):
+            return (
+                f"is handed to {op.name} ({op.type}), so it may be read inside of it; read its"
+                " value before and use that"
+            )
+        return f"is read by {op.name} ({op.type}), not as a value"
+    return None
+
+
+class _Rewritten(Protocol):
+    """What is asked here of a rewritten graph."""
+
+    @property
+    def nodes(self) -> Sequence[Any]: ...
+
+    @property
+    def outputs(self) -> Sequence[Value]: ...
+
+
+def unused(graph: Any, final: _Rewritten, before: GraphView, slots: set[str]) -> list[str]:
+    """Placeholders of whole slots that nothing in a rewritten graph reads any more.
+
+    The loop of a `tf.while_loop` has as many inputs as its condition, used or not.
+
+    Args:
+        graph: The FuncGraph that was rewritten.
+        final: What it became.
+        before: What it was.
+        slots: Keys of the slots that live in shards.
+    """
+    if function_graph.is_branch_or_body(graph):
+        return []
+    candidates: set[str] = set()
+    for name, ref in before.variables.items():
+        if ref.key in slots:
+            op = before.ops[name]
+            candidates.add(op.inputs[0].op if op.type == _ENTERS else name)
+    if not candidates:
+        return []
+    for node in final.nodes:
+        candidates.difference_update(node.input)
+    return sorted(candidates.difference(value.op for value in final.outputs))

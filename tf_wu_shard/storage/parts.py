@@ -1,6 +1,6 @@
 """Cutting a tensor into the shards of a layout and joining them again.
 
-Answers: shard `i` of a value, as a vector with a buffer of its own; the value that a list of
+Answers: shard `i` of a value, with a buffer of its own; the value that a list of
 shards stands for. It holds no state and does not know what the values mean.
 """
 
@@ -10,10 +10,10 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tf_wu_shard.layout import Layout
+from tf_wu_shard.layout import TILE, AnyLayout, RowLayout
 
 
-def cut(value: tf.Tensor, layout: Layout, shard: int) -> tf.Tensor:
+def cut(value: tf.Tensor, layout: AnyLayout, shard: int) -> tf.Tensor:
     """Copies one shard out of a value.
 
     A slice on an aligned boundary shares its buffer with the whole, and a variable that is
@@ -25,8 +25,10 @@ def cut(value: tf.Tensor, layout: Layout, shard: int) -> tf.Tensor:
         shard: Which shard.
 
     Returns:
-        A vector, shape `layout.shard_shape(shard)`, sharing no memory with `value`.
+        A tensor of shape `layout.shard_shape(shard)`, sharing no memory with `value`.
     """
+    if isinstance(layout, RowLayout):
+        return cut_all(value, layout)[shard]
     start, stop = layout.bounds(shard)
     # Raw ops: `value[start:stop]` costs ten times as much, and this runs for every shard of a plan.
     vector = tf.raw_ops.Reshape(tensor=value, shape=[-1])
@@ -34,7 +36,7 @@ def cut(value: tf.Tensor, layout: Layout, shard: int) -> tf.Tensor:
     return tf.raw_ops.DeepCopy(x=piece)
 
 
-def cut_all(value: tf.Tensor, layout: Layout) -> list[tf.Tensor]:
+def cut_all(value: tf.Tensor, layout: AnyLayout) -> list[tf.Tensor]:
     """Copies all shards out of a value, in one pass.
 
     Args:
@@ -44,6 +46,8 @@ def cut_all(value: tf.Tensor, layout: Layout) -> list[tf.Tensor]:
     Returns:
         For each shard what `cut` returns.
     """
+    if isinstance(layout, RowLayout):
+        return _cut_rows(value, layout)
     sizes = [layout.shard_shape(shard)[0] for shard in range(layout.num_shards)]
     vector = tf.raw_ops.Reshape(tensor=value, shape=[-1])
     if layout.num_shards == 1:
@@ -52,15 +56,37 @@ def cut_all(value: tf.Tensor, layout: Layout) -> list[tf.Tensor]:
     return list(tf.raw_ops.SplitV(value=vector, size_splits=sizes, axis=0, num_split=len(sizes)))
 
 
-def join(shards: Sequence[tf.Tensor], layout: Layout) -> tf.Tensor:
+def join(shards: Sequence[tf.Tensor], layout: AnyLayout) -> tf.Tensor:
     """Puts the shards of a value together.
 
     Args:
-        shards: One vector for each shard of the layout.
+        shards: One tensor for each shard of the layout.
         layout: The cut.
 
     Returns:
         The value, shape `layout.shape`.
     """
+    if isinstance(layout, RowLayout):
+        return _joined_rows(shards, layout)
     vector = shards[0] if len(shards) == 1 else tf.concat(list(shards), 0)
     return tf.reshape(vector, layout.shape)
+
+
+def _cut_rows(value: tf.Tensor, layout: RowLayout) -> list[tf.Tensor]:
+    matrix = tf.reshape(tf.transpose(value, layout.order), (layout.rows, layout.columns))
+    padded = tf.pad(matrix, ((0, layout.padded_rows - layout.rows), (0, 0)))
+    if layout.tile_shards > 1:
+        tiles = tf.reshape(padded, (-1, TILE[0], layout.columns // TILE[1], TILE[1]))
+        padded = tf.reshape(tf.transpose(tiles, (0, 2, 1, 3)), (-1, TILE[1]))
+    shards = tf.split(padded, layout.num_shards)
+    return [tf.raw_ops.DeepCopy(x=shards[number]) for number in layout.held]
+
+
+def _joined_rows(shards: Sequence[tf.Tensor], layout: RowLayout) -> tf.Tensor:
+    ordered = [shards[layout.held.index(number)] for number in range(layout.num_shards)]
+    matrix = tf.concat(ordered, 0)
+    if layout.tile_shards > 1:
+        tiles = tf.reshape(matrix, (-1, layout.columns // TILE[1], *TILE))
+        matrix = tf.reshape(tf.transpose(tiles, (0, 2, 1, 3)), (-1, layout.columns))
+    back = [layout.order.index(dimension) for dimension in range(len(layout.order))]
+    return tf.transpose(tf.reshape(matrix[: layout.rows], layout.ordered_shape), back)

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tf_wu_shard.layout import Layout
+from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.storage.parts import join
 from tf_wu_shard.tensorflow_private.resources import same_bits
 
@@ -46,7 +46,7 @@ class _Round:
 class ReplicaViews:
     """Keeps the replicas' differing views of one slot apart."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: AnyLayout) -> None:
         self._layout = layout
         self._round: _Round | None = None
 

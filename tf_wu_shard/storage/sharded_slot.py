@@ -7,6 +7,7 @@ decide which variables are slots, and does not make a traced function use the sh
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -14,16 +15,16 @@ from typing import Any
 import tensorflow as tf
 
 from tf_wu_shard.errors import StorageError
-from tf_wu_shard.layout import Layout
+from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.storage.parts import cut, cut_all
 from tf_wu_shard.storage.replica_views import ReplicaViews
-from tf_wu_shard.tensorflow_private import resources, sharded_variables
+from tf_wu_shard.tensorflow_private import resources, sharded_variables, tpu_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import (
     is_exporting,
-    is_mirrored,
     original_handle,
 )
 from tf_wu_shard.tensorflow_private.sharded_components import storage_of
+from tf_wu_shard.tensorflow_private.traced_only import is_traced_only
 
 _FLOATS = {tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64, tf.complex128}
 _INTEGERS = {tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint16, tf.uint32, tf.uint64}
@@ -46,7 +47,9 @@ class ShardedSlot:
         shards: One per replica, shape `layout.shard_shape(r)`, on that replica's device.
     """
 
-    def __init__(self, variable: Any, layout: Layout, shards: tuple[resources.Shard, ...]) -> None:
+    def __init__(
+        self, variable: Any, layout: AnyLayout, shards: tuple[resources.Shard, ...]
+    ) -> None:
         self._variable = weakref.ref(variable)
         self.layout = layout
         self.shards = shards
@@ -71,6 +74,11 @@ class ShardedSlot:
     def handles(self) -> tuple[tf.Tensor, ...]:
         """The shards' resource handles, eager tensors, by replica."""
         return tuple(shard.handle for shard in self.shards)
+
+    @functools.cached_property
+    def packed_handle(self) -> tf.Tensor:
+        """One handle for all shards, of which an op on a replica's device sees that replica's."""
+        return resources.packed(self.handles)
 
     def read(self, replica: int | None = None) -> tf.Tensor:
         """Gathers the whole value.
@@ -122,7 +130,9 @@ class ShardedSlot:
 class PendingSlot:
     """Shards that are not yet a slot's storage and hold nothing; dropping it discards them."""
 
-    def __init__(self, variable: Any, layout: Layout, shards: tuple[resources.Shard, ...]) -> None:
+    def __init__(
+        self, variable: Any, layout: AnyLayout, shards: tuple[resources.Shard, ...]
+    ) -> None:
         self._variable = variable
         self.layout = layout
         self.shards = shards
@@ -131,6 +141,11 @@ class PendingSlot:
     def handles(self) -> tuple[tf.Tensor, ...]:
         """The shards' resource handles, eager tensors, by replica."""
         return tuple(shard.handle for shard in self.shards)
+
+    @functools.cached_property
+    def packed_handle(self) -> tf.Tensor:
+        """One handle for all shards, of which an op on a replica's device sees that replica's."""
+        return resources.packed(self.handles)
 
     def commit(self) -> ShardedSlot:
         """Fills the shards, makes them the variable's storage and frees the components' own.
@@ -143,21 +158,29 @@ class PendingSlot:
             StorageError: If the variable was sharded in the meantime.
         """
         variable = self._variable
+        if is_traced_only(variable.distribute_strategy):
+            # Nothing is ever run, and the components have no value to take over.
+            return ShardedSlot(variable, self.layout, self.shards)
         # Nothing else of what `prepare` checked can change.
-        if not is_mirrored(variable):
+        if not sharded_variables.can_be_sharded(variable):
             raise _not_shardable(variable, _not_mirrored(variable))
         with tf.init_scope():
             with tf.device(variable.values[0].device):
                 parts = cut_all(variable.values[0].value(), self.layout)
             resources.refill(self.handles, parts)
         slot = ShardedSlot(variable, self.layout, self.shards)
+        if "packed_handle" in vars(self):
+            vars(slot)["packed_handle"] = self.packed_handle
         sharded_variables.become_sharded(variable, slot)
+        packed = tpu_graph.packed_handle(variable)
+        if packed is not None:
+            _by_packed_handle[id(packed)] = slot
         handles = [original_handle(component) for component in variable.values]
         resources.free(handles, variable.dtype)
         return slot
 
 
-def prepare(variable: Any, layout: Layout) -> PendingSlot:
+def prepare(variable: Any, layout: AnyLayout) -> PendingSlot:
     """Makes a slot's shards, without a value; nothing that the user can see changes.
 
     May be called while a function is traced and inside any strategy scope.
@@ -173,10 +196,14 @@ def prepare(variable: Any, layout: Layout) -> PendingSlot:
         StorageError: If the variable cannot be stored so.
     """
     _check_shardable(variable, layout)
+    replicas = list(enumerate(variable.values))
+    # Where nothing is ever run, one shard stands for all, as one component does.
+    made = replicas[:1] if is_traced_only(variable.distribute_strategy) else replicas
     shards = [
         resources.Shard(layout.shard_shape(replica), variable.dtype, component.device)
-        for replica, component in enumerate(variable.values)
+        for replica, component in made
     ]
+    shards *= len(replicas) // len(made)
     return PendingSlot(variable, layout, tuple(shards))
 
 
@@ -227,6 +254,21 @@ def sharded_slot_of(handle: Any) -> ShardedSlot | None:
     return storage if isinstance(storage, ShardedSlot) else None
 
 
+# Variables of a TPUStrategy in shards, by the id of the packed handle that they were born with and
+# keep; the variable's components own the slot.
+_by_packed_handle: weakref.WeakValueDictionary[int, ShardedSlot] = weakref.WeakValueDictionary()
+
+
+def slot_of_packed(handle: Any) -> ShardedSlot | None:
+    """The slot whose variable has this packed handle, or None; see `sharded_slot_of`."""
+    return None if is_exporting() else _by_packed_handle.get(id(handle))
+
+
+def slot_of(variable: Any) -> ShardedSlot | None:
+    """The slot that a distributed variable's value lives in, or None; see `sharded_slot_of`."""
+    return sharded_slot_of(original_handle(variable.values[0]))
+
+
 def unshard(slot: ShardedSlot) -> None:
     """Gives a slot's variable its ordinary storage back, every component the whole value.
 
@@ -246,11 +288,12 @@ def unshard(slot: ShardedSlot) -> None:
     with tf.init_scope():
         whole = slot.read()
         sharded_variables.become_plain(variable)
+        _by_packed_handle.pop(id(tpu_graph.packed_handle(variable)), None)
         resources.refill(handles, [whole] * len(handles))
         resources.free(slot.handles, variable.dtype)
 
 
-def _check_shardable(variable: Any, layout: Layout) -> None:
+def _check_shardable(variable: Any, layout: AnyLayout) -> None:
     """Raises StorageError unless the variable can be stored in shards of this layout."""
     problem = _problem(variable) or _misfit(variable, layout)
     if problem:
@@ -263,17 +306,19 @@ def _not_shardable(variable: Any, problem: str) -> StorageError:
 
 
 def _not_mirrored(variable: Any) -> str:
-    return f"it is a {type(variable).__name__}, not an unsharded MirroredVariable"
+    return f"it is a {type(variable).__name__}, not an unsharded mirrored variable"
 
 
 def _problem(variable: Any) -> str | None:
     """What keeps a variable from being stored in shards of any layout."""
-    if not is_mirrored(variable):
+    if not sharded_variables.can_be_sharded(variable):
         return _not_mirrored(variable)
     if not variable.shape.is_fully_defined():
         return f"its shape {variable.shape} is not fully known"
     if variable.dtype not in _DTYPES:
         return f"its dtype {variable.dtype.name} has no copy kernel"
+    if is_traced_only(variable.distribute_strategy):
+        return None
     if not all(sharded_variables.is_plain_component(value) for value in variable.values):
         return "a component is not a plain eager variable, or reads through a cache"
     if not resources.have_values([original_handle(component) for component in variable.values]):
@@ -281,7 +326,7 @@ def _problem(variable: Any) -> str | None:
     return None
 
 
-def _misfit(variable: Any, layout: Layout) -> str | None:
+def _misfit(variable: Any, layout: AnyLayout) -> str | None:
     """How a layout does not fit a variable of known shape."""
     if len(variable.values) != layout.num_shards:
         return f"it has {len(variable.values)} components for {layout.num_shards} shards"

@@ -53,11 +53,6 @@ def original_handle(component: Any) -> Any:
     return vars(component).get("_handle")
 
 
-def is_mirrored(variable: Any) -> bool:
-    """Whether this is TensorFlow's own `MirroredVariable` and not a subclass with other storage."""
-    return type(variable) is values.MirroredVariable
-
-
 def runs_eagerly() -> bool:
     """Whether an op made now runs at once, also when a function is being traced around it."""
     return bool(tf.executing_eagerly())

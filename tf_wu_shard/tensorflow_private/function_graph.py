@@ -78,6 +78,16 @@ def consumer_types(placeholder: Any) -> list[str]:
     return [op.type for op in placeholder.consumers()]
 
 
+def is_used_beside(graph: Any, handle: Any, op_type: str) -> bool:
+    """Whether ops of other types than one take a handle that a FuncGraph captured."""
+    return any(
+        kind != op_type
+        for outside, placeholder in graph.captures
+        if outside is handle
+        for kind in consumer_types(placeholder)
+    )
+
+
 @contextlib.contextmanager
 def no_garbage_collection() -> Iterator[None]:
     """Puts Python's cyclic garbage collector off.
@@ -322,3 +332,8 @@ def _moved_structure(graph: Any, moved: Mapping[int, Any]) -> Any:
     returned = iter(graph.outputs)
     now = [None if t is None else moved[id(next(returned))] for t in flat]
     return func_graph_module.pack_sequence_as(graph.structured_outputs, now)
+
+
+def inner_graph(graph: Any, name: str) -> Any:
+    """The FuncGraph of a function that ops of `graph` may call."""
+    return graph._functions[name].graph

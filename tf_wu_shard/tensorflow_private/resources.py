@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.eager import context
+from tensorflow.python.framework import ops
 from tensorflow.python.ops import handle_data_util
 
 # What is left in a freed resource: one element, in more dimensions than NumPy and the broadcasting
@@ -71,6 +72,18 @@ class Shard:
 def _handle_data(shape: tuple[int, ...], dtype: tf.DType) -> Any:
     """What tells shape inference of the tensor behind a handle."""
     return handle_data_util.create_handle_data(tf.TensorShape(shape), dtype)
+
+
+def packed(handles: Sequence[Any]) -> Any:
+    """One handle that stands for a resource on each of several devices.
+
+    Args:
+        handles: Eager handles of variables of one shape and dtype, each on a device of its own.
+    """
+    with tf.init_scope():
+        together = ops.pack_eager_tensors(list(handles))
+    together._handle_data = handles[0]._handle_data
+    return together
 
 
 def free(handles: Sequence[Any], dtype: tf.DType) -> None:

@@ -7,11 +7,12 @@ how it is copied. What one component does is in `sharded_components`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.distribute import values
+from tensorflow.python.distribute import tpu_values, values
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 from tensorflow.python.ops import resource_variable_ops
 from tensorflow.python.trackable import base as trackable
@@ -39,18 +40,20 @@ class _ShardedSaveable(values._MirroredSaveable):
             return self._mirrored_variable._primary.assign(tensor, read_value=False)
 
 
-class ShardedMirroredVariable(values.MirroredVariable):
-    """A mirrored variable whose components are `ShardedComponent`s."""
+class _Sharded(values.DistributedVariable):
+    """What a mirrored variable does otherwise once its components are `ShardedComponent`s."""
+
+    _plain: type
 
     def __repr__(self) -> str:
-        return super().__repr__().replace(type(self).__name__, values.MirroredVariable.__name__, 1)
+        return super().__repr__().replace(type(self).__name__, self._plain.__name__, 1)
 
     def __str__(self) -> str:
-        return super().__str__().replace(type(self).__name__, values.MirroredVariable.__name__, 1)
+        return super().__str__().replace(type(self).__name__, self._plain.__name__, 1)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> values.MirroredVariable:
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         copied = super().__deepcopy__(memo)
-        copied.__class__ = values.MirroredVariable
+        copied.__class__ = self._plain
         return copied
 
     def _update_cross_replica(self, update_fn: Any, value: Any, **kwargs: Any) -> Any:
@@ -81,10 +84,55 @@ class ShardedMirroredVariable(values.MirroredVariable):
         super()._copy_trackable_to_cpu(object_map)
 
 
+class ShardedMirroredVariable(_Sharded, values.MirroredVariable):
+    """A variable of MirroredStrategy whose value lives in shards."""
+
+    _plain = values.MirroredVariable
+
+
+def _through_components(method: str) -> Callable[..., Any]:
+    """A method that calls the components' own; TensorFlow's runs ops on their handles."""
+    ordinary = getattr(tpu_values.TPUDistributedVariable, method)
+
+    @functools.wraps(ordinary)
+    def run(
+        self: Any, value: Any, use_locking: Any = False, name: Any = None, read_value: bool = True
+    ) -> Any:
+        if not runs_eagerly():
+            return ordinary(self, value, use_locking, name, read_value)
+        return self._update(
+            lambda component, *args, **kwargs: getattr(component, method)(*args, **kwargs),
+            value,
+            use_locking=use_locking,
+            name=name,
+            read_value=read_value,
+        )
+
+    return run
+
+
+class ShardedTPUVariable(_Sharded, tpu_values.TPUDistributedVariable):
+    """A variable of TPUStrategy whose value lives in shards."""
+
+    _plain = tpu_values.TPUDistributedVariable
+
+    assign = _through_components("assign")
+    assign_add = _through_components("assign_add")
+    assign_sub = _through_components("assign_sub")
+
+
+_SHARDED = {kind._plain: kind for kind in (ShardedMirroredVariable, ShardedTPUVariable)}
+
+
+def can_be_sharded(variable: Any) -> bool:
+    """Whether a variable is of a kind that `become_sharded` knows, and is not sharded yet."""
+    return type(variable) in _SHARDED and bool(variable._is_mirrored())
+
+
 def is_in_shards(handle: Any) -> bool:
     """Whether a handle's variable is sharded; very cheap."""
     reference = getattr(handle, "_distributed_container", None)
-    return reference is not None and isinstance(reference(), ShardedMirroredVariable)
+    return reference is not None and isinstance(reference(), _Sharded)
 
 
 def is_plain_component(component: Any) -> bool:
@@ -100,7 +148,7 @@ def become_sharded(variable: Any, storage: Storage) -> None:
     """Changes the classes of a mirrored variable and its components; storage answers from now on.
 
     Args:
-        variable: A `MirroredVariable` of plain components.
+        variable: One that `can_be_sharded`, of plain components.
         storage: What the components read and write.
     """
     for replica, component in enumerate(variable.values):
@@ -110,12 +158,12 @@ def become_sharded(variable: Any, storage: Storage) -> None:
         state["_closed_handle"] = ClosedHandle(state["_handle"], component.name)
         state["_plain_class"] = type(component)
         component.__class__ = ShardedComponent
-    variable.__class__ = ShardedMirroredVariable
+    variable.__class__ = _SHARDED[type(variable)]
 
 
 def become_plain(variable: Any) -> None:
     """Undoes `become_sharded`; the components' own resources answer from now on."""
-    variable.__class__ = values.MirroredVariable
+    variable.__class__ = variable._plain
     for component in variable.values:
         component.__class__ = vars(component)["_plain_class"]
         for name in ("_storage", "_replica", "_closed_handle", "_plain_class"):

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from tensorflow.python.client import session
+from tensorflow.python.tpu import tpu_strategy_util
 from tensorflow.python.tpu.tpu_system_metadata import TPUSystemMetadata
 
 _TASK = "/job:localhost/replica:0/task:0"
@@ -76,6 +77,32 @@ class AbsentTPU(tf.distribute.cluster_resolver.ClusterResolver):
         return {"TPU": self._num_devices}
 
 
+def replica_coordinates(strategy: Any) -> list[tuple[int, ...]] | None:
+    """Where in its torus each replica of a TPUStrategy sits, or None where that is not known.
+
+    Args:
+        strategy: One core a replica.
+    """
+    extended = strategy.extended
+    assignment = extended._device_assignment
+    if assignment is not None:
+        return [tuple(map(int, cores[0])) for cores in assignment.core_assignment]
+    resolver, metadata = extended._tpu_cluster_resolver, extended._tpu_metadata
+    systems = tpu_strategy_util._INITIALIZED_TPU_SYSTEMS
+    topology = metadata.topology or systems.get(getattr(resolver, "_tpu", None))
+    if topology is None:
+        return None
+    if isinstance(topology, bytes):
+        topology = tf.tpu.experimental.Topology(serialized=topology)
+    places = [
+        tf.DeviceSpec.from_string(device.name)
+        for device in metadata.devices
+        if "device:TPU:" in device.name
+    ]
+    found = topology.device_coordinates
+    return [tuple(map(int, found[place.task, place.device_index])) for place in places]
+
+
 # Where functions run what they put nowhere else: iterators, and all that is not for replicas.
 HOST = f"{_TASK}/device:CPU:0"
 
@@ -100,7 +127,7 @@ def put_on(extended: Any, devices: Sequence[str]) -> None:
 
     Args:
         extended: The `extended` of a TPUStrategy with one core a replica.
-        devices: For each replica its device, none of them `HOST`.
+        devices: For each replica its device; none of them is `HOST` if anything is to run.
     """
     extended._tpu_devices = np.array([[device] for device in devices], dtype=object)
     extended._host_device = HOST

@@ -1,0 +1,90 @@
+"""Claims about tpu_compiler/table.py and the JSON of a comparison, on made-up figures."""
+
+from __future__ import annotations
+
+import json
+
+from tf_wu_shard.tpu_compiler.comparison import Comparison, Compiled
+from tf_wu_shard.tpu_compiler.figures import Figures, Memory
+from tf_wu_shard.tpu_compiler.scopes import Scope
+from tf_wu_shard.tpu_compiler.settings import Settings
+from tf_wu_shard.tpu_compiler.table import table_of
+
+
+def figures(cycles: int, milliseconds: float | None, **collectives: int) -> Figures:
+    kinds = {kind.replace("_", "-"): count for kind, count in collectives.items()}
+    return Figures(
+        memory=Memory(700_000_000, 600_000_000, 500_000_000, 30_000_000),
+        cycles=cycles,
+        scope_cycles={scope.value: cycles // 4 for scope in Scope},
+        uncosted_copy_bytes=2_000_000,
+        transfer_bytes=0,
+        collectives=kinds,
+        collective_bytes=dict.fromkeys(kinds, 1000),
+        milliseconds=milliseconds,
+        pessimistic_milliseconds=None if milliseconds is None else 2 * milliseconds,
+    )
+
+
+def compared(replicated: Compiled, sharded: Compiled, topology: str = "v5e:4x4") -> Comparison:
+    settings = Settings(topology=topology, model="mlp", gather_dtype=None)
+    return Comparison(settings, 16, replicated, sharded, "sharded 3 of 4 variables", 2)
+
+
+def compiled(found: Figures | None, error: str = "", **requested: int) -> Compiled:
+    kinds = {kind.replace("_", "-"): count for kind, count in requested.items()}
+    return Compiled(found, kinds, error, {"trace": 1.0, "compile": 2.0})
+
+
+WHOLE = compiled(figures(6_000_000, 4.0, all_reduce=3), all_reduce=180)
+SHARDED = compiled(
+    figures(3_000_000, 2.0, reduce_scatter=2, all_gather=2), reduce_scatter=2, all_gather=2
+)
+
+
+def line(table: str, label: str) -> list[str]:
+    (found,) = (line for line in table.splitlines() if line.strip().startswith(label))
+    return found.strip().removeprefix(label).split()
+
+
+def test_collectives_asked_for_stand_beside_those_that_are_left() -> None:
+    table = table_of(compared(WHOLE, SHARDED))
+    assert line(table, "all-reduce") == ["180", "->", "3,", "1.00", "kB", "-"]
+    assert line(table, "reduce-scatter") == ["-", "2", "->", "2,", "1.00", "kB"]
+
+
+def test_times_and_memory_stand_side_by_side() -> None:
+    table = table_of(compared(WHOLE, SHARDED))
+    assert line(table, "in all  ") == ["4.00", "ms", "2.00", "ms"]
+    assert line(table, "in all, with these copies") == ["8.00", "ms", "4.00", "ms"]
+    assert line(table, "in use") == ["830", "MB", "830", "MB"]
+    assert line(table, "of 17.2 GB") == ["fits", "fits"]
+
+
+def test_a_step_that_does_not_compile_is_told_with_the_compilers_words() -> None:
+    table = table_of(compared(compiled(None, "RESOURCE_EXHAUSTED: no room"), SHARDED))
+    assert line(table, "of 17.2 GB") == ["does", "not", "fit", "fits"]
+    assert "replicated: RESOURCE_EXHAUSTED: no room" in table.splitlines()
+    assert "libtpu's own pass" not in table
+
+
+def test_without_a_known_clock_times_are_cycles() -> None:
+    whole, sharded = compiled(figures(6_000_000, None)), compiled(figures(3_000_000, None))
+    table = table_of(compared(whole, sharded, topology="v6e:4x4"))
+    assert line(table, "in all  ") == ["6.000", "Mcycles", "3.000", "Mcycles"]
+
+
+def test_libtpus_own_sharding_would_be_told() -> None:
+    own = compiled(figures(6_000_000, 4.0, reduce_scatter=5), all_reduce=5)
+    assert "libtpu's own pass: made 5 reduce-scatters" in table_of(compared(own, SHARDED))
+    assert "libtpu's own pass: left" in table_of(compared(WHOLE, SHARDED))
+
+
+def test_json_has_both_steps_and_what_was_compiled() -> None:
+    failed = compiled(None, "no room", all_reduce=1)
+    found = json.loads(compared(failed, SHARDED).to_json())
+    assert (found["topology"], found["replicas"], found["batch"]) == ("v5e:4x4", 16, 2)
+    assert found["replicated"]["error"] == "no room"
+    assert found["sharded"]["collectives"] == {"reduce-scatter": 2, "all-gather": 2}
+    assert found["sharded"]["milliseconds"] == 2.0
+    assert found["sharded"]["memory_in_use_bytes"] == 830_000_000

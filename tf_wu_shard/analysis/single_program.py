@@ -1,0 +1,101 @@
+"""Proof that an update is the same on every replica of one program that all of them run.
+
+A TPU cluster holds the update once. What it computes is equal on all replicas if everything that
+enters it is: constants, arguments that all replicas share, mirrored variables, sums over all
+replicas. What a replica has of its own (its input, its number, its random numbers, a variable it
+writes alone) must not enter; sharding would then change the result, so it is refused.
+"""
+
+from __future__ import annotations
+
+from tf_wu_shard.analysis.replicas import ReplicaMatcher
+from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.placement import Refusal
+from tf_wu_shard.rules.variables import READ
+
+# Their results are equal on all replicas of a group whatever enters them.
+_REDUCTIONS = frozenset({"CrossReplicaSum", "XlaAllReduce"})
+
+# Their results differ between replicas though equal values enter them.
+_OWN = frozenset({"AllToAll", "CollectivePermute", "XlaReduceScatter", "XlaReplicaId"})
+
+_REPLICATED_INPUT = "TPUReplicatedInput"
+
+
+class SingleProgram(ReplicaMatcher):
+    """Stands where replicas' copies are matched, and follows the one copy there is."""
+
+    def __init__(
+        self, view: GraphView, results: dict[Value, tuple[int, int]], num_replicas: int
+    ) -> None:
+        """Prepares to follow.
+
+        Args:
+            view: The graph.
+            results: For each result of a gradient reduction, under all its names,
+                `(reduction key, 0)`.
+            num_replicas: How many replicas run the program.
+        """
+        super().__init__(view, results)
+        self._num_replicas = num_replicas
+        self._equal: set[str] = set()
+
+    def match(self, replica: int, first: str, other: str) -> Refusal | None:
+        """Follows a write back to all that enters it.
+
+        Args:
+            replica: 0.
+            first: The write's name.
+            other: The same.
+
+        Returns:
+            None when it is the same on every replica, else the first thing that is not.
+        """
+        assert replica == 0 and first == other, "one program has nothing to be matched with"
+        stack = [first]
+        while stack:
+            name = stack.pop()
+            if name in self._equal:
+                continue
+            op = self._view.ops[name]
+            refusal = self._differs(op)
+            if refusal is not None:
+                return refusal
+            self._equal.add(name)
+            if op.name in self._view.variables or op.type == READ or self._is_sum_of_all(op):
+                stack += [v.op for v in op.inputs[:1] if op.type == READ]
+                continue
+            stack += [v.op for v in op.inputs if v not in self._results]
+        return None
+
+    def _differs(self, op: Op) -> Refusal | None:
+        """Why an op's result is not the same on every replica, its operands being so."""
+        ref = self._view.variables.get(op.name)
+        if ref is not None:
+            if not ref.mirrored:
+                return Refusal(op.name, f"each replica keeps its own value of {ref.key}")
+            return None
+        if op.type == _REPLICATED_INPUT:
+            if len(set(op.inputs)) > 1:
+                return Refusal(op.name, "it is an input of each replica alone")
+            return None
+        if op.type in _OWN:
+            return Refusal(op.name, f"the result of {op.type} differs between replicas")
+        if op.type in _REDUCTIONS:
+            if not self._is_sum_of_all(op):
+                return Refusal(op.name, "it is reduced over some of the replicas only")
+            return None
+        if "_xla_outside_compilation" in op.node.attr:
+            return Refusal(op.name, "it runs outside of the TPU program (outside compilation)")
+        if op.type in ("Placeholder", "Arg", "_Arg", "NoOp"):
+            return None
+        if self._view.is_stateful(op.type) and not self._repeatable(op):
+            return Refusal(op.name, f"each replica runs a {op.type} of its own")
+        return None
+
+    def _is_sum_of_all(self, op: Op) -> bool:
+        if op.type not in _REDUCTIONS:
+            return False
+        tensor = self._view.constant(op.inputs[1])
+        dims = tensor.tensor_shape.dim if tensor is not None else ()
+        return [d.size for d in dims] == [1, self._num_replicas]

@@ -1,0 +1,170 @@
+"""Tensors side by side, each in columns of its own, written in place.
+
+The few array ops that a TPU's buckets are made of; each works on tensors of any rank whose last
+dimension is the columns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tf_wu_shard.dialects import plain_ops
+from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.view import Value
+from tf_wu_shard.layout import TILE, RowLayout
+
+_INT32 = 3
+
+
+def beginnings(layouts: Sequence[RowLayout]) -> tuple[list[int], int]:
+    """Where each tensor's columns begin in a bucket, at tiles, and how wide the bucket is."""
+    if len(layouts) == 1:
+        return [0], layouts[0].columns
+    starts, width = [], 0
+    for layout in layouts:
+        starts.append(width)
+        width += math.ceil(layout.columns / TILE[1]) * TILE[1]
+    return starts, width
+
+
+def side_by_side(
+    builder: GraphBuilder,
+    tensors: Sequence[Value],
+    starts: Sequence[int],
+    shape: tuple[int, ...],
+    dtype: int,
+    scope: str,
+) -> Value:
+    """Tensors of equal leading dimensions in the columns of one, the rest zeros."""
+    if len(tensors) == 1:
+        return tensors[0]
+    bucket = zeros(builder, shape, dtype, scope)
+    for tensor, start in zip(tensors, starts, strict=True):
+        bucket = placed(builder, bucket, tensor, start, len(shape), dtype, scope)
+    return bucket
+
+
+def zeros(builder: GraphBuilder, shape: tuple[int, ...], dtype: int, scope: str) -> Value:
+    """A tensor of zeros."""
+    zero = builder.constant(0, device="", dtype=dtype)
+    dims = builder.constant(list(shape), device="")
+    types = {"T": dtype, "index_type": _INT32}
+    return builder.op("Fill", [dims, zero], name=f"{scope}/zeros", device="", types=types)
+
+
+def placed(
+    builder: GraphBuilder,
+    bucket: Value,
+    tensor: Value,
+    start: int,
+    rank: int,
+    dtype: int,
+    scope: str,
+) -> Value:
+    """`bucket` with `tensor` written over its columns from `start` on."""
+    place = builder.constant([*(0 for _ in range(rank - 1)), start], device="")
+    inputs, types = [bucket, tensor, place], {"T": dtype, "Tindices": _INT32}
+    name = f"{scope}/place"
+    return builder.op("XlaDynamicUpdateSlice", inputs, name=name, device="", types=types)
+
+
+def block(
+    builder: GraphBuilder,
+    tensor: Value,
+    begin: tuple[int, ...],
+    size: tuple[int, ...],
+    dtype: int,
+    name: str,
+) -> Value:
+    """The part of a tensor that begins at `begin` and has shape `size`."""
+    start = builder.constant(list(begin), device="")
+    shape = builder.constant(list(size), device="")
+    types = {"T": dtype, "Index": _INT32}
+    return builder.op("Slice", [tensor, start, shape], name=name, device="", types=types)
+
+
+def transposed(
+    builder: GraphBuilder, value: Value, order: tuple[int, ...], dtype: int, name: str
+) -> Value:
+    """A tensor with its dimensions in another order."""
+    if order == tuple(range(len(order))):
+        return value
+    permutation = builder.constant(list(order), device="")
+    types = {"T": dtype, "Tperm": _INT32}
+    return builder.op("Transpose", [value, permutation], name=name, device="", types=types)
+
+
+def tiles_of_rows(
+    builder: GraphBuilder, matrix: Value, width: int, count: int, dtype: int, scope: str
+) -> Value:
+    """Whole tiles one above the other: by row of tiles, then by column, then by tensor.
+
+    Args:
+        builder: Where to emit.
+        matrix: Some tensors side by side, rows a multiple of a tile's.
+        width: The columns of each of them, a multiple of a tile's.
+        count: How many there are.
+        dtype: Their element type.
+        scope: Name scope of the emitted ops.
+    """
+    shape = (-1, TILE[0], count, width // TILE[1], TILE[1])
+    apart = plain_ops.reshape(builder, matrix, shape, dtype, "", f"{scope}/tiles")
+    ordered = transposed(builder, apart, (0, 3, 2, 1, 4), dtype, f"{scope}/by_tile")
+    return plain_ops.reshape(builder, ordered, (-1, TILE[1]), dtype, "", f"{scope}/tiles")
+
+
+def rows_of_tiles(
+    builder: GraphBuilder, tiles: Value, width: int, count: int, dtype: int, scope: str
+) -> Value:
+    """The tensors side by side whose tiles `tiles_of_rows` put one above the other."""
+    shape = (-1, width // TILE[1], count, *TILE)
+    apart = plain_ops.reshape(builder, tiles, shape, dtype, "", f"{scope}/tiles")
+    ordered = transposed(builder, apart, (0, 3, 2, 1, 4), dtype, f"{scope}/by_row")
+    return plain_ops.reshape(builder, ordered, (-1, count * width), dtype, "", f"{scope}/rows")
+
+
+def tiles_apart(
+    builder: GraphBuilder, tiles: Value, layouts: Sequence[RowLayout], dtype: int, scope: str
+) -> list[Value]:
+    """Each tensor's tiles, one above the other, out of the tiles of all."""
+    rows = layouts[0].shard_shape(0)[0]
+    if len(layouts) == 1:
+        return [tiles]
+    shape = (rows // TILE[0], len(layouts), *TILE)
+    apart = plain_ops.reshape(builder, tiles, shape, dtype, "", f"{scope}/tiles")
+    size = (shape[0], 1, *TILE)
+    found = []
+    for number in range(len(layouts)):
+        own = block(builder, apart, (0, number, 0, 0), size, dtype, f"{scope}/shard")
+        shard = (rows, TILE[1])
+        found.append(plain_ops.reshape(builder, own, shard, dtype, "", f"{scope}/shard"))
+    return found
+
+
+def tiles_together(
+    builder: GraphBuilder,
+    shards: Sequence[Value],
+    layouts: Sequence[RowLayout],
+    dtype: int,
+    scope: str,
+) -> Value:
+    """The tiles of all tensors out of each one's, as `tiles_apart` found them."""
+    rows = layouts[0].shard_shape(0)[0]
+    if len(shards) == 1:
+        return shards[0]
+    bucket = zeros(builder, (rows // TILE[0], len(shards), *TILE), dtype, scope)
+    for number, shard in enumerate(shards):
+        size = (rows // TILE[0], 1, *TILE)
+        apart = plain_ops.reshape(builder, shard, size, dtype, "", f"{scope}/tiles")
+        place = builder.constant([0, number, 0, 0], device="")
+        types = {"T": dtype, "Tindices": _INT32}
+        bucket = builder.op(
+            "XlaDynamicUpdateSlice",
+            [bucket, apart, place],
+            name=f"{scope}/place",
+            device="",
+            types=types,
+        )
+    shape = (rows * len(shards), TILE[1])
+    return plain_ops.reshape(builder, bucket, shape, dtype, "", f"{scope}/tiles")

@@ -1,0 +1,328 @@
+"""Replicas of a TPU cluster: one program for all, XLA's collectives, one torus axis at a time.
+
+Tensors of a bucket lie side by side, each in columns of its own, their dimensions in the order in
+which a TPU stores them. Each is written into its columns by a dynamic-update-slice while it still
+has all its dimensions: then what computes a gradient writes it straight into the bucket. Seen as a
+matrix before that, concatenated, or one above the other, they would be copied. A reduce-scatter
+along one axis of the torus after the other gives each replica a run of the bucket's rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tf_wu_shard.dialects import columns, plain_ops
+from tf_wu_shard.dialects.base import CarriedReduction
+from tf_wu_shard.dialects.columns import block
+from tf_wu_shard.dialects.torus import Groups, Torus
+from tf_wu_shard.graph import all_gather_module
+from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.view import GraphView, Value
+from tf_wu_shard.layout import TILE, RowLayout, row_layout
+from tf_wu_shard.placement import Refusal
+
+_INT32 = 3
+_RESOURCE = 20
+_SUM = "CrossReplicaSum"
+
+# The compiler combines all-reduces and neither of the other two, and each has a latency of its own.
+_MAX_COLLECTIVES = 24
+
+# Brings what lies outside of a cluster into it.
+REPLICATED_INPUT = "TPUReplicatedInput"
+
+
+class TpuCluster:
+    """The dialect of TPUStrategy: the graph holds one program, which all replicas run.
+
+    Attributes:
+        name: "tpu".
+        min_elements: Below N * 1,024 elements a shard does not fill a tile; such tensors stay
+            replicated, and the compiler combines their all-reduces.
+        bucket_bytes: Buckets of up to 20 MiB stay in a core's vector memory on their way, and
+            travel while the layers before or after them compute.
+        max_buckets: One has a reduce-scatter and an all-gather along each axis of the torus.
+    """
+
+    name = "tpu"
+    weights_in_shards = True
+    bucket_bytes = 20 * 1024 * 1024
+
+    def __init__(self, cluster: str, torus: Torus) -> None:
+        """Makes the dialect of one cluster.
+
+        Args:
+            cluster: Its name, as its ops carry it.
+            torus: Its replicas and their groups.
+        """
+        self._cluster = cluster
+        self._torus = torus
+        self.max_buckets = _MAX_COLLECTIVES // len(torus.axes)
+        self.min_elements = torus.num_replicas * TILE[0] * TILE[1]
+
+    def copies(self, view: GraphView) -> tuple[str, ...]:
+        """See `Dialect.copies`: one, on no device of its own."""
+        return ("",)
+
+    def num_replicas(self, copies: Sequence[str]) -> int:
+        """See `Dialect.num_replicas`."""
+        return self._torus.num_replicas
+
+    def layout(self, shape: tuple[int, ...], item_bytes: int) -> RowLayout:
+        """See `Dialect.layout`."""
+        sizes = [len(groups[0]) for groups in self._torus.axes]
+        return row_layout(shape, sizes, self._torus.held)
+
+    def recognise(
+        self, view: GraphView, devices: Sequence[str]
+    ) -> tuple[list[CarriedReduction], list[Refusal]]:
+        """See `Dialect.recognise`. A sum over all replicas of one tensor is one CrossReplicaSum."""
+        found: list[CarriedReduction] = []
+        refusals: list[Refusal] = []
+        for op in view:
+            if op.type != _SUM or op.name not in view.live:
+                continue
+            tensor = view.constant(op.inputs[1])
+            dims = [d.size for d in tensor.tensor_shape.dim] if tensor is not None else []
+            if dims != [1, self._torus.num_replicas]:
+                refusals.append(Refusal(op.name, "it sums over some of the replicas only"))
+            elif all_gather_module.element_type(view.dtype(Value(op.name))) is None:
+                refusals.append(Refusal(op.name, "no all-gather is known for its element type"))
+            else:
+                found.append(CarriedReduction((op.inputs[0],), (Value(op.name),), 1, (op.name,)))
+        return found, refusals
+
+    def adopt(self, nodes: Iterable[Any]) -> None:
+        """See `Dialect.adopt`: everything but the handles' way in belongs to the cluster."""
+        for node in nodes:
+            if node.op not in ("Placeholder", REPLICATED_INPUT):
+                node.attr["_tpu_replicate"].s = self._cluster.encode()
+
+    def shard_handle(self, builder: GraphBuilder, name: str) -> tuple[Value, Value]:
+        """See `Dialect.shard_handle`: a packed handle, of which each replica sees its own."""
+        packed = plain_ops.handle_input(builder, f"{name}/packed")
+        types, ints = {"T": _RESOURCE}, {"N": 1, "index": -1}
+        handle = builder.op(
+            REPLICATED_INPUT, [packed], name=name, device="", types=types, ints=ints
+        )
+        attr: Any = builder.nodes[-1].attr
+        attr["is_packed"].b = True
+        # Each replica has a value of its own behind it.
+        attr["is_mirrored_variable"].b = False
+        return packed, handle
+
+    def all_reduce(
+        self,
+        builder: GraphBuilder,
+        operands: Sequence[Sequence[Value]],
+        shapes: Sequence[tuple[int, ...]],
+        dtype: int,
+        scope: str,
+    ) -> list[list[Value]]:
+        """See `Dialect.all_reduce`. The compiler combines what is emitted one by one."""
+        everyone = builder.constant([list(range(self._torus.num_replicas))], device="")
+        sums = []
+        for own, shape in zip(operands, shapes, strict=True):
+            inputs, types = [own[0], everyone], {"T": dtype}
+            total = builder.op(_SUM, inputs, name=f"{scope}/sum", device="", types=types)
+            sums.append([plain_ops.reshape(builder, total, shape, dtype, "", f"{scope}/whole")])
+        return sums
+
+    def reduce_scatter(
+        self,
+        builder: GraphBuilder,
+        operands: Sequence[Sequence[Value]],
+        layouts: Sequence[RowLayout],
+        dtype: int,
+        scope: str,
+    ) -> list[list[Value]]:
+        """See `Dialect.reduce_scatter`."""
+        starts, width = columns.beginnings(layouts)
+        ordered = [
+            self._ordered(builder, own[0], layout, dtype, scope)
+            for own, layout in zip(operands, layouts, strict=True)
+        ]
+        total = self._bucket(builder, ordered, layouts[0], starts, width, dtype, scope)
+        by_row, by_tile = self._axes(layouts[0])
+        for groups in by_row:
+            total = self._scatter(builder, total, groups, dtype, scope)
+        if not by_tile:
+            rows = layouts[0].run_rows
+            return [
+                [block(builder, total, (0, start), (rows, layout.columns), dtype, f"{scope}/shard")]
+                for start, layout in zip(starts, layouts, strict=True)
+            ]
+        count, width = len(layouts), layouts[0].columns
+        total = columns.tiles_of_rows(builder, total, width, count, dtype, scope)
+        for groups in by_tile:
+            total = self._scatter(builder, total, groups, dtype, scope)
+        return [[own] for own in columns.tiles_apart(builder, total, layouts, dtype, scope)]
+
+    def _axes(self, layout: RowLayout) -> tuple[tuple[Groups, ...], tuple[Groups, ...]]:
+        """The axes along which a layout cuts rows, and those along which it cuts tiles."""
+        parts, count = layout.tile_shards, len(self._torus.axes)
+        while parts > 1:
+            count -= 1
+            parts //= len(self._torus.axes[count][0])
+        return self._torus.axes[:count], self._torus.axes[count:]
+
+    def all_gather(
+        self,
+        builder: GraphBuilder,
+        shards: Sequence[Sequence[Value]],
+        layouts: Sequence[RowLayout],
+        dtype: int,
+        scope: str,
+    ) -> list[list[Value]]:
+        """See `Dialect.all_gather`."""
+        starts, width = columns.beginnings(layouts)
+        first = layouts[0]
+        own = [shard[0] for shard in shards]
+        by_row, by_tile = self._axes(first)
+        rows = first.run_rows
+        if by_tile:
+            count = len(layouts)
+            whole = columns.tiles_together(builder, own, layouts, dtype, scope)
+            high = first.shard_shape(0)[0] * count
+            for groups in reversed(by_tile):
+                whole = self._gather(builder, whole, (high, TILE[1]), groups, dtype, scope)
+                high *= len(groups[0])
+            whole = columns.rows_of_tiles(builder, whole, first.columns, count, dtype, scope)
+        else:
+            whole = columns.side_by_side(builder, own, starts, (rows, width), dtype, scope)
+        for groups in reversed(by_row):
+            whole = self._gather(builder, whole, (rows, width), groups, dtype, scope)
+            rows *= len(groups[0])
+        if first.padded_rows > first.rows:
+            size = (first.rows, width)
+            whole = block(builder, whole, (0, 0), size, dtype, f"{scope}/rows")
+        leading = first.ordered_shape[:-1]
+        whole = plain_ops.reshape(builder, whole, (*leading, width), dtype, "", f"{scope}/bucket")
+        return [
+            [self._tensor(builder, whole, start, layout, dtype, scope)]
+            for start, layout in zip(starts, layouts, strict=True)
+        ]
+
+    def slice_own(
+        self,
+        builder: GraphBuilder,
+        value: Value,
+        layout: RowLayout,
+        dtype: int,
+        replica: int,
+        name: str,
+    ) -> Value:
+        """See `Dialect.slice_own`; which run of rows is known when the program runs."""
+        ordered = self._ordered(builder, value, layout, dtype, name)
+        padded = self._bucket(builder, [ordered], layout, [0], layout.columns, dtype, name)
+        if layout.tile_shards > 1:
+            padded = columns.tiles_of_rows(builder, padded, layout.columns, 1, dtype, name)
+        shard = layout.shard_shape(replica)
+        number = builder.op("XlaReplicaId", [], name=f"{name}/replica_id", device="")
+        held = builder.constant([h * shard[0] for h in layout.held], device="")
+        axis = builder.constant(0, device="")
+        first = builder.op(
+            "GatherV2",
+            [held, number, axis],
+            name=f"{name}/first_row",
+            device="",
+            types={"Tparams": _INT32, "Tindices": _INT32, "Taxis": _INT32},
+        )
+        begin = builder.op(
+            "Pack",
+            [first, axis],
+            name=f"{name}/begin",
+            device="",
+            types={"T": _INT32},
+            ints={"N": 2, "axis": 0},
+        )
+        size = builder.constant(list(shard), device="")
+        types = {"T": dtype, "Index": _INT32}
+        return builder.op("Slice", [padded, begin, size], name=name, device="", types=types)
+
+    def _ordered(
+        self, builder: GraphBuilder, value: Value, layout: RowLayout, dtype: int, scope: str
+    ) -> Value:
+        """A tensor with its dimensions in its layout's order."""
+        shaped = plain_ops.reshape(builder, value, layout.shape, dtype, "", f"{scope}/shape")
+        return columns.transposed(builder, shaped, layout.order, dtype, f"{scope}/order")
+
+    def _bucket(
+        self,
+        builder: GraphBuilder,
+        ordered: Sequence[Value],
+        first: RowLayout,
+        starts: Sequence[int],
+        width: int,
+        dtype: int,
+        scope: str,
+    ) -> Value:
+        """Tensors of equal leading dimensions side by side, as a matrix of padded rows."""
+        shape = (*first.ordered_shape[:-1], width)
+        bucket = columns.side_by_side(builder, ordered, starts, shape, dtype, scope)
+        rows = (first.rows, width)
+        matrix = plain_ops.reshape(builder, bucket, rows, dtype, "", f"{scope}/rows")
+        if first.padded_rows == first.rows:
+            return matrix
+        padded = (first.padded_rows, width)
+        return columns.placed(
+            builder, columns.zeros(builder, padded, dtype, scope), matrix, 0, 2, dtype, scope
+        )
+
+    def _tensor(
+        self,
+        builder: GraphBuilder,
+        bucket: Value,
+        start: int,
+        layout: RowLayout,
+        dtype: int,
+        scope: str,
+    ) -> Value:
+        """A tensor out of a bucket's columns that begin at `start`."""
+        begin = (*(0 for _ in layout.order[1:]), start)
+        own = block(builder, bucket, begin, layout.ordered_shape, dtype, f"{scope}/columns")
+        back = tuple(layout.order.index(d) for d in range(len(layout.order)))
+        return columns.transposed(builder, own, back, dtype, f"{scope}/whole")
+
+    def _scatter(
+        self, builder: GraphBuilder, value: Value, groups: Groups, dtype: int, scope: str
+    ) -> Value:
+        assignment = builder.constant([list(group) for group in groups], device="")
+        axis = builder.constant(0, device="")
+        return builder.op(
+            "XlaReduceScatter",
+            [value, assignment, axis],
+            name=f"{scope}/axis",
+            device="",
+            types={"T": dtype},
+            strings={"reduce_op": "Add"},
+        )
+
+    def _gather(
+        self,
+        builder: GraphBuilder,
+        value: Value,
+        shape: tuple[int, int],
+        groups: Groups,
+        dtype: int,
+        scope: str,
+    ) -> Value:
+        module = all_gather_module.write(shape, dtype, groups)
+        gathered = builder.op(
+            "XlaCallModule",
+            [value],
+            name=f"{scope}/axis",
+            device="",
+            ints={"version": all_gather_module.VERSION},
+            strings={"module": module},
+        )
+        attr: Any = builder.nodes[-1].attr
+        attr["Tin"].list.type.append(dtype)
+        attr["Tout"].list.type.append(dtype)
+        described = attr["Sout"].list.shape.add()
+        for size in (shape[0] * len(groups[0]), shape[1]):
+            described.dim.add().size = size
+        attr["platforms"].list.s.append(b"TPU")
+        attr["disabled_checks"].list.s.append(b"platform")
+        return gathered

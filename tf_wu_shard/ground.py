@@ -1,0 +1,52 @@
+"""The ground that a traced step runs on: which dialect its replicas speak, and where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tf_wu_shard.config import ShardingOptions
+from tf_wu_shard.dialects.base import Dialect
+from tf_wu_shard.dialects.in_process import InProcess
+from tf_wu_shard.dialects.recognition import replica_devices
+from tf_wu_shard.dialects.reference import Reference
+from tf_wu_shard.dialects.torus import one_group, torus_of
+from tf_wu_shard.dialects.tpu import TpuCluster
+from tf_wu_shard.graph.capture import Captured
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.tensorflow_private import tpu_graph, tpu_strategy
+
+_DIALECTS: dict[str, Callable[[Sequence[str]], Dialect]] = {
+    "auto": InProcess,
+    "reference": Reference,
+}
+
+
+def dialect_of(
+    view: GraphView,
+    cluster: tpu_graph.Cluster | None,
+    captured: Captured,
+    options: ShardingOptions,
+) -> Dialect:
+    """How the replicas of a graph talk to each other.
+
+    Args:
+        view: The graph.
+        cluster: The TPU program in it, if there is one.
+        captured: The same graph and its variables.
+        options: What the user asked for.
+    """
+    if cluster is None:
+        return _DIALECTS[options.dialect](replica_devices(view))
+    return tpu_dialect(cluster, captured)
+
+
+def tpu_dialect(cluster: tpu_graph.Cluster, captured: Captured) -> TpuCluster:
+    """How the replicas of a TPU program talk to each other, along the axes of their torus.
+
+    Where it is not known where they sit, all are taken for one axis.
+    """
+    strategies = [variable.distribute_strategy for variable in captured.variables.values()]
+    places = tpu_strategy.replica_coordinates(strategies[0]) if strategies else None
+    if places is None or len(places) != cluster.num_replicas:
+        return TpuCluster(cluster.name, one_group(cluster.num_replicas))
+    return TpuCluster(cluster.name, torus_of(places))

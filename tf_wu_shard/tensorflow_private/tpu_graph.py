@@ -1,0 +1,123 @@
+"""The TPU cluster of a traced function: its name and size, and whose variables enter it.
+
+A variable enters a cluster through a TPUReplicatedInput, which does not say whose handle it is;
+the moment it is made is the only one at which that is known.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+from tensorflow.python.distribute import packed_distributed_variable, tpu_values, values
+from tensorflow.python.tpu import tpu_replication
+
+from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
+
+_RECORD = "_wu_shard_tpu_variables"
+
+
+def install() -> None:
+    """Notes whose handles enter TPU clusters from now on; a second call changes nothing."""
+    context = tpu_replication.TPUReplicateContext
+    original = context.get_replicated_var_handle
+    if getattr(original, "_wu_shard_hook", False):
+        return
+
+    @functools.wraps(original)
+    def get_replicated_var_handle(
+        self: Any, name: Any, handle_id: Any, vars_: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        handle = original(self, name, handle_id, vars_, *args, **kwargs)
+        graph = handle.graph
+        if not hasattr(graph, _RECORD):
+            setattr(graph, _RECORD, {})
+        getattr(graph, _RECORD)[handle.op.name] = vars_
+        return handle
+
+    get_replicated_var_handle._wu_shard_hook = True  # type: ignore[attr-defined]
+    context.get_replicated_var_handle = get_replicated_var_handle
+
+
+class Cluster(NamedTuple):
+    """A TPU cluster.
+
+    Attributes:
+        name: As its ops carry it.
+        num_replicas: How many replicas run it.
+        refusal: Why its updates cannot be sharded, or "".
+    """
+
+    name: str
+    num_replicas: int
+    refusal: str
+
+
+def cluster_of(graph: Any) -> Cluster | None:
+    """The TPU cluster of a FuncGraph, or None where it has none.
+
+    Where it has several, each is a program of its own, and the first one's refusal says so.
+    """
+    found = [op for op in graph.get_operations() if op.type == "TPUReplicateMetadata"]
+    if not found:
+        return None
+    metadata = found[0]
+    cores = metadata.get_attr("num_cores_per_replica")
+    refusal = ""
+    if len(found) > 1:
+        refusal = f"the function holds {len(found)} TPU programs"
+    elif cores > 1:
+        refusal = f"each replica spreads over {cores} cores"
+    elif metadata.get_attr("use_spmd_for_xla_partitioning") and cores > 1:
+        refusal = "XLA partitions the program itself (SPMD)"
+    name = metadata.get_attr("_tpu_replicate").decode()
+    return Cluster(name, metadata.get_attr("num_replicas"), refusal)
+
+
+def replicated_variables(graph: Any) -> dict[str, Any]:
+    """The distributed variables whose handles enter a function's TPU cluster.
+
+    Args:
+        graph: The FuncGraph that holds the cluster.
+
+    Returns:
+        By the name of the TPUReplicatedInput that a handle enters through; without those of
+        which the distributed variable is no longer known.
+    """
+    found: dict[str, Any] = {}
+    for name, parts in getattr(graph, _RECORD, {}).items():
+        variable = _distributed(parts)
+        if variable is not None:
+            found[name] = variable
+    return found
+
+
+def is_mirrored(variable: Any) -> bool:
+    """Whether all replicas hold the same value of a distributed variable."""
+    return bool(variable._is_mirrored())
+
+
+def is_on_tpus(variable: Any) -> bool:
+    """Whether a variable is a TPUStrategy's."""
+    return isinstance(variable, tpu_values.TPUVariableMixin)
+
+
+def is_packed(handle: Any) -> bool:
+    """Whether a handle stands for a resource on each of several devices."""
+    return bool(getattr(handle, "is_packed", False))
+
+
+def packed_handle(variable: Any) -> Any | None:
+    """The packed handle of a distributed variable's components, or None where they are apart."""
+    packed = vars(variable).get("_packed_var")
+    return None if packed is None else packed._handle
+
+
+def _distributed(parts: Any) -> Any | None:
+    first = parts[0]
+    if isinstance(first, packed_distributed_variable.PackedDistributedVariable):
+        first = first._distributed_variables[0]
+    if isinstance(first, values.DistributedVariable):
+        return first
+    reference = getattr(original_handle(first), "_distributed_container", None)
+    return reference() if reference is not None else None

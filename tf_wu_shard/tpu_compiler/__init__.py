@@ -1,0 +1,1 @@
+"""From a traced train step to what the TPU compiler makes of it, with no TPU."""
