@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-_LOGICAL_CPUS = 8
+_REPLICAS = 8
+
+# Emulated replicas want a host beside them.
+_LOGICAL_CPUS = _REPLICAS + 1
 
 
 def _configure_logical_cpus() -> None:
@@ -38,7 +41,7 @@ def pytest_collection_finish() -> None:
 def logical_cpus() -> list[str]:
     """Names of eight logical CPU devices of this process; imports TensorFlow only when asked."""
     _configure_logical_cpus()
-    return [f"/device:CPU:{index}" for index in range(_LOGICAL_CPUS)]
+    return [f"/device:CPU:{index}" for index in range(_REPLICAS)]
 
 
 @pytest.fixture(scope="session")

@@ -55,8 +55,8 @@ def test_it_is_a_tpu_strategy(emulated: Strategies) -> None:
     ("before", "message"),
     [
         ("", ""),
-        ("tf.constant(1)", "2 replicas need 2 logical CPU devices, .* has started with 1; make"),
-        ("split(1); tf.constant(1)", "2 replicas need 2 logical CPU devices"),
+        ("tf.constant(1)", "2 replicas and their host need 3 logical .* started with 1; make"),
+        ("split(2); tf.constant(1)", "2 replicas and their host need 3 logical CPU devices"),
         ("split(3); tf.constant(1)", ""),
         ("split(1)", ""),
     ],
@@ -207,6 +207,65 @@ def test_the_host_and_the_replicas_see_each_others_writes_in_order(
     assert float(after) == 208
 
 
+def writes_of_the_host(strategy: tf.distribute.TPUStrategy) -> dict[str, Any]:
+    """Traced functions that double a variable on the host, which something then waits for."""
+
+    def doubled(weight: tf.Variable) -> None:
+        weight.assign(weight * 2)
+
+    def read_afterwards(weight: tf.Variable) -> tf.Tensor:
+        doubled(weight)
+        return weight.read_value()
+
+    def before_a_cluster(weight: tf.Variable) -> Any:
+        doubled(weight)
+        return strategy.run(lambda: weight * 1)
+
+    def after_a_cluster(weight: tf.Variable) -> Any:
+        result = strategy.run(lambda: weight * 1)
+        doubled(weight)
+        return result
+
+    def in_a_branch(weight: tf.Variable) -> Any:
+        tf.cond(tf.random.uniform([]) < 2, lambda: weight.assign(weight * 2), lambda: weight + 0)
+        return strategy.run(lambda: weight * 1)
+
+    def in_a_loop(weight: tf.Variable) -> None:
+        for _ in tf.range(3):
+            strategy.run(lambda: weight.assign(weight / 2))
+            weight.assign(weight * 2)
+        doubled(weight)
+
+    def in_a_function(weight: tf.Variable) -> Any:
+        tf.function(lambda: doubled(weight))()
+        return strategy.run(lambda: weight * 1)
+
+    functions = (read_afterwards, before_a_cluster, after_a_cluster, in_a_branch, in_a_loop)
+    return {function.__name__: function for function in (doubled, *functions, in_a_function)}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("doubled", "read_afterwards", "before_a_cluster", "after_a_cluster", "in_a_branch"),
+        *("in_a_loop", "in_a_function"),
+    ],
+)
+def test_a_write_on_the_host_reaches_all_replicas(
+    four: tf.distribute.TPUStrategy, name: str
+) -> None:
+    with four.scope():
+        weight = tf.Variable(3.0)
+    write = writes_of_the_host(four)[name]
+
+    @tf.function
+    def step() -> Any:
+        return write(weight)
+
+    step()
+    assert [float(one) for one in weight.values] == [6] * 4
+
+
 def test_a_step_without_results_still_has_its_effects(four: tf.distribute.TPUStrategy) -> None:
     with four.scope():
         counter = tf.Variable(0.0)
@@ -337,5 +396,5 @@ def test_a_checkpoint_restores_every_replicas_variable(
 
 
 def test_too_few_devices_are_found_out_when_a_step_is_traced(logical_cpus: list[str]) -> None:
-    with pytest.raises(EmulationError, match="9 replicas need 9 logical CPU devices"):
+    with pytest.raises(EmulationError, match="9 replicas and their host need 10 logical"):
         emulated_tpu_strategy(len(logical_cpus) + 1)

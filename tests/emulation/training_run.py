@@ -27,7 +27,7 @@ def main(job: dict[str, Any]) -> None:
     features_of = {int(replicas): names for replicas, names in job["features"].items()}
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(
-        cpu, [tf.config.LogicalDeviceConfiguration()] * max(features_of)
+        cpu, [tf.config.LogicalDeviceConfiguration()] * (max(features_of) + 1)
     )
     folder = pathlib.Path(job["folder"])
     for replicas, features in features_of.items():

@@ -1,5 +1,7 @@
 """A real `tf.distribute.TPUStrategy` whose replicas are logical CPU devices of this process.
 
+One more logical device is the host of these replicas, as a TPU's host is none of its cores.
+
 Everything up to the traced graph is TensorFlow's own: Keras, the strategy, its variables. Only what
 is handed to the runtime is lowered (`lowering`), at the last moment.
 """
@@ -18,6 +20,11 @@ from tf_wu_shard.errors import EmulationError, OptionError
 from tf_wu_shard.tensorflow_private import function_definition, tpu_strategy
 from tf_wu_shard.topology import parse_topology
 
+# An optimizer that drops control edges which others imply. Off: among them may be the edge by which
+# the host waits for its write to a variable, without which not every replica's copy is written
+# (see `tpu_strategy.replica_cpus`).
+_DEPENDENCIES = "dependency_optimization"
+
 # One waits for the next batch, one works.
 _THREADS_A_DEVICE = 2
 
@@ -28,7 +35,8 @@ def emulated_tpu_strategy(
     """Makes a TPUStrategy that needs no TPU: each replica runs on a logical CPU device.
 
     Call it before anything else makes TensorFlow look at its devices, as it splits the CPU into
-    logical devices; or split it yourself, with `tf.config.set_logical_device_configuration`.
+    logical devices, one for each replica and one for the host; or split it yourself, with
+    `tf.config.set_logical_device_configuration`.
 
     Args:
         num_replicas: How many replicas, at least 1.
@@ -82,15 +90,16 @@ def torus(topology: str, num_devices: int) -> tf.tpu.experimental.Topology:
     return tpu_strategy.tpu_topology(found.mesh, found.coordinates)
 
 
-def make_logical_cpus(count: int) -> None:
-    """Splits the CPU into at least `count` logical devices, unless it is already.
+def make_logical_cpus(num_replicas: int) -> None:
+    """Splits the CPU into logical devices enough for replicas and their host, unless it is already.
 
     Where nobody said how many ops may run at a time, and TensorFlow has not started, as many may as
-    `count` devices need.
+    these devices need.
 
     Raises:
         EmulationError: TensorFlow has started with fewer; they can no longer be made.
     """
+    count = num_replicas + 1
     _make_threads(count)
     physical = tf.config.list_physical_devices("CPU")[0]
     configured = tf.config.get_logical_device_configuration(physical)
@@ -103,9 +112,9 @@ def make_logical_cpus(count: int) -> None:
         if len(tf.config.list_logical_devices("CPU")) >= count:
             return
         raise EmulationError(
-            f"{count} replicas need {count} logical CPU devices, and TensorFlow has started with"
-            f" {len(tf.config.list_logical_devices('CPU'))}; make the strategy before anything"
-            " else uses TensorFlow"
+            f"{num_replicas} replicas and their host need {count} logical CPU devices, and"
+            f" TensorFlow has started with {len(tf.config.list_logical_devices('CPU'))}; make the"
+            " strategy before anything else uses TensorFlow"
         ) from error
 
 
@@ -133,6 +142,8 @@ _emulated: set[str] = set()
 def install() -> None:
     """Lets functions with TPU clusters run on logical CPU devices from now on."""
     function_definition.install(_concerns, _lower)
+    if _DEPENDENCIES not in tf.config.optimizer.get_experimental_options():
+        tf.config.optimizer.set_experimental_options({_DEPENDENCIES: False})
 
 
 def _concerns(graph: Any) -> bool:
@@ -150,11 +161,12 @@ def _devices(count: int) -> list[str]:
     """Where the replicas run.
 
     Raises:
-        EmulationError: There are fewer logical CPU devices than replicas.
+        EmulationError: There are too few logical CPU devices.
     """
-    if len(tf.config.list_logical_devices("CPU")) < count:
+    found = len(tf.config.list_logical_devices("CPU"))
+    if found <= count:
         raise EmulationError(
-            f"a TPU cluster of {count} replicas needs {count} logical CPU devices;"
-            f" there are {len(tf.config.list_logical_devices('CPU'))}"
+            f"a TPU cluster of {count} replicas and their host need {count + 1} logical CPU"
+            f" devices; there are {found}"
         )
-    return tpu_strategy.local_cpus(count)
+    return tpu_strategy.replica_cpus(count)

@@ -103,9 +103,18 @@ def replica_coordinates(strategy: Any) -> list[tuple[int, ...]] | None:
     return [tuple(map(int, found[place.task, place.device_index])) for place in places]
 
 
-def local_cpus(count: int) -> list[str]:
-    """Names of the first `count` logical CPU devices."""
-    return [f"{_TASK}/device:CPU:{index}" for index in range(count)]
+# Where functions run what they put nowhere else: iterators, and all that is not for replicas.
+HOST = f"{_TASK}/device:CPU:0"
+
+
+def replica_cpus(count: int) -> list[str]:
+    """Names of `count` logical CPU devices, one for each replica.
+
+    None of them is the host. TensorFlow has every replica of a variable written by a write on the
+    host, unless something on a device of one of them waits for it: then it has just that one. On a
+    TPU nothing does, as its host is none of its cores; so it must be here.
+    """
+    return [f"{_TASK}/device:CPU:{index}" for index in range(1, count + 1)]
 
 
 def cores_per_replica(extended: Any) -> int:
@@ -118,13 +127,12 @@ def put_on(extended: Any, devices: Sequence[str]) -> None:
 
     Args:
         extended: The `extended` of a TPUStrategy with one core a replica.
-        devices: For each replica its device; the first one's is the host too.
+        devices: For each replica its device; none of them is `HOST` if anything is to run.
     """
-    host = devices[0]
     extended._tpu_devices = np.array([[device] for device in devices], dtype=object)
-    extended._host_device = host
-    extended._device_input_worker_devices = collections.OrderedDict({host: list(devices)})
-    extended._host_input_worker_devices = collections.OrderedDict({host: [host] * len(devices)})
+    extended._host_device = HOST
+    extended._device_input_worker_devices = collections.OrderedDict({HOST: list(devices)})
+    extended._host_input_worker_devices = collections.OrderedDict({HOST: [HOST] * len(devices)})
 
 
 def tpu_topology(

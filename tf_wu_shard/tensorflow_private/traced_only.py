@@ -18,11 +18,7 @@ import tensorflow as tf
 from tensorflow.python.framework import func_graph
 from tensorflow.python.ops import resource_variable_ops
 
-from tf_wu_shard.tensorflow_private.tpu_strategy import (
-    AbsentTPU,
-    local_cpus,
-    put_on,
-)
+from tf_wu_shard.tensorflow_private.tpu_strategy import HOST, AbsentTPU, put_on
 
 # Counters, rates and states of random generators are read while a step is built; they are this
 # small, and weights that matter are not.
@@ -63,7 +59,7 @@ def make_traced_only(extended: Any) -> None:
     Args:
         extended: The `extended` of a TPUStrategy that has made no variable yet.
     """
-    put_on(extended, local_cpus(1) * len(extended.worker_devices))
+    put_on(extended, [HOST] * len(extended.worker_devices))
     original = extended._create_variable
 
     def create_variable(next_creator: Callable[..., Any], **kwargs: Any) -> Any:
