@@ -73,6 +73,7 @@ def put_on_cpus(extended: Any) -> None:
             f"the device assignment spreads each replica over {cores} cores, which cannot be"
             " emulated; build it with num_cores_per_replica=1"
         )
+    _counts.add(len(extended.worker_devices))
     tpu_strategy.put_on(extended, _devices(len(extended.worker_devices)))
 
 
@@ -138,6 +139,9 @@ def _make_threads(count: int) -> None:
 # Functions that hold a TPU cluster, or call one that does. Their names are never used again.
 _emulated: set[str] = set()
 
+# How many replicas the emulated strategies have.
+_counts: set[int] = set()
+
 
 def install() -> None:
     """Lets functions with TPU clusters run on logical CPU devices from now on."""
@@ -152,6 +156,10 @@ def _concerns(graph: Any) -> bool:
 
 
 def _lower(definition: Any, find: function_definition.Find) -> tuple[Any, Sequence[Any]]:
+    counts = {n.attr["num_replicas"].i for n in definition.node_def if has_cluster([n.op])}
+    if counts and counts.isdisjoint(_counts):
+        # No emulated strategy has so many replicas: it is another's, which may only trace.
+        return definition, ()
     lowered = lower(definition, find, _devices)
     _emulated.add(definition.signature.name)
     return lowered.definition, lowered.added
