@@ -16,9 +16,15 @@ from typing import Any
 from absl import logging
 
 from tf_wu_shard import captures
-from tf_wu_shard.analysis.accesses import CALLS
 from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis
+from tf_wu_shard.concern import (
+    Handles,
+    is_written,
+    may_train,
+    uses_variables_on_tpus,
+    writes_a_mirrored_variable,
+)
 from tf_wu_shard.config import ShardingOptions, current_options
 from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.errors import StorageError
@@ -34,8 +40,6 @@ from tf_wu_shard.rewrite.lowering import Lowered, lower_slot_accesses
 from tf_wu_shard.rewrite.rewriter import RewriteResult, ShardInput, rewrite
 from tf_wu_shard.rewrite.shard_reads import lower_shard_reads
 from tf_wu_shard.rewrite.verify import verify
-from tf_wu_shard.rules.fused import FUSED
-from tf_wu_shard.rules.variables import WRITES
 from tf_wu_shard.storage import function_slots, sharded_slot
 from tf_wu_shard.tensorflow_private import (
     eager_steps,
@@ -44,7 +48,6 @@ from tf_wu_shard.tensorflow_private import (
     tpu_graph,
 )
 from tf_wu_shard.tensorflow_private.distributed_variables import (
-    distributed_variable_of,
     has_distributed_variable,
     is_exporting,
     original_handle,
@@ -55,11 +58,6 @@ from tf_wu_shard.tensorflow_private.sharded_variables import is_in_shards
 _ONLY_WHAT_IS_IN_SHARDS = ShardingOptions(min_elements=sys.maxsize)
 
 _EAGER = "a step outside tf.function"
-
-# The resource handles that a function captured, `(outside, placeholder)` each.
-Handles = list[tuple[Any, Any]]
-
-_WRITING = frozenset(WRITES) | frozenset(FUSED)
 
 
 def _notice_eager_step() -> None:
@@ -106,13 +104,13 @@ def process(graph: Any, trace_seconds: float) -> Any:
     in_shards = any(is_in_shards(handle) for handle, _ in distributed) and not is_exporting()
     if (
         in_shards
-        or (options is not None and _writes_a_mirrored_variable(graph, distributed))
-        or _uses_variables_on_tpus(graph, handles, options)
+        or (options is not None and writes_a_mirrored_variable(graph, distributed))
+        or uses_variables_on_tpus(graph, handles, options)
     ):
         with function_graph.no_garbage_collection():
             graph = _shard(graph, options, start, trace_seconds)
         handles = function_graph.captured_handles(graph)
-    elif options is not None and _may_train(graph):
+    elif options is not None and may_train(graph):
         _warn_of_one_replica(graph, handles, options)
     _record(graph, handles)
     return graph
@@ -130,40 +128,11 @@ def _record(graph: Any, handles: Handles) -> None:
     )
 
 
-def _writes_a_mirrored_variable(graph: Any, handles: Handles) -> bool:
-    """Whether a graph holds something to shard at all, asked in the cheapest order."""
-    return function_graph.may_write(graph, _WRITING) and any(
-        _is_written(placeholder)
-        and (found := distributed_variable_of(handle)) is not None
-        and len(found[0].values) > 1
-        for handle, placeholder in handles
-    )
-
-
-def _uses_variables_on_tpus(graph: Any, handles: Handles, options: ShardingOptions | None) -> bool:
-    """Whether a graph holds a TPU program to be sharded, or uses what is in shards on TPUs."""
-    if any(sharded_slot.slot_of_packed(handle) is not None for handle, _ in handles):
-        return not is_exporting()
-    return (
-        options is not None
-        and function_graph.may_write(graph, _WRITING | CALLS)
-        and bool(tpu_graph.replicated_variables(graph))
-    )
-
-
-def _is_written(placeholder: Any) -> bool:
-    return any(t in _WRITING for t in function_graph.consumer_types(placeholder))
-
-
-def _may_train(graph: Any) -> bool:
-    return function_graph.may_write(graph, _WRITING) and not function_graph.is_branch_or_body(graph)
-
-
 def _warn_of_one_replica(graph: Any, handles: Handles, options: ShardingOptions) -> None:
     """Says so when a step trains on one replica: the flag is on and does nothing."""
     trainable = [v for v in graph.variables if v.trainable]
     own = {id(original_handle(c)) for v in trainable for c in getattr(v, "values", (v,))}
-    if any(id(h) in own and _is_written(p) for h, p in handles):
+    if any(id(h) in own and is_written(p) for h, p in handles):
         report = nothing_sharded(graph.name, "it trains on one replica: no gradient is reduced")
         publish(report, options)
 

@@ -15,7 +15,7 @@ LEVELS = (
     ("analysis",),
     ("plan",),
     ("storage", "report", "ground"),
-    ("rewrite",),
+    ("rewrite", "concern"),
     ("graph_pass",),
     ("tf_wu_shard",),
     ("bench", "demo"),
