@@ -75,6 +75,11 @@ def definition_of(name: str) -> Any | None:
     return runtime.get_function_def(name) if runtime.has_function(name) else None
 
 
+def function_names() -> set[str]:
+    """Names of all functions that TensorFlow holds now."""
+    return set(context.context().list_function_names())
+
+
 def _replace(function: Any, lower: Lower) -> None:
     """Gives a function, which nothing has called yet, another definition."""
     runtime = context.context()
@@ -87,10 +92,11 @@ def _replace(function: Any, lower: Lower) -> None:
     function._children.extend(children)
     runtime.remove_function(function.name)
     runtime.add_function_def(definition)
-    for name in [name for name in _traced if not runtime.has_function(name)]:
-        del _traced[name]
+    # Other threads may trace meanwhile.
+    for name in [name for name in list(_traced) if not runtime.has_function(name)]:
+        _traced.pop(name, None)
     _traced[function.name] = traced
-    _added.difference_update([name for name in _added if not runtime.has_function(name)])
+    _added.difference_update([name for name in list(_added) if not runtime.has_function(name)])
     _added.update(child.name for child in children)
 
 
