@@ -20,6 +20,7 @@ from tf_wu_shard.analysis.accesses import CALLS
 from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions, current_options
+from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.capture import Captured, capture
 from tf_wu_shard.graph.view import GraphView
@@ -259,7 +260,6 @@ def _rewritten(graph: Any, captured: Captured, options: ShardingOptions | None) 
         in_shards=function_slots.slots_in_shards(captured).keys(),
         layout_of=dialect.layout,
         weights_in_shards=dialect.weights_in_shards,
-        max_buckets=dialect.max_buckets,
     )
     if not plan.variables:
         concerns = bool(analysis.updates or analysis.refusals or plan.left_alone)
@@ -318,12 +318,24 @@ def _lowered_on_tpus(
     """A graph whose reads of variables of a TPUStrategy go to their shards, and those variables."""
     keys = {id(variable): key for key, variable in captured.variables.items()}
     slots = {keys.get(id(slot.variable), name): slot for name, slot in on_host.items()}
+    # A variable that enters several programs has a key in each.
+    held = {id(slot.variable): slot for slot in on_host.values()}
+    slots |= {key: held[id(v)] for key, v in captured.variables.items() if id(v) in held}
     view = outcome.view(captured.view)
     cluster = tpu_graph.cluster_of(graph)
-    dialect = None if cluster is None else tpu_dialect(cluster, captured)
+
+    def dialect_in(program: str) -> TpuCluster:
+        assert cluster is not None, "a TPU program without a cluster"
+        return tpu_dialect(cluster._replace(name=program), captured)
+
     layouts = {key: s.layout for key, s in slots.items() if isinstance(s.layout, RowLayout)}
     places = {name: keys.get(id(slot.variable), name) for name, slot in on_host.items()}
-    return lower_shard_reads(view, layouts, places, dialect), slots
+    try:
+        return lower_shard_reads(view, layouts, places, dialect_in), slots
+    except StorageError as error:
+        if cluster is None or not cluster.refusal:
+            raise
+        raise StorageError(f"{cluster.refusal}, so no update is sharded, but {error}") from error
 
 
 def _handle(shards: sharded_slot.ShardedSlot | sharded_slot.PendingSlot, added: ShardInput) -> Any:

@@ -5,7 +5,8 @@
 
 A line with `#` stands for one op on each replica, `#` being the replica's number. Between the
 brackets stands the shape of each output, `[?]` where it is unknown; element types are float32
-unless the attribute T says otherwise, by its DataType number.
+unless the attribute T says otherwise, by its DataType number. A constant's `value` is a number, or
+the sizes of its dimensions, as in 1x4.
 """
 
 from __future__ import annotations
@@ -54,7 +55,13 @@ class Attribute:
 
     @property
     def tensor(self) -> Any:
-        return types.SimpleNamespace(int_val=[int(self.text)], tensor_content=b"")
+        sizes = self.text.split("x")
+        dims = [types.SimpleNamespace(size=int(size)) for size in sizes]
+        return types.SimpleNamespace(
+            int_val=[int(sizes[0])],
+            tensor_content=b"",
+            tensor_shape=types.SimpleNamespace(dim=dims if len(dims) > 1 else []),
+        )
 
     @property
     def func(self) -> Any:

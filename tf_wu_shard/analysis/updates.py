@@ -239,8 +239,6 @@ def _why_unreached(
     names: ResultNames,
 ) -> tuple[tuple[int, ...], Refusal]:
     """The reductions that a write of a variable depends on, and what stopped their following."""
-    if is_call(write.type):
-        return (), Refusal(write.name, "its update runs inside a function that the step calls")
     keys: set[int] = set()
     before: set[str] = set()
     stack = list(write.inputs)

@@ -44,14 +44,12 @@ class Dialect(Protocol):
         bucket_bytes: Tensors below this travel together, unless the user says otherwise.
         weights_in_shards: Whether weights live in shards between steps and are gathered where the
             step reads them, instead of being gathered after the update.
-        max_buckets: How many buckets there should be at most.
     """
 
     name: str
     min_elements: int
     bucket_bytes: int
     weights_in_shards: bool
-    max_buckets: int
 
     def copies(self, view: GraphView) -> tuple[str, ...]:
         """Per copy of the program that a graph holds, its device.

@@ -9,7 +9,6 @@ order, and one concatenation of the updated shards serves as every replica's wei
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -37,7 +36,6 @@ class InProcess:
     name = "in-process"
     min_elements = 1024
     weights_in_shards = False
-    max_buckets = sys.maxsize
     bucket_bytes = 256 * 1024
 
     def __init__(self, devices: Sequence[str]) -> None:

@@ -6,7 +6,6 @@ Nothing is packed and nothing shares a buffer by design. Slow.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -31,7 +30,6 @@ class Reference:
     name = "reference"
     min_elements = 1024
     weights_in_shards = False
-    max_buckets = sys.maxsize
     bucket_bytes = 1
 
     def __init__(self, devices: Sequence[str]) -> None:

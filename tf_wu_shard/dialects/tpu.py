@@ -26,9 +26,6 @@ _INT32 = 3
 _RESOURCE = 20
 _SUM = "CrossReplicaSum"
 
-# The compiler combines all-reduces and neither of the other two, and each has a latency of its own.
-_MAX_COLLECTIVES = 24
-
 # Brings what lies outside of a cluster into it.
 REPLICATED_INPUT = "TPUReplicatedInput"
 
@@ -42,7 +39,6 @@ class TpuCluster:
             replicated, and the compiler combines their all-reduces.
         bucket_bytes: Buckets of up to 20 MiB stay in a core's vector memory on their way, and
             travel while the layers before or after them compute.
-        max_buckets: One has a reduce-scatter and an all-gather along each axis of the torus.
     """
 
     name = "tpu"
@@ -58,7 +54,6 @@ class TpuCluster:
         """
         self._cluster = cluster
         self._torus = torus
-        self.max_buckets = _MAX_COLLECTIVES // len(torus.axes)
         self.min_elements = torus.num_replicas * TILE[0] * TILE[1]
 
     def copies(self, view: GraphView) -> tuple[str, ...]:

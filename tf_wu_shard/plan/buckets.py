@@ -36,23 +36,3 @@ def assign_buckets(tensors: Sequence[tuple[int, Hashable]], bucket_bytes: int) -
             open_[kind] = (count, size)
             count += 1
     return numbers
-
-
-def few_buckets(tensors: Sequence[tuple[int, Hashable]], bucket_bytes: int, most: int) -> list[int]:
-    """Fills buckets in order, larger ones where there would be too many.
-
-    Args:
-        tensors: As for `assign_buckets`.
-        bucket_bytes: What a bucket may hold, unless that makes more than `most`.
-        most: How many buckets there should be at most; there are more only where tensors are of
-            more kinds, or alone are larger than all buckets of this number on average.
-
-    Returns:
-        As `assign_buckets`.
-    """
-    total = sum(size for size, _ in tensors)
-    numbers = assign_buckets(tensors, bucket_bytes)
-    while len(set(numbers)) > most and bucket_bytes <= total:
-        bucket_bytes += max(1, bucket_bytes // 8)
-        numbers = assign_buckets(tensors, bucket_bytes)
-    return numbers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Mapping, Set
 
 from tf_wu_shard.analysis.types import (
@@ -15,7 +14,7 @@ from tf_wu_shard.analysis.types import (
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.dtypes import BFLOAT16, FLOAT32, item_bytes
 from tf_wu_shard.layout import AnyLayout, Layout, RowLayout, flat_layout
-from tf_wu_shard.plan.buckets import few_buckets
+from tf_wu_shard.plan.buckets import assign_buckets
 from tf_wu_shard.plan.types import (
     PLAN_VERSION,
     LeftAlone,
@@ -37,7 +36,6 @@ def make_plan(
     in_shards: Set[str] = frozenset(),
     layout_of: LayoutOf | None = None,
     weights_in_shards: bool = False,
-    max_buckets: int = sys.maxsize,
 ) -> ShardingPlan:
     """Decides what to shard.
 
@@ -52,8 +50,6 @@ def make_plan(
         layout_of: How the dialect cuts a variable, given its shape and the bytes of an element;
             None for a flat cut.
         weights_in_shards: Whether the weights live in shards like their slots.
-        max_buckets: How many buckets the dialect wants at most; the default size of a bucket
-            gives way to it, a size that the user chose does not.
 
     Returns:
         The plan. Every variable with a reduced gradient is in it, sharded or left alone.
@@ -76,8 +72,7 @@ def make_plan(
     for refused in analysis.refused:
         refusal = refused.refusal
         left.append(LeftAlone(refused.variable, refusal.reason, refusal.where, refused.reductions))
-    most = max_buckets if options.bucket_bytes is None else sys.maxsize
-    buckets = few_buckets([_travels(analysis, u, lay) for _, u, lay in chosen], capacity, most)
+    buckets = assign_buckets([_travels(analysis, u, lay) for _, u, lay in chosen], capacity)
     variables = tuple(
         _variable_plan(analysis, number, update, layout, bucket, weights_in_shards, options)
         for (number, update, layout), bucket in zip(chosen, buckets, strict=True)

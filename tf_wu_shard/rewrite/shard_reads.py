@@ -7,7 +7,7 @@ they become one read of every shard. Whatever else is done to the variable has n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -34,7 +34,7 @@ def lower_shard_reads(
     view: GraphView,
     layouts: Mapping[str, RowLayout],
     on_host: Mapping[str, str],
-    dialect: Dialect | None,
+    dialect_of: Callable[[str], Dialect],
 ) -> Lowered | None:
     """Replaces reads of variables in shards.
 
@@ -42,7 +42,7 @@ def lower_shard_reads(
         view: The graph.
         layouts: For each variable that lives in shards, by its key, how it is cut.
         on_host: For each placeholder of the whole of such a variable, by name, its key.
-        dialect: How the replicas of the TPU program talk; None where there is none.
+        dialect_of: How the replicas of a TPU program talk, given its name.
 
     Returns:
         The new graph, or None where no such variable is touched.
@@ -66,12 +66,20 @@ def lower_shard_reads(
     if not in_program and not outside:
         return None
     lowering = _Lowering(view, layouts)
-    if in_program:
-        assert dialect is not None, "a TPU program without a dialect"
-        lowering.gather(in_program, dialect)
-    for key, reads in outside.items():
-        lowering.join_on_host(key, reads)
+    for program, own in _by_program(in_program).items():
+        lowering.gather(own, dialect_of(program))
+    lowering.join_on_host(outside)
     return lowering.finish()
+
+
+def _by_program(reads: Mapping[str, list[Op]]) -> dict[str, dict[str, list[Op]]]:
+    """Reads by the name of the TPU program they stand in, then by variable."""
+    found: dict[str, dict[str, list[Op]]] = {}
+    for key, ops in reads.items():
+        for op in ops:
+            program = op.node.attr["_tpu_replicate"].s.decode()
+            found.setdefault(program, {}).setdefault(key, []).append(op)
+    return found
 
 
 def _only_reads(key: str, found: list[VariableAccess]) -> list[Op]:
@@ -102,11 +110,18 @@ class _Lowering:
         self._view = view
         self._layouts = layouts
         self._builder = GraphBuilder(view.ops)
+        self._nodes: list[Any] = []
         self._inputs: list[ShardInput] = []
         self._values: dict[Value, Value] = {}
 
+    def _begin(self) -> None:
+        """Starts emitting for another program, or the host: no constant serves two of them."""
+        self._nodes += self._builder.nodes
+        self._builder = GraphBuilder([*self._view.ops, *(node.name for node in self._nodes)])
+
     def gather(self, reads: Mapping[str, list[Op]], dialect: Dialect) -> None:
-        """Serves the program's reads; nothing writes the variables, so they read at any time."""
+        """Serves a program's reads; nothing writes the variables, so they read at any time."""
+        self._begin()
         buckets: dict[tuple[int, ...], list[str]] = {}
         for key, ops in reads.items():
             layout, dtype = self._layouts[key], ops[0].node.attr["dtype"].type
@@ -125,8 +140,13 @@ class _Lowering:
                 self._values.update({Value(op.name): values[0] for op in reads[key]})
         dialect.adopt(self._builder.nodes)
 
-    def join_on_host(self, key: str, reads: list[Op]) -> None:
-        """Serves the host's reads of one variable."""
+    def join_on_host(self, reads: Mapping[str, list[Op]]) -> None:
+        """Serves the host's reads."""
+        self._begin()
+        for key, ops in reads.items():
+            self._join(key, ops)
+
+    def _join(self, key: str, reads: list[Op]) -> None:
         layout, dtype = self._layouts[key], reads[0].node.attr["dtype"].type
         shards = []
         for replica in range(layout.num_shards):
@@ -165,7 +185,7 @@ class _Lowering:
         gone = {value.op: instead.op for value, instead in self._values.items()}
         nodes = [self._led(op, gone) for op in self._view if op.name not in gone]
         return Lowered(
-            (*nodes, *self._builder.nodes),
+            (*nodes, *self._nodes, *self._builder.nodes),
             tuple(self._inputs),
             tuple(dict.fromkeys(gone.get(c, c) for c in self._view.control_outputs)),
             tuple(self._values.get(v, v) for v in self._view.outputs),

@@ -65,7 +65,10 @@ def cluster_of(graph: Any) -> Cluster | None:
     cores = metadata.get_attr("num_cores_per_replica")
     refusal = ""
     if len(found) > 1:
-        refusal = f"the function holds {len(found)} TPU programs"
+        refusal = (
+            f"the function holds {len(found)} TPU programs (call strategy.run once in each"
+            " tf.function)"
+        )
     elif cores > 1:
         refusal = f"each replica spreads over {cores} cores"
     elif metadata.get_attr("use_spmd_for_xla_partitioning") and cores > 1:

@@ -1,0 +1,320 @@
+"""Under a TPUStrategy nothing but the place of weights and slots changes, whoever looks at them.
+
+Two runs of this process need not be bit-identical: oneDNN fuses a matrix product with what follows
+it where it sees a variable behind an operand, and rounds otherwise then. What two runs return is
+compared within `ROUNDING`; tpu_optimizers_test.py compares bits, without oneDNN.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import tf_wu_shard
+from tests.equivalence.in_process import (
+    compiled,
+    examples,
+    in_shards,
+    state,
+    step_of,
+    turn_off,
+    turn_on,
+)
+
+StrategyOf = Callable[..., tf.distribute.TPUStrategy]
+
+WIDTH, CLASSES = 24, 3
+INPUTS, TARGETS = examples(64, WIDTH, CLASSES)
+
+# Values are of the order of 1 and float32 has 2**-24 of that; some tens of steps through a net of
+# three layers multiply a difference in the last bit by less than 100.
+ROUNDING = 1e-5
+
+
+@pytest.fixture
+def four(emulated: StrategyOf) -> tf.distribute.TPUStrategy:
+    """A strategy of four replicas in one group."""
+    return emulated(4)
+
+
+def net() -> keras.Model:
+    """Two of its three kernels have rows for a tile of every shard of four."""
+    layers = [keras.layers.Dense(units, activation="tanh") for units in (64, 40)]
+    return keras.Sequential([keras.layers.Input((WIDTH,)), *layers, keras.layers.Dense(CLASSES)])
+
+
+def fit(model: keras.Model, rows: int = 64, batch: int = 16, **keywords: Any) -> list[float]:
+    given = {"batch_size": batch, "shuffle": False, "verbose": 0} | keywords
+    losses: list[float] = model.fit(INPUTS[:rows], TARGETS[:rows], **given).history["loss"]
+    return losses
+
+
+def evaluated(model: keras.Model) -> float:
+    return float(model.evaluate(INPUTS, TARGETS, batch_size=16, verbose=0))
+
+
+def predicted(model: keras.Model) -> np.ndarray:
+    found: np.ndarray = model.predict(INPUTS, batch_size=16, verbose=0)
+    return found
+
+
+def total_on_host(model: keras.Model) -> tf.Tensor:
+    """A tf.function of no replica that reads a weight."""
+    weight = model.weights[0].value
+    return tf.function(lambda: tf.reduce_sum(weight) * 2)()
+
+
+def values(model: keras.Model) -> list[np.ndarray]:
+    return [np.array(variable.numpy()) for variable in state(model)]
+
+
+def same_without_and_with(scenario: Callable[[], Any], **options: Any) -> None:
+    """Asserts that a scenario returns the same numbers without and with the flag."""
+    runs = []
+    for on in (False, True):
+        keras.utils.set_random_seed(7)
+        tf_wu_shard.clear_reports()
+        if on:
+            turn_on(**options)
+        runs.append([np.asarray(value) for value in tf.nest.flatten(scenario())])
+        turn_off()
+    assert len(runs[0]) == len(runs[1])
+    for one, other in zip(*runs, strict=True):
+        np.testing.assert_allclose(other, one, rtol=ROUNDING, atol=ROUNDING)
+
+
+def reasons() -> dict[str, str]:
+    """Of the last report, why each variable was left alone; by the end of its name."""
+    return {
+        "/".join(left.name.split("/")[-2:]): left.reason
+        for left in tf_wu_shard.reports()[-1].left_alone
+    }
+
+
+def test_evaluate_predict_eager_code_and_host_functions_see_the_trained_weights(
+    four: tf.distribute.TPUStrategy,
+) -> None:
+    def scenario() -> Any:
+        model = compiled(four, net)
+        losses = fit(model, epochs=2, validation_data=(INPUTS, TARGETS))
+        seen = evaluated(model), predicted(model), total_on_host(model), model(INPUTS[:3])
+        # A last batch that is not full is another trace of the step.
+        return losses, seen, fit(model, rows=60), evaluated(model), values(model)
+
+    same_without_and_with(scenario)
+
+
+def test_checkpoints_files_and_exports_hold_whole_weights(
+    four: tf.distribute.TPUStrategy, tmp_path: pathlib.Path
+) -> None:
+    def scenario() -> Any:
+        model = compiled(four, net)
+        fit(model)
+        before = values(model)
+        path = tf.train.Checkpoint(model=model).save(str(tmp_path / "checkpoint"))
+        model.save(tmp_path / "model.keras")
+        model.export(tmp_path / "exported", verbose=False)
+        fit(model)
+        tf.train.Checkpoint(model=model).restore(path)
+        for one, other in zip(before, values(model), strict=True):
+            np.testing.assert_array_equal(one, other)
+        exported = tf.saved_model.load(str(tmp_path / "exported"))
+        served = exported.serve(INPUTS)
+        loaded = keras.models.load_model(tmp_path / "model.keras")
+        np.testing.assert_allclose(loaded(INPUTS), served, rtol=ROUNDING, atol=ROUNDING)
+        return before, served, fit(model), values(model)
+
+    same_without_and_with(scenario)
+
+
+def test_weights_set_and_slots_loaded_from_outside_are_trained_on(
+    four: tf.distribute.TPUStrategy,
+) -> None:
+    def scenario() -> Any:
+        model = compiled(four, net)
+        start = model.get_weights()
+        fit(model)
+        model.set_weights([weight * 2 for weight in start])
+        return fit(model), values(model)
+
+    same_without_and_with(scenario)
+
+
+def test_a_step_may_read_a_weight_after_its_update_and_on_the_host_around_it(
+    four: tf.distribute.TPUStrategy,
+) -> None:
+    def scenario() -> Any:
+        model = compiled(four, net, built=True)
+        step = step_of(four, model).python_function
+        weight = model.weights[0].value
+
+        @tf.function
+        def around() -> list[tf.Tensor]:
+            before = tf.identity(weight)
+            return [before, step(), tf.identity(weight)]
+
+        return [around() for _ in range(3)], values(model)
+
+    same_without_and_with(scenario)
+
+
+def test_the_report_names_the_rows_and_what_was_left_alone(
+    four: tf.distribute.TPUStrategy,
+) -> None:
+    turn_on()
+    model = compiled(four, net)
+    fit(model)
+    (report,) = tf_wu_shard.reports()
+    assert report.verdict == "partly sharded"
+    assert [variable.layout for variable in report.variables] == [
+        "rows 24x64/4 pad 512",
+        "rows 40x64/4 pad 1536",
+    ]
+    assert [len(variable.slots) for variable in report.variables] == [2, 2]
+    assert report.emitted == {"reduce_scatter": 2, "all_gather": 2}
+    assert set(reasons().values()) == {
+        "a vector has no rows to cut it into",
+        "its 3 rows do not fill a tile of every shard",
+    }
+    assert "sharded 2 of 6 variables over 4 replicas" in str(report)
+    assert sum(in_shards(variable) for variable in state(model)) == 2 * 3
+
+
+def test_by_default_what_does_not_fill_a_tile_of_every_replica_stays_whole(
+    four: tf.distribute.TPUStrategy,
+) -> None:
+    turn_on(min_elements=None)
+    model = compiled(four, lambda: _wide(64))
+    fit(model)
+    (report,) = tf_wu_shard.reports()
+    assert [variable.shape for variable in report.variables] == [(64, 64)]
+    assert f"below min_elements={4 * 8 * 128}" in str(report)
+
+
+def _wide(units: int) -> keras.Model:
+    layers = [keras.layers.Dense(units) for _ in range(2)]
+    return keras.Sequential([keras.layers.Input((WIDTH,)), *layers, keras.layers.Dense(CLASSES)])
+
+
+def test_what_is_in_shards_stays_so_when_the_flag_is_turned_off(
+    four: tf.distribute.TPUStrategy,
+) -> None:
+    turn_on()
+    model = compiled(four, net)
+    fit(model)
+    turn_off()
+    before = values(model)
+    # Another batch size is another trace.
+    fit(model, batch=32)
+    assert in_shards(model.weights[0])
+    assert (before[0] != model.weights[0].numpy()).any()
+
+
+@pytest.mark.parametrize("look", [evaluated, predicted], ids=["evaluate", "predict"])
+def test_weights_that_were_evaluated_before_training_stay_whole(
+    four: tf.distribute.TPUStrategy, look: Callable[[keras.Model], Any]
+) -> None:
+    def scenario() -> Any:
+        model = compiled(four, net)
+        return look(model), fit(model), look(model), values(model)
+
+    same_without_and_with(scenario)
+    assert all("is captured by" in reason for reason in reasons().values())
+
+
+def test_weights_that_a_loop_inside_the_step_reads_stay_whole(
+    four: tf.distribute.TPUStrategy,
+) -> None:
+    def build() -> keras.Model:
+        reshaped = [keras.layers.Input((WIDTH,)), keras.layers.Reshape((6, 4))]
+        layers = [keras.layers.LSTM(24), keras.layers.Dense(64), keras.layers.Dense(CLASSES)]
+        return keras.Sequential([*reshaped, *layers])
+
+    def scenario() -> Any:
+        model = compiled(four, build)
+        return fit(model), predicted(model), values(model)
+
+    same_without_and_with(scenario)
+    assert "(While), so it may be read inside of it" in reasons()["lstm_cell/kernel"]
+    assert len(tf_wu_shard.reports()[-1].variables) == 1
+
+
+def test_an_update_inside_a_cond_stays_whole(four: tf.distribute.TPUStrategy) -> None:
+    def scenario() -> Any:
+        def accumulating() -> keras.optimizers.Optimizer:
+            return keras.optimizers.Adam(gradient_accumulation_steps=2)
+
+        model = compiled(four, net, accumulating)
+        return fit(model), values(model)
+
+    same_without_and_with(scenario)
+    assert all("tf.cond branch" in reason for reason in reasons().values())
+
+
+@pytest.mark.parametrize("optimizer", [keras.optimizers.Lamb, keras.optimizers.Adafactor])
+def test_an_optimizer_that_measures_whole_tensors_stays_whole(
+    four: tf.distribute.TPUStrategy, optimizer: Callable[[], keras.optimizers.Optimizer]
+) -> None:
+    def scenario() -> Any:
+        model = compiled(four, net, optimizer)
+        return fit(model), values(model)
+
+    same_without_and_with(scenario)
+    assert all(reason.startswith("no rule for") for reason in reasons().values())
+
+
+def test_two_programs_in_one_function_are_not_sharded_but_read_what_is(
+    four: tf.distribute.TPUStrategy,
+) -> None:
+    def scenario() -> Any:
+        model = compiled(four, net, built=True)
+        step = step_of(four, model)
+
+        def replica() -> tf.Tensor:
+            return tf.reduce_sum(model(INPUTS[:4]) ** 2)
+
+        @tf.function
+        def twice() -> tf.Tensor:
+            first = four.reduce("SUM", four.run(replica), axis=None)
+            # The host reads the weights as well.
+            first += tf.reduce_sum(model.weights[0].value)
+            return first + four.reduce("MEAN", four.run(replica), axis=None)
+
+        return step(), twice(), step(), values(model)
+
+    same_without_and_with(scenario)
+    turn_on()
+    model = compiled(four, net, built=True)
+    train = step_of(four, model).python_function
+
+    @tf.function
+    def trained_twice() -> tf.Tensor:
+        return train() + train()
+
+    trained_twice()
+    assert set(reasons().values()) == {
+        "the function holds 2 TPU programs (call strategy.run once in each tf.function)"
+    }
+    assert not any(in_shards(variable) for variable in state(model))
+
+
+def test_a_nested_function_that_uses_what_is_in_shards_is_told_what_to_do(
+    four: tf.distribute.TPUStrategy,
+) -> None:
+    turn_on()
+    model = compiled(four, net, built=True)
+    step_of(four, model)()
+    inner = tf.function(lambda: tf.reduce_sum(model(INPUTS[:4])))
+
+    @tf.function
+    def step_of_inner() -> Any:
+        return four.run(inner)
+
+    with pytest.raises(tf_wu_shard.WuShardError, match=r"let strategy\.run call that Python"):
+        step_of_inner()
