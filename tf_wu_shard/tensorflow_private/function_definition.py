@@ -75,6 +75,11 @@ def definition_of(name: str) -> Any | None:
     return runtime.get_function_def(name) if runtime.has_function(name) else None
 
 
+def function_names() -> set[str]:
+    """Names of all functions that TensorFlow holds now."""
+    return set(context.context().list_function_names())
+
+
 def _replace(function: Any, lower: Lower) -> None:
     """Gives a function, which nothing has called yet, another definition."""
     runtime = context.context()
