@@ -220,12 +220,14 @@ def _rewritten(graph: Any, captured: Captured, options: ShardingOptions | None) 
     analysis = analyze(view, dialect)
     if function_graph.is_branch_or_body(graph) and analysis.updates:
         return _Outcome(report=_inside_branch(graph, analysis))
+    whole = function_slots.must_stay_whole(graph, analysis, captured)
     plan = make_plan(
         analysis,
         options,
         min_elements=dialect.min_elements,
         bucket_bytes=dialect.bucket_bytes,
-        pinned=function_slots.pinned(graph, analysis, captured),
+        pinned=whole.slots,
+        whole_weights=whole.weights,
         in_shards=function_slots.slots_in_shards(captured).keys(),
         layout_of=dialect.layout,
         weights_in_shards=dialect.weights_in_shards,

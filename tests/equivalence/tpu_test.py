@@ -217,18 +217,26 @@ def test_what_is_in_shards_stays_so_when_the_flag_is_turned_off(
 
 
 @pytest.mark.parametrize("look", [evaluated, predicted], ids=["evaluate", "predict"])
-def test_weights_that_were_evaluated_before_training_stay_whole(
+def test_weights_that_were_evaluated_before_training_stay_whole_and_their_slots_do_not(
     four: tf.distribute.TPUStrategy, look: Callable[[keras.Model], Any]
 ) -> None:
+    models = []
+
     def scenario() -> Any:
-        model = compiled(four, net)
+        models.append(compiled(four, net))
+        model = models[-1]
         return look(model), fit(model), look(model), values(model)
 
     same_without_and_with(scenario)
-    assert all("is captured by" in reason for reason in reasons().values())
+    kernels = [v.value for v in models[-1].weights[::2]]
+    assert not any(in_shards(kernel) for kernel in kernels)
+    slots = [v for v in state(models[-1]) if v.shape == kernels[0].shape][1:]
+    assert len(slots) == 2 and all(in_shards(slot) for slot in slots)
+    notes = tf_wu_shard.reports()[-1].notes
+    assert len(notes) == 2 and all("its slots in shards: it is captured by" in n for n in notes)
 
 
-def test_weights_that_a_loop_inside_the_step_reads_stay_whole(
+def test_weights_that_a_loop_inside_the_step_reads_stay_whole_and_their_slots_do_not(
     four: tf.distribute.TPUStrategy,
 ) -> None:
     def build() -> keras.Model:
@@ -241,8 +249,10 @@ def test_weights_that_a_loop_inside_the_step_reads_stay_whole(
         return fit(model), predicted(model), values(model)
 
     same_without_and_with(scenario)
-    assert "(While), so it may be read inside of it" in reasons()["lstm_cell/kernel"]
-    assert len(tf_wu_shard.reports()[-1].variables) == 1
+    report = tf_wu_shard.reports()[-1]
+    (note,) = report.notes
+    assert "(While), so it may be read inside of it" in note and "recurrent_kernel" in note
+    assert len(report.variables) == 2
 
 
 def test_an_update_inside_a_cond_stays_whole(four: tf.distribute.TPUStrategy) -> None:

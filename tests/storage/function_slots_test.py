@@ -16,7 +16,7 @@ from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.layout import Layout
 from tf_wu_shard.storage.function_slots import (
     captured_shards,
-    pinned,
+    must_stay_whole,
     planned_slots,
     slots_in_shards,
 )
@@ -61,13 +61,13 @@ def test_only_a_slot_that_no_earlier_function_captured_may_move(
     stages = run_stages(graph)
     # In the pass, nobody has noted the function itself yet.
     monkeypatch.setattr(captures, "_captured", weakref.WeakKeyDictionary())
-    assert pinned(graph, stages.analysis, stages.captured) == {}
+    assert must_stay_whole(graph, stages.analysis, stages.captured).slots == {}
     earlier = tf.function(lambda: tf.reduce_sum(slot)).get_concrete_function().graph
     captures.record(earlier, [component.handle for component in slot.values])
-    reasons = pinned(graph, stages.analysis, stages.captured)
+    reasons = must_stay_whole(graph, stages.analysis, stages.captured).slots
     assert reasons == {"momentum": f"is captured by {earlier.name}, traced before"}
     del earlier
-    assert pinned(graph, stages.analysis, stages.captured) == {}
+    assert must_stay_whole(graph, stages.analysis, stages.captured).slots == {}
 
 
 def test_the_shards_that_a_function_captured_are_known_by_their_slot(

@@ -36,6 +36,7 @@ def make_plan(
     in_shards: Set[str] = frozenset(),
     layout_of: LayoutOf | None = None,
     weights_in_shards: bool = False,
+    whole_weights: Mapping[str, str] | None = None,
 ) -> ShardingPlan:
     """Decides what to shard.
 
@@ -44,12 +45,14 @@ def make_plan(
         options: What the user asked for.
         min_elements: The dialect's default for `options.min_elements`.
         bucket_bytes: The dialect's default for `options.bucket_bytes`.
-        pinned: Slots that must stay whole, by key, each with the reason.
-        in_shards: Slots that live in shards already, by key. Their variables stay sharded however
-            small they are: an update that gathers its slots first would be the slowest of all.
+        pinned: Variables with which their update must stay whole, by key, each with the reason.
+        in_shards: Variables that live in shards already, by key. Their updates stay sharded however
+            small they are: one that gathers its slots first would be the slowest of all.
         layout_of: How the dialect cuts a variable, given its shape and the bytes of an element;
             None for a flat cut.
         weights_in_shards: Whether the weights live in shards like their slots.
+        whole_weights: Weights that stay whole even so, by key, each with the reason; their updates
+            are shared, and put together at once.
 
     Returns:
         The plan. Every variable with a reduced gradient is in it, sharded or left alone.
@@ -60,7 +63,7 @@ def make_plan(
     chosen: list[tuple[int, WeightUpdate, AnyLayout]] = []
     left: list[LeftAlone] = []
     for number, update in enumerate(analysis.updates):
-        committed = any(slot.key in in_shards for slot in update.slots)
+        committed = any(variable.key in in_shards for variable in update.variables)
         reason = _reason_against(update, 1 if committed else smallest, pinned or {})
         layout = None if reason else _layout(analysis, update, cut)
         reason = reason or _reason_against_cut(update, layout)
@@ -73,9 +76,12 @@ def make_plan(
         refusal = refused.refusal
         left.append(LeftAlone(refused.variable, refusal.reason, refusal.where, refused.reductions))
     buckets = assign_buckets([_travels(analysis, u, lay) for _, u, lay in chosen], capacity)
+    whole = whole_weights or {}
     variables = tuple(
-        _variable_plan(analysis, number, update, layout, bucket, weights_in_shards, options)
-        for (number, update, layout), bucket in zip(chosen, buckets, strict=True)
+        _variable_plan(analysis, number, layout, bucket, options, whole)
+        if weights_in_shards
+        else _variable_plan(analysis, number, layout, bucket, options)
+        for (number, _, layout), bucket in zip(chosen, buckets, strict=True)
     )
     return ShardingPlan(
         version=PLAN_VERSION,
@@ -133,24 +139,29 @@ def _travels(
 def _variable_plan(
     analysis: Analysis,
     number: int,
-    update: WeightUpdate,
     layout: AnyLayout,
     bucket: int,
-    weights_in_shards: bool,
     options: ShardingOptions,
+    whole: Mapping[str, str] | None = None,
 ) -> VariablePlan:
-    masters = update.weights if weights_in_shards else ()
+    """How one update is shared; `whole` is None where all weights stay whole."""
+    update = analysis.updates[number]
+    reasons = [whole[w.key] for w in update.weights if w.key in whole] if whole is not None else []
+    in_shards = whole is not None and not reasons
+    masters = update.weights if in_shards else ()
+    weight = update.variables[0]
     return VariablePlan(
         variable=update.name,
-        weights=() if weights_in_shards else tuple(v.key for v in update.weights),
+        weights=() if in_shards else tuple(v.key for v in update.weights),
         layout=layout,
         dtype=analysis.reductions[update.reductions[0]].dtype,
         slots=tuple(_slot_plan(v, layout) for v in update.slots),
         masters=tuple(_slot_plan(v, layout) for v in masters),
-        gather_dtype=_gather_dtype(update.variables[0], options),
+        gather_dtype=_gather_dtype(weight, options) if in_shards else weight.dtype,
         update=number,
         reductions=update.reductions,
         bucket=bucket,
+        whole_because=reasons[0] if reasons else "",
     )
 
 

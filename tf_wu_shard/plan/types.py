@@ -12,7 +12,7 @@ from typing import Any
 
 from tf_wu_shard.layout import AnyLayout, Layout, RowLayout
 
-PLAN_VERSION = 2
+PLAN_VERSION = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +40,8 @@ class VariablePlan:
         update: Position of the update in the analysis.
         reductions: Keys of the gradient reductions it consumes.
         bucket: The bucket it travels in.
+        whole_because: Why its weights stay whole where the dialect would have them in shards, or
+            "".
     """
 
     variable: str
@@ -52,6 +54,7 @@ class VariablePlan:
     update: int
     reductions: tuple[int, ...]
     bucket: int
+    whole_because: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,6 +147,7 @@ def _variable(data: dict[str, Any]) -> VariablePlan:
         update=data["update"],
         reductions=tuple(data["reductions"]),
         bucket=data["bucket"],
+        whole_because=data["whole_because"],
     )
 
 

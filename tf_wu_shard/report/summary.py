@@ -140,14 +140,19 @@ def summarize(
 
 
 def _notes(analysis: Analysis, plan: ShardingPlan) -> tuple[str, ...]:
-    """What was refused without a variable to name, and slots that are shared but not stored so."""
+    """What was refused without a variable to name, and what is shared but not stored so."""
     sharded = [analysis.updates[v.update] for v in plan.variables]
     read = [
         f"slot {slot.key} stays whole: the step also reads it outside its update"
         for update in sharded
         for slot in update.whole_slots
     ]
-    return (*(str(r) for r in analysis.refusals), *read)
+    whole = [
+        f"weight {v.variable} stays whole, its slots in shards: it {v.whole_because}"
+        for v in plan.variables
+        if v.whole_because
+    ]
+    return (*(str(r) for r in analysis.refusals), *read, *whole)
 
 
 def _slot_bytes(analysis: Analysis, plan: ShardingPlan) -> Bytes:

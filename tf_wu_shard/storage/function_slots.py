@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tf_wu_shard import captures
 from tf_wu_shard.analysis.accesses import accesses, is_call
@@ -121,47 +121,65 @@ def planned_slots(
     return found
 
 
-def pinned(graph: Any, analysis: Analysis, captured: Captured) -> dict[str, str]:
-    """The slots of a function whose updates must stay whole.
+class Whole(NamedTuple):
+    """The variables of a function's updates that must stay whole, by key, each with the reason.
+
+    Attributes:
+        slots: Their updates stay whole with them.
+        weights: Their updates may be shared, if each replica puts the result together at once.
+    """
+
+    slots: dict[str, str]
+    weights: dict[str, str]
+
+
+def must_stay_whole(graph: Any, analysis: Analysis, captured: Captured) -> Whole:
+    """The variables of a function's updates that cannot live in shards.
 
     Args:
         graph: The function's FuncGraph.
         analysis: The updates found in it.
         captured: Its graph and variables.
-
-    Returns:
-        For each such slot, by key, the reason.
     """
-    reasons: dict[str, str] = {}
+    found = Whole({}, {})
     # No control edge orders a callee's accesses of the shards against the slot's own.
     passed_on = set(captured_shards(graph, slots_in_shards(captured)).values())
-    for slot in (v for update in analysis.updates for v in update.variables):
-        variable = captured.variables[slot.key]
-        handles = [original_handle(c) for c in variable.values]
+    for updated in (v for update in analysis.updates for v in update.variables):
+        variable = captured.variables[updated.key]
         packed = tpu_graph.packed_handle(variable)
-        if packed is None and tpu_graph.is_on_tpus(variable):
-            reasons[slot.key] = "is not packed into one handle for all replicas"
-            continue
-        if packed is None and not slot.is_slot:
+        if packed is None and not tpu_graph.is_on_tpus(variable) and not updated.is_slot:
             continue  # its storage stays whole
-        if packed is not None and function_graph.is_used_beside(
-            graph, packed, "TPUReplicatedInput"
-        ):
-            reasons[slot.key] = "is also used outside of the TPU program"
-            continue
-        handles += [packed] if packed is not None else []
-        reader = _cannot_read_shards(captured.view, slot.handles[0]) if packed is not None else None
-        if reader is not None:
-            reasons[slot.key] = reader
-        elif slot.key in passed_on:
-            reasons[slot.key] = "is also used by a function that this one calls"
-        elif sharded_slot_of(handles[0]) is not None:
-            continue
-        elif (function := captures.captured_by(handles)) is not None:
-            reasons[slot.key] = f"is captured by {function}, traced before"
-        elif not can_shard(variable):
-            reasons[slot.key] = "is not stored as one plain variable a replica"
-    return reasons
+        in_shards = sharded_slot_of(original_handle(variable.values[0])) is not None
+        reason = _against_shards(graph, captured.view, variable, packed, updated.handles[0])
+        if reason is None and updated.key in passed_on:
+            reason = "is also used by a function that this one calls"
+        if reason is None and not in_shards:
+            reason = _against_storage(variable, packed)
+        if reason is not None:
+            stays = found.slots if updated.is_slot or in_shards else found.weights
+            stays[updated.key] = reason
+    return found
+
+
+def _against_shards(
+    graph: Any, view: GraphView, variable: Any, packed: Any | None, handle: str
+) -> str | None:
+    """What in a function speaks against a variable of a TPU program in shards."""
+    if packed is None:
+        on_tpus = tpu_graph.is_on_tpus(variable)
+        return "is not packed into one handle for all replicas" if on_tpus else None
+    if function_graph.is_used_beside(graph, packed, _ENTERS):
+        return "is also used outside of the TPU program"
+    return _cannot_read_shards(view, handle)
+
+
+def _against_storage(variable: Any, packed: Any | None) -> str | None:
+    """What outside of a function speaks against a variable in shards."""
+    handles = [original_handle(c) for c in variable.values]
+    handles += [packed] if packed is not None else []
+    if (function := captures.captured_by(handles)) is not None:
+        return f"is captured by {function}, traced before"
+    return None if can_shard(variable) else "is not stored as one plain variable a replica"
 
 
 def _cannot_read_shards(view: GraphView, handle: str) -> str | None:
