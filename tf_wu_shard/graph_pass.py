@@ -29,6 +29,7 @@ from tf_wu_shard.config import ShardingOptions, current_options
 from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.capture import Captured, capture
+from tf_wu_shard.graph.flatten import flatten
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.ground import dialect_of, tpu_dialect
 from tf_wu_shard.layout import Layout, RowLayout
@@ -142,7 +143,7 @@ def _shard(graph: Any, options: ShardingOptions | None, start: float, trace_seco
     outcome: _Outcome | None = None
     function_slots.check_no_components(graph)
     try:
-        captured = capture(graph)
+        captured = _captured(graph)
         outcome = _rewritten(graph, captured, options)
         new, pending = _lowered(graph, captured, outcome)
         sharded_slot.commit_all(pending)
@@ -163,6 +164,12 @@ def _shard(graph: Any, options: ShardingOptions | None, start: float, trace_seco
     return new
 
 
+def _captured(graph: Any) -> Captured:
+    captured = capture(graph)
+    cluster = tpu_graph.cluster_of(graph)
+    return captured if cluster is None else flatten(graph, captured, cluster.name)
+
+
 def _only_lowered(graph: Any) -> Any:
     """The graph as it was traced, but for slots that live in shards already.
 
@@ -170,7 +177,7 @@ def _only_lowered(graph: Any) -> Any:
         StorageError: If even that fails: as traced, it would read storage that is gone.
     """
     try:
-        captured = capture(graph)
+        captured = _captured(graph)
         new, _ = _lowered(graph, captured, _Outcome())
     except Exception as error:
         handles = function_graph.captured_handles(graph)

@@ -334,6 +334,8 @@ def _moved_structure(graph: Any, moved: Mapping[int, Any]) -> Any:
     return func_graph_module.pack_sequence_as(graph.structured_outputs, now)
 
 
-def inner_graph(graph: Any, name: str) -> Any:
-    """The FuncGraph of a function that ops of `graph` may call."""
-    return graph._functions[name].graph
+def inner_graph(graph: Any, name: str) -> Any | None:
+    """The FuncGraph of a function that ops of `graph` may call, or None where it was not traced."""
+    function = graph._functions.get(name)
+    found = function.graph if function is not None else None
+    return found if isinstance(found, func_graph_module.FuncGraph) else None

@@ -249,6 +249,7 @@ def _rewrite_library(library: Any, graph: Any) -> None:
         nodes = list(function.node_def)
         if any(node.op in COLLECTIVES for node in nodes):
             inner = function_graph.inner_graph(graph, function.signature.name)
+            assert inner is not None, f"{function.signature.name} was traced with the step"
             replaced = with_xla_forms(nodes, _operand_shapes(inner, nodes))
             del function.node_def[:]
             function.node_def.extend(replaced)

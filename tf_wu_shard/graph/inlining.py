@@ -1,0 +1,176 @@
+"""Writes called functions out at the place of their calls: nodes in, nodes out.
+
+A function's ops then stand among those of its caller, and what an op does to a variable can be seen
+without looking into functions. The order of effects stays: what waited for the call waits for all
+that the function must run, and nothing of the function runs before what the call waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tf_wu_shard.graph.view import Value, parse_value
+
+
+class Body(NamedTuple):
+    """A function.
+
+    Attributes:
+        nodes: Its NodeDefs, arguments being Placeholders.
+        arguments: The Placeholders' names.
+        results: What it returns.
+        control_outputs: Names of the ops that must run.
+    """
+
+    nodes: Sequence[Any]
+    arguments: tuple[str, ...]
+    results: tuple[Value, ...]
+    control_outputs: tuple[str, ...]
+
+
+class Inlined(NamedTuple):
+    """Nodes in which calls were written out.
+
+    Attributes:
+        nodes: The nodes; some are the old ones: not to be changed.
+        values: What stands for the results of the calls that are gone.
+        ends: For each call that is gone, the op to wait for in its place.
+        origins: For each new node that was a function's, by name, the call and the name there.
+    """
+
+    nodes: tuple[Any, ...]
+    values: dict[Value, Value]
+    ends: dict[str, str]
+    origins: dict[str, tuple[str, str]]
+
+    def value(self, value: Value) -> Value:
+        """What a value of the old nodes is now."""
+        while value in self.values:
+            value = self.values[value]
+        return value
+
+
+def inline(
+    nodes: Iterable[Any], calls: Mapping[str, Body], adopt: Callable[[Any], None]
+) -> Inlined:
+    """Writes out calls.
+
+    Args:
+        nodes: NodeDefs; never changed.
+        calls: For each call to write out, by its op's name, the function.
+        adopt: Makes a new NodeDef part of the program that the calls are in.
+
+    Returns:
+        The nodes with the functions' in place of the calls.
+    """
+    nodes = list(nodes)
+    return _Inlining({node.name for node in nodes}, calls, adopt).run(nodes)
+
+
+class _Inlining:
+    def __init__(
+        self, taken: set[str], calls: Mapping[str, Body], adopt: Callable[[Any], None]
+    ) -> None:
+        self._taken = taken
+        self._calls = calls
+        self._adopt = adopt
+        self._values: dict[Value, Value] = {}
+        self._ends: dict[str, str] = {}
+        self._origins: dict[str, tuple[str, str]] = {}
+
+    def run(self, nodes: list[Any]) -> Inlined:
+        """Does it."""
+        written: list[Any] = []
+        for node in nodes:
+            if node.name in self._calls:
+                written += self._body(node, self._calls[node.name])
+        kept = [node for node in nodes if node.name not in self._calls]
+        found = Inlined((), self._values, self._ends, self._origins)
+        return found._replace(nodes=tuple(self._led(node, found) for node in (*kept, *written)))
+
+    def _body(self, call: Any, body: Body) -> list[Any]:
+        """A function's nodes, as they stand in place of a call."""
+        inputs = [text for text in call.input if not text.startswith("^")]
+        operands = dict(zip(body.arguments, map(parse_value, inputs), strict=True))
+        start = self._no_op(f"{call.name}/start", [t for t in call.input if t.startswith("^")])
+        names = {
+            node.name: self._free(f"{call.name}/{node.name}")
+            for node in body.nodes
+            if node.name not in operands
+        }
+        written = [start]
+        for node in body.nodes:
+            if node.name in operands:
+                continue
+            new = tf.compat.v1.NodeDef()
+            new.CopyFrom(node)
+            new.name = names[node.name]
+            new.attr.pop("_class", None)  # names of other ops of the function, to be near to
+            del new.input[:]
+            for text in node.input:
+                new.input.append(_moved(text, names, operands))
+            if not any(_source(text) in names for text in node.input):
+                new.input.append(f"^{start.name}")
+            self._adopt(new)
+            self._origins[new.name] = (call.name, node.name)
+            written.append(new)
+        results = [parse_value(_moved(str(v), names, operands)) for v in body.results]
+        for index, result in enumerate(results):
+            self._values[Value(call.name, index)] = result
+        waits = [f"^{names[name]}" for name in body.control_outputs if name in names]
+        waits += [f"^{result.op}" for result in results]
+        done = self._no_op(f"{call.name}/done", [f"^{start.name}", *dict.fromkeys(waits)])
+        self._ends[call.name] = done.name
+        return [*written, done]
+
+    def _no_op(self, name: str, controls: Sequence[str]) -> Any:
+        node = tf.compat.v1.NodeDef(name=self._free(name), op="NoOp")
+        node.input.extend(controls)
+        self._adopt(node)
+        return node
+
+    def _free(self, name: str) -> str:
+        free, count = name, 0
+        while free in self._taken:
+            count += 1
+            free = f"{name}_{count}"
+        self._taken.add(free)
+        return free
+
+    def _led(self, node: Any, found: Inlined) -> Any:
+        """A node that takes what stands in place of calls."""
+        led = [self._led_text(text, found) for text in node.input]
+        if led == list(node.input):
+            return node
+        new = tf.compat.v1.NodeDef()
+        new.CopyFrom(node)
+        del new.input[:]
+        # Control inputs come last, and each once.
+        data = [text for text in led if not text.startswith("^")]
+        new.input.extend([*data, *dict.fromkeys(t for t in led if t.startswith("^"))])
+        return new
+
+    def _led_text(self, text: str, found: Inlined) -> str:
+        if text.startswith("^"):
+            name = text[1:]
+            return f"^{self._ends.get(name, name)}"
+        value = parse_value(text)
+        if value.op not in self._ends:
+            return text
+        return str(found.value(value))
+
+
+def _source(text: str) -> str:
+    return text[1:] if text.startswith("^") else text.partition(":")[0]
+
+
+def _moved(text: str, names: Mapping[str, str], operands: Mapping[str, Value]) -> str:
+    """An input of a function's node, where the function's arguments are a call's operands."""
+    source = _source(text)
+    if source in operands:
+        operand = operands[source]
+        return f"^{operand.op}" if text.startswith("^") else str(operand)
+    return text.replace(source, names[source], 1)
