@@ -11,11 +11,13 @@ import dataclasses
 import sys
 import time
 import traceback
+import weakref
 from typing import Any
 
 from absl import logging
 
 from tf_wu_shard import captures
+from tf_wu_shard.analysis.accesses import is_call
 from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.concern import (
@@ -53,10 +55,14 @@ from tf_wu_shard.tensorflow_private.distributed_variables import (
     is_exporting,
     original_handle,
 )
+from tf_wu_shard.tensorflow_private.graph_rebuilding import rebuild
 from tf_wu_shard.tensorflow_private.sharded_variables import is_in_shards
 
 # The flag was turned off: what lives in shards goes on doing so, nothing else is touched.
 _ONLY_WHAT_IS_IN_SHARDS = ShardingOptions(min_elements=sys.maxsize)
+
+# Functions that a report tells about; who calls one has nothing to add.
+_told: weakref.WeakSet[Any] = weakref.WeakSet()
 
 _EAGER = "a step outside tf.function"
 
@@ -134,7 +140,9 @@ def _warn_of_one_replica(graph: Any, handles: Handles, options: ShardingOptions)
     trainable = [v for v in graph.variables if v.trainable]
     own = {id(original_handle(c)) for v in trainable for c in getattr(v, "values", (v,))}
     if any(id(h) in own and is_written(p) for h, p in handles):
-        report = nothing_sharded(graph.name, "it trains on one replica: no gradient is reduced")
+        report = nothing_sharded(
+            function_graph.title(graph), "it trains on one replica: no gradient is reduced"
+        )
         publish(report, options)
 
 
@@ -160,6 +168,7 @@ def _shard(graph: Any, options: ShardingOptions | None, start: float, trace_seco
             pass_ms=(now - start) * 1e3,
             trace_ms=(now - start + trace_seconds) * 1e3,
         )
+        _told.update((graph, new))
         publish(timed, options)
     return new
 
@@ -222,11 +231,9 @@ def _rewritten(graph: Any, captured: Captured, options: ShardingOptions | None) 
             return _Outcome()
         options = _ONLY_WHAT_IS_IN_SHARDS
     if cluster is not None and cluster.refusal:
-        return _Outcome(report=nothing_sharded(graph.name, cluster.refusal))
+        return _Outcome(report=nothing_sharded(function_graph.title(graph), cluster.refusal))
     dialect = dialect_of(view, cluster, captured, options)
-    analysis = analyze(view, dialect)
-    if function_graph.is_branch_or_body(graph) and analysis.updates:
-        return _Outcome(report=_inside_branch(graph, analysis))
+    analysis = _without_told(graph, view, analyze(view, dialect))
     whole = function_slots.must_stay_whole(graph, analysis, captured)
     plan = make_plan(
         analysis,
@@ -241,11 +248,26 @@ def _rewritten(graph: Any, captured: Captured, options: ShardingOptions | None) 
     )
     if not plan.variables:
         concerns = bool(analysis.updates or analysis.refusals or plan.left_alone)
-        report = summarize(graph.name, analysis, plan, {}) if concerns else None
+        report = summarize(function_graph.title(graph), analysis, plan, {}) if concerns else None
         return _Outcome(report=report)
     result = rewrite(view, analysis, plan, dialect)
     verify(view, analysis, plan, result)
-    return _Outcome(plan, result, summarize(graph.name, analysis, plan, result.emitted))
+    return _Outcome(
+        plan, result, summarize(function_graph.title(graph), analysis, plan, result.emitted)
+    )
+
+
+def _without_told(graph: Any, view: GraphView, analysis: Analysis) -> Analysis:
+    """Leaves out updates inside of functions that reports of their own tell about."""
+    places = {r.refusal.where for r in analysis.refused}
+    calling = (w for w in places if w in view.ops and is_call(view.ops[w].type))
+    told = {
+        where
+        for where in calling
+        if any(called in _told for called in function_graph.called_graphs(graph, where))
+    }
+    kept = (r for r in analysis.refused if r.refusal.where not in told)
+    return dataclasses.replace(analysis, refused=tuple(kept)) if told else analysis
 
 
 def _lowered(
@@ -275,7 +297,7 @@ def _lowered(
         owners += [s.shards for s in slots.values()]
         for added in lowered.shard_inputs:
             bound[added.placeholder] = _handle(slots[added.slot], added)
-    new = function_graph.rebuild(
+    new = rebuild(
         graph,
         final.nodes,
         outputs=[f"{v.op}:{v.index}" for v in final.outputs],
@@ -321,15 +343,8 @@ def _handle(shards: sharded_slot.ShardedSlot | sharded_slot.PendingSlot, added: 
     return shards.packed_handle if added.is_packed else shards.handles[added.replica]
 
 
-def _inside_branch(graph: Any, analysis: Analysis) -> Report:
-    reason = "its update runs inside a tf.cond branch or a tf.while_loop body"
-    names = tuple(update.name for update in analysis.updates)
-    report = nothing_sharded(graph.name, reason, names)
-    return dataclasses.replace(report, num_replicas=analysis.num_replicas)
-
-
 def _report_failure(graph: Any, error: Exception, options: ShardingOptions | None) -> None:
     logging.error("weight-update sharding failed on %s:\n%s", graph.name, traceback.format_exc())
     if options is not None:
         reason = f"the pass failed and left the function as it was: {error}"
-        publish(nothing_sharded(graph.name, reason), options)
+        publish(nothing_sharded(function_graph.title(graph), reason), options)

@@ -44,9 +44,7 @@ class _Flat:
         self._outputs = captured.view.outputs
         self._control_outputs = captured.view.control_outputs
         self._handles = {
-            name
-            for name, ref in captured.view.variables.items()
-            if ref.key in captured.variables
+            name for name, ref in captured.view.variables.items() if ref.key in captured.variables
         }
         self._sums: dict[str, bool] = {}
         # For each new node, the FuncGraph that it stands in, and its name there.
@@ -132,4 +130,3 @@ def _body(called: Any, num_results: int) -> Body:
         tuple(Value(tensor.op.name, tensor.value_index) for tensor in called.outputs[:num_results]),
         tuple(op.name for op in called.control_outputs),
     )
-

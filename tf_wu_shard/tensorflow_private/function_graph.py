@@ -1,8 +1,7 @@
-"""Reads a traced function's graph and makes a new one of a rewritten GraphDef.
+"""What a traced function's graph holds, asked of the FuncGraph that Python keeps.
 
-Answers: what a FuncGraph holds (`read`), and what takes its place (`rebuild`). The old FuncGraph is
-never changed. `install` lets a function see every FuncGraph as soon as it is traced, also those of
-branches and loop bodies, and return another in its stead.
+`install` lets a function see every FuncGraph as soon as it is traced, also those of branches and
+loop bodies, and return another in its stead.
 """
 
 from __future__ import annotations
@@ -11,14 +10,13 @@ import contextlib
 import functools
 import gc
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.client import pywrap_tf_session as c_api
 from tensorflow.python.distribute import values
-from tensorflow.python.framework import c_api_util, importer, op_def_registry, ops
 from tensorflow.python.framework import func_graph as func_graph_module
+from tensorflow.python.framework import op_def_registry
 from tensorflow.python.ops import handle_data_util
 
 _HANDLE_TYPES = (tf.resource, tf.variant)
@@ -62,6 +60,16 @@ def captured_handles(graph: Any) -> list[tuple[Any, Any]]:
 def is_branch_or_body(graph: Any) -> bool:
     """Whether a FuncGraph belongs to a `tf.cond` or `tf.while_loop`."""
     return bool(graph.is_control_flow_graph)
+
+
+def title(graph: Any) -> str:
+    """What to call a FuncGraph: its name, that of a branch or body after its function's."""
+    names = [str(graph.name)]
+    while is_branch_or_body(graph) and graph.outer_graph is not None:
+        graph = graph.outer_graph
+        if isinstance(graph, func_graph_module.FuncGraph):
+            names.append(str(graph.name))
+    return "/".join(reversed(names))
 
 
 def may_write(graph: Any, op_types: frozenset[str]) -> bool:
@@ -135,207 +143,20 @@ def handle_shape_and_type(placeholder: Any) -> tuple[tuple[int, ...] | None, int
     return (dims if known else None), first.dtype
 
 
-def rebuild(
-    graph: Any,
-    nodes: Iterable[Any],
-    *,
-    outputs: Sequence[str],
-    control_outputs: Iterable[str],
-    new_captures: Mapping[str, Any],
-    dropped_captures: Iterable[str],
-    owners: Any,
-) -> Any:
-    """Makes the FuncGraph that takes the place of `graph`.
-
-    Args:
-        graph: The old FuncGraph.
-        nodes: The new NodeDefs; every input of the old graph is a Placeholder of the same name.
-        outputs: Names ("op:index") of the returned tensors, in the order of `graph.outputs`.
-        control_outputs: Names of the ops that must run.
-        new_captures: For new placeholders, by name, the eager handle to bind. Where the old graph
-            captured that handle already, its placeholder takes the new one's place.
-        dropped_captures: Placeholders of captures that the new graph does not need.
-        owners: Kept alive as long as the new graph.
-
-    Returns:
-        A FuncGraph of the same class, with the same inputs but for the captures.
-
-    Raises:
-        ValueError: If TensorFlow does not accept the nodes.
-    """
-    named = {node.name: node for node in nodes}
-    new_captures = _merge_captures(graph, named, new_captures, set(dropped_captures))
-    new = type(graph)(graph.name, collections=graph._collections)
-    placeholders = {t.op.name: t for t in graph.inputs}
-    with new.as_default(), ops.name_scope(None):
-        # A graph being traced may sit in device scopes; every node names its own device.
-        new._device_function_stack = type(new._device_function_stack)()
-        for function in graph._functions.values():
-            new._add_function_recursive(function)
-        inputs = _import_inputs(new, named, placeholders, new_captures)
-        rest = tf.compat.v1.GraphDef(versions=graph.graph_def_versions)
-        rest.node.extend(node for name, node in named.items() if name not in inputs)
-        _import(new, rest, {f"{name}:0": tensor for name, tensor in inputs.items()})
-    _bind(graph, new, inputs, new_captures, set(dropped_captures))
-    new.outputs = [new.get_tensor_by_name(name) for name in outputs]
-    moved = {id(old): now for old, now in zip(graph.outputs, new.outputs, strict=True)}
-    new.structured_outputs = _moved_structure(graph, moved)
-    new.control_outputs = [new.get_operation_by_name(name) for name in control_outputs]
-    new._wu_shard_owners = owners
-    return new
-
-
-def _merge_captures(
-    graph: Any, nodes: dict[str, Any], new_captures: Mapping[str, Any], dropped: set[str]
-) -> dict[str, Any]:
-    """Lets one placeholder stand for each captured handle, as a FuncGraph has it."""
-    standing = {id(e): p.op.name for e, p in graph.captures if p.op.name not in dropped}
-    fresh: dict[str, Any] = {}
-    instead: dict[str, str] = {}
-    for name, handle in new_captures.items():
-        first = standing.setdefault(id(handle), name)
-        if first == name:
-            fresh[name] = handle
-        else:
-            instead[name] = first
-            del nodes[name]
-    for name, node in nodes.items() if instead else ():
-        if not instead.keys().isdisjoint(node.input):
-            nodes[name] = tf.compat.v1.NodeDef()
-            nodes[name].CopyFrom(node)
-            del nodes[name].input[:]
-            nodes[name].input.extend(instead.get(text, text) for text in node.input)
-    return fresh
-
-
-def _import_inputs(
-    new: Any,
-    nodes: Mapping[str, Any],
-    old: Mapping[str, Any],
-    new_captures: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Imports the placeholders and tells them what their handles point to.
-
-    This comes before everything else: shape inference of a read needs the handle's shape. The
-    importer would rename a later op "a" once there is an input "a/resource", so inputs whose name
-    lies inside another op's get a name of one part.
-    """
-    part = tf.compat.v1.GraphDef(versions=new.graph_def_versions)
-    wanted = set(old) | set(new_captures)
-    taken = set(nodes)
-    named: dict[str, str] = {}
-    for name in (name for name in nodes if name in wanted):
-        part.node.append(nodes[name])
-        if not taken.isdisjoint(_scopes(name)):
-            part.node[-1].name = _free_name(name.replace("/", "."), taken)
-        named[name] = part.node[-1].name
-    _import(new, part, {})
-    inputs = {name: new.get_tensor_by_name(f"{named[name]}:0") for name in wanted}
-    for name, tensor in inputs.items():
-        if tensor.dtype in _HANDLE_TYPES:
-            source = new_captures[name] if name in new_captures else old[name]
-            handle_data_util.copy_handle_data(source, tensor)
-    return inputs
-
-
-def _scopes(name: str) -> list[str]:
-    """The scopes that a name lies in: "a" and "a/b" for "a/b/c"."""
-    parts = name.split("/")
-    return ["/".join(parts[:count]) for count in range(1, len(parts))]
-
-
-def _free_name(name: str, taken: set[str]) -> str:
-    """`name`, or one like it that is not taken; taken from now on."""
-    free, count = name, 0
-    while free in taken:
-        count += 1
-        free = f"{name}_{count}"
-    taken.add(free)
-    return free
-
-
-def _import(new: Any, part: Any, input_map: Mapping[str, Any]) -> None:
-    """Imports nodes under their own names, each on the device it names.
-
-    `importer.import_graph_def` would run every one of them through the graph's stack of device
-    functions, which takes most of its time.
-    """
-    options = c_api_util.ScopedTFImportGraphDefOptions()
-    importer._PopulateTFImportGraphDefOptions(options.options, "", input_map, None, False)
-    buffer = c_api.TF_NewBufferFromString(part.SerializeToString())
-    try:
-        with new._mutation_lock(), new._c_graph.get() as c_graph:
-            results = c_api.TF_GraphImportGraphDefWithResults(c_graph, buffer, options.options)
-            c_api_util.ScopedTFImportGraphDefResults(results)
-        # What Graph._add_new_tf_operations does beyond this concerns scopes that are not open here
-        # (attributes, kernel labels, colocation, containers) and TensorFlow 1 loops.
-        for operation in new.new_operations():
-            name = ops.Operation._from_c_op(operation, new).name
-            new._names_in_use.setdefault(name.lower(), 1)
-    finally:
-        c_api.TF_DeleteBuffer(buffer)
-
-
-def _bind(
-    graph: Any, new: Any, inputs: Mapping[str, Any], captures: Mapping[str, Any], dropped: set[str]
-) -> None:
-    """Gives the new graph its inputs: arguments, captures by value, deferred captures."""
-    old, now = graph._function_captures, new._function_captures
-    internal = {id(t) for t in graph.internal_captures}
-    deferred = tf.nest.flatten(graph.deferred_internal_captures, expand_composites=True)
-    internal |= {id(t) for t in deferred}
-    arguments = [inputs[t.op.name] for t in graph.inputs if id(t) not in internal]
-    for outside, placeholder in graph.captures:
-        if placeholder.op.name not in dropped:
-            tensor = inputs[placeholder.op.name]
-            kind = old._by_val_tracetype.get(id(outside))
-            now.add_or_replace(id(outside), outside, tensor, tracetype=kind)
-    for name, outside in captures.items():
-        now.add_or_replace(id(outside), outside, inputs[name])
-    for key, tensors in old._by_ref_internal.items():
-        moved = tf.nest.map_structure(lambda t: inputs[t.op.name], tensors, expand_composites=True)
-        outside = old._by_ref_external[key]
-        kind = old._by_ref_tracetype[key]
-        now.add_or_replace(key, outside, moved, tracetype=kind, is_by_ref=True)
-    new.inputs = [
-        *arguments,
-        *new.internal_captures,
-        *tf.nest.flatten(new.deferred_internal_captures, expand_composites=True),
-    ]
-    _copy_settings(graph, new, inputs)
-
-
-def _copy_settings(graph: Any, new: Any, inputs: Mapping[str, Any]) -> None:
-    """Everything else that Python keeps about a FuncGraph."""
-    for name in (
-        *("structured_input_signature", "_output_names", "is_control_flow_graph"),
-        *("capture_by_value", "seed", "_seed_used", "_saveable", "_saving_errors"),
-        *("_weak_outer_graph", "_fallback_outer_graph"),
-    ):
-        setattr(new, name, getattr(graph, name))
-    if hasattr(graph, "collective_manager_ids_used"):
-        new.collective_manager_ids_used = graph.collective_manager_ids_used
-    new._resource_tensor_inputs.update(
-        inputs[t.op.name] for t in graph._resource_tensor_inputs if t.op.name in inputs
-    )
-    new._weak_variables = graph._weak_variables
-    new._watched_variables = graph._watched_variables
-
-
-def _moved_structure(graph: Any, moved: Mapping[int, Any]) -> Any:
-    """`graph.structured_outputs` with every returned tensor replaced by the new graph's.
-
-    A structured output that the old graph captured to return it stands in `graph.outputs` as its
-    placeholder; by position, the i-th structured tensor belongs to the i-th output.
-    """
-    flat = func_graph_module.flatten(graph.structured_outputs)
-    returned = iter(graph.outputs)
-    now = [None if t is None else moved[id(next(returned))] for t in flat]
-    return func_graph_module.pack_sequence_as(graph.structured_outputs, now)
-
-
 def inner_graph(graph: Any, name: str) -> Any | None:
     """The FuncGraph of a function that ops of `graph` may call, or None where it was not traced."""
     function = graph._functions.get(name)
     found = function.graph if function is not None else None
     return found if isinstance(found, func_graph_module.FuncGraph) else None
+
+
+def called_graphs(graph: Any, op: str) -> list[Any]:
+    """The FuncGraphs of the functions that an op may call, and of those that these may."""
+    found: list[Any] = []
+    for attribute in graph.get_operation_by_name(op).node_def.attr.values():
+        named = [attribute.func] if attribute.HasField("func") else attribute.list.func
+        for function in (graph._functions[f.name] for f in named if f.name in graph._functions):
+            own = function._cached_graph
+            if own is not None:
+                found += [own, *(f._cached_graph for f in own._functions.values())]
+    return [inner for inner in found if inner is not None]
