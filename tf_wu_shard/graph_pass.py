@@ -31,12 +31,12 @@ from tf_wu_shard.config import ShardingOptions, current_options
 from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.capture import Captured, capture
-from tf_wu_shard.graph.flatten import flatten
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.ground import dialect_of, tpu_dialect
 from tf_wu_shard.layout import Layout, RowLayout
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import ShardingPlan
+from tf_wu_shard.program.flatten import flatten
 from tf_wu_shard.report.published import nothing_sharded, publish, reports
 from tf_wu_shard.report.summary import Report, summarize
 from tf_wu_shard.rewrite.lowering import Lowered, lower_slot_accesses
@@ -305,6 +305,7 @@ def _lowered(
         new_captures=bound,
         dropped_captures=function_slots.unused(graph, final, captured.view, {*slots, *pending}),
         owners=owners,
+        functions=captured.functions.values(),
     )
     return new, list(pending.values())
 

@@ -37,7 +37,7 @@ def test_reads_writes_and_fused_updates_are_told_apart() -> None:
     )
     assert found == [
         ("read", Access.READ),
-        ("whole", Access.READ),
+        ("whole", Access.LOOK),
         ("write", Access.WRITE),
         ("add", Access.WRITE),
         ("apply", Access.APPLY),

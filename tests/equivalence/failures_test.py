@@ -21,12 +21,11 @@ from tests.equivalence.in_process import (
 )
 from tf_wu_shard import graph_pass
 from tf_wu_shard.storage import sharded_slot
-from tf_wu_shard.tensorflow_private import function_graph
 
 STAGES = (
     *((graph_pass, "capture"), (graph_pass, "analyze"), (graph_pass, "make_plan")),
     *((graph_pass, "rewrite"), (graph_pass, "verify"), (graph_pass, "summarize")),
-    *((function_graph, "rebuild"), (sharded_slot, "prepare"), (sharded_slot, "commit_all")),
+    *((graph_pass, "rebuild"), (sharded_slot, "prepare"), (sharded_slot, "commit_all")),
 )
 
 

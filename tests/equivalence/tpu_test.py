@@ -236,7 +236,7 @@ def test_weights_that_were_evaluated_before_training_stay_whole_and_their_slots_
     assert len(notes) == 2 and all("its slots in shards: it is captured by" in n for n in notes)
 
 
-def test_weights_that_a_loop_inside_the_step_reads_stay_whole_and_their_slots_do_not(
+def test_weights_that_a_loop_inside_the_step_reads_are_handed_to_it(
     four: tf.distribute.TPUStrategy,
 ) -> None:
     def build() -> keras.Model:
@@ -250,9 +250,8 @@ def test_weights_that_a_loop_inside_the_step_reads_stay_whole_and_their_slots_do
 
     same_without_and_with(scenario)
     report = tf_wu_shard.reports()[-1]
-    (note,) = report.notes
-    assert "(While), so it may be read inside of it" in note and "recurrent_kernel" in note
-    assert len(report.variables) == 2
+    names = [variable.name.rpartition("/")[2] for variable in report.variables]
+    assert names == ["recurrent_kernel", "kernel"] and not report.notes
 
 
 def test_an_update_inside_a_cond_stays_whole(four: tf.distribute.TPUStrategy) -> None:
@@ -314,17 +313,36 @@ def test_two_programs_in_one_function_are_not_sharded_but_read_what_is(
     assert not any(in_shards(variable) for variable in state(model))
 
 
-def test_a_nested_function_that_uses_what_is_in_shards_is_told_what_to_do(
+def test_functions_loops_and_branches_inside_a_program_may_read_what_is_in_shards(
     four: tf.distribute.TPUStrategy,
 ) -> None:
-    turn_on()
-    model = compiled(four, net, built=True)
-    step_of(four, model)()
-    inner = tf.function(lambda: tf.reduce_sum(model(INPUTS[:4])))
+    def scenario() -> Any:
+        model = compiled(four, net, built=True)
+        step_of(four, model)()
+        rows = tf.constant(INPUTS[:4], tf.float32)
 
-    @tf.function
-    def step_of_inner() -> Any:
-        return four.run(inner)
+        @tf.function
+        def in_function(given: tf.Tensor) -> tf.Tensor:
+            return tf.reduce_sum(model(given) ** 2)
 
-    with pytest.raises(tf_wu_shard.WuShardError, match=r"let strategy\.run call that Python"):
-        step_of_inner()
+        def in_loop() -> tf.Tensor:
+            def body(number: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                return number + 1, total + in_function(rows / tf.cast(number + 1, tf.float32))
+
+            return tf.while_loop(lambda number, _: number < 3, body, (0, 0.0))[1]
+
+        def in_branch() -> tf.Tensor:
+            total = in_loop()
+            return total + tf.cond(total > 0, lambda: in_function(-rows), lambda: total)
+
+        @tf.function
+        def run() -> Any:
+            return four.reduce("SUM", four.run(in_branch), axis=None)
+
+        @tf.function
+        def run_function() -> Any:
+            return four.reduce("SUM", four.run(tf.function(in_branch)), axis=None)
+
+        return run(), run_function(), values(model)
+
+    same_without_and_with(scenario)

@@ -13,7 +13,7 @@ LEVELS = (
     ("graph",),
     ("rules",),
     ("analysis",),
-    ("plan",),
+    ("plan", "program"),
     ("storage", "report", "ground"),
     ("rewrite", "concern"),
     ("graph_pass",),

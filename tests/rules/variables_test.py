@@ -27,4 +27,4 @@ def test_reads_and_writes_exist_in_tensorflow_and_do_not_overlap() -> None:
 
 
 def test_only_reads_leave_a_variable_as_it_is() -> None:
-    assert {a for a in Access if a.is_read} == {Access.READ, Access.PASSED_ON}
+    assert {a for a in Access if a.is_read} == {Access.READ, Access.LOOK, Access.PASSED_ON}

@@ -60,6 +60,21 @@ def is_call(op_type: str) -> bool:
     return op_type in _CALLS
 
 
+def callees(op_type: str, attributes: Any) -> list[tuple[str, list[str]]]:
+    """The functions that an op may call: for each attribute that names any, their names."""
+    return [(key, _function_names(attributes[key])) for key in _CALLS[op_type][0]]
+
+
+def first_argument(op_type: str) -> int:
+    """At which operand of an op that calls functions their arguments begin."""
+    return _CALLS[op_type][1]
+
+
+def access_by_callee(view: GraphView, function: str, argument: int) -> Access:
+    """What a function, and what it calls, does to the handle that is one of its arguments."""
+    return _access_in_function(view, function, argument, ())
+
+
 def check_order(view: GraphView, handle: str, touching: list[VariableAccess]) -> Refusal | None:
     """Why the accesses of one variable are a race, or None when their order is certain.
 
@@ -87,8 +102,10 @@ def check_order(view: GraphView, handle: str, touching: list[VariableAccess]) ->
 
 
 def _access(view: GraphView, op: Op, slot: int) -> Access:
-    if op.type == READ or op.type in WHOLE_READS:
+    if op.type == READ:
         return Access.READ
+    if op.type in WHOLE_READS:
+        return Access.LOOK
     if op.type in WRITES and slot == 0:
         return Access.WRITE
     if op.type in FUSED and slot < FUSED[op.type].num_handles:
@@ -134,8 +151,10 @@ def _access_in_function(
             elif node.op in _CALLS:
                 seen = (*calling, function)
                 found.append(_access_in_call(view, node.op, node.attr, slot, seen))
-            elif node.op == READ or node.op in WHOLE_READS:
+            elif node.op == READ:
                 found.append(Access.READ)
+            elif node.op in WHOLE_READS:
+                found.append(Access.LOOK)
             else:
                 found.append(Access.UNKNOWN)
     return _strongest(found)
@@ -143,7 +162,10 @@ def _access_in_function(
 
 def _strongest(found: Iterable[Access]) -> Access:
     """What all of these accesses together amount to."""
-    kinds = set(found)
-    if kinds == {Access.PASSED_ON}:
-        return Access.PASSED_ON
-    return Access.READ if kinds <= {Access.PASSED_ON, Access.READ} else Access.UNKNOWN
+    strongest = Access.PASSED_ON
+    for access in found:
+        if not access.is_read:
+            return Access.UNKNOWN
+        if strongest is not Access.LOOK and access is not Access.PASSED_ON:
+            strongest = access
+    return strongest

@@ -17,10 +17,12 @@ class Captured:
     Attributes:
         view: The graph.
         variables: For each variable key of the view, the distributed variable.
+        functions: Functions that ops of the view call and that were made since the trace, by name.
     """
 
     view: GraphView
     variables: dict[str, Any]
+    functions: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def capture(graph: Any) -> Captured:

@@ -28,6 +28,7 @@ class Access(enum.Enum):
 
     PASSED_ON = "hands on to functions that ignore it"
     READ = "reads"
+    LOOK = "looks up parts of"
     WRITE = "writes"
     APPLY = "applies a fused update to"
     UNKNOWN = "does something unknown to"
@@ -35,4 +36,4 @@ class Access(enum.Enum):
     @property
     def is_read(self) -> bool:
         """Whether the variable is as it was afterwards."""
-        return self in (Access.PASSED_ON, Access.READ)
+        return self in (Access.PASSED_ON, Access.READ, Access.LOOK)

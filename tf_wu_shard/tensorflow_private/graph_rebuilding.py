@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.client import pywrap_tf_session as c_api
+from tensorflow.python.eager.polymorphic_function import atomic_function
 from tensorflow.python.framework import c_api_util, importer, ops
 from tensorflow.python.framework import func_graph as func_graph_module
 from tensorflow.python.ops import handle_data_util
@@ -26,6 +27,7 @@ def rebuild(
     new_captures: Mapping[str, Any],
     dropped_captures: Iterable[str],
     owners: Any,
+    functions: Iterable[Any] = (),
 ) -> Any:
     """Makes the FuncGraph that takes the place of `graph`.
 
@@ -38,6 +40,7 @@ def rebuild(
             captured that handle already, its placeholder takes the new one's place.
         dropped_captures: Placeholders of captures that the new graph does not need.
         owners: Kept alive as long as the new graph.
+        functions: What `make_function` made for ops of the new graph to call.
 
     Returns:
         A FuncGraph of the same class, with the same inputs but for the captures.
@@ -52,19 +55,70 @@ def rebuild(
     with new.as_default(), ops.name_scope(None):
         # A graph being traced may sit in device scopes; every node names its own device.
         new._device_function_stack = type(new._device_function_stack)()
-        for function in graph._functions.values():
+        for function in (*graph._functions.values(), *functions):
             new._add_function_recursive(function)
         inputs = _import_inputs(new, named, placeholders, new_captures)
         rest = tf.compat.v1.GraphDef(versions=graph.graph_def_versions)
         rest.node.extend(node for name, node in named.items() if name not in inputs)
         _import(new, rest, {f"{name}:0": tensor for name, tensor in inputs.items()})
     _bind(graph, new, inputs, new_captures, set(dropped_captures))
-    new.outputs = [new.get_tensor_by_name(name) for name in outputs]
+    new.outputs = [_tensor(new, name, inputs) for name in outputs]
     moved = {id(old): now for old, now in zip(graph.outputs, new.outputs, strict=True)}
     new.structured_outputs = _moved_structure(graph, moved)
     new.control_outputs = [new.get_operation_by_name(name) for name in control_outputs]
     new._wu_shard_owners = owners
     return new
+
+
+def make_function(
+    graph: Any,
+    nodes: Iterable[Any],
+    *,
+    arguments: Sequence[str],
+    results: Sequence[str],
+    control_outputs: Iterable[str],
+    handles: Mapping[str, Any],
+    functions: Iterable[Any],
+) -> Any:
+    """Makes a function that an op can call, out of one that ops call already.
+
+    Args:
+        graph: The FuncGraph of the old function; it stays as it is.
+        nodes: The new NodeDefs; every argument is a Placeholder.
+        arguments: Names of the arguments, in order, those of the old function.
+        results: Names ("op:index") of the returned tensors.
+        control_outputs: Names of the ops that must run.
+        handles: For arguments that are handles of other variables than before, by name, a tensor
+            that knows what stands behind it.
+        functions: What `make_function` made for ops of the new function to call.
+
+    Returns:
+        The function; its FuncGraph is its `graph`.
+
+    Raises:
+        ValueError: If TensorFlow does not accept the nodes.
+    """
+    named = {node.name: node for node in nodes}
+    old = {t.op.name: t for t in graph.inputs}
+    new = func_graph_module.FuncGraph(f"{graph.name}_sharded_{ops.uid()}")
+    with new.as_default(), ops.name_scope(None):
+        new._device_function_stack = type(new._device_function_stack)()
+        for function in (*graph._functions.values(), *functions):
+            new._add_function_recursive(function)
+        inputs = _import_inputs(new, named, old, handles)
+        rest = tf.compat.v1.GraphDef(versions=graph.graph_def_versions)
+        rest.node.extend(node for name, node in named.items() if name not in inputs)
+        _import(new, rest, {f"{name}:0": tensor for name, tensor in inputs.items()})
+    new.inputs = [inputs[name] for name in arguments]
+    new.outputs = [_tensor(new, name, inputs) for name in results]
+    new.control_outputs = [new.get_operation_by_name(name) for name in control_outputs]
+    return atomic_function.from_func_graph(new.name, new, {})
+
+
+def _tensor(new: Any, name: str, inputs: Mapping[str, Any]) -> Any:
+    """A tensor by the name that its nodes gave it; inputs may have got another."""
+    op, _, _ = name.partition(":")
+    return inputs[op] if op in inputs else new.get_tensor_by_name(name)
 
 
 def _merge_captures(

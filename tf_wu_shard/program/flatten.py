@@ -1,0 +1,280 @@
+"""Brings what a TPU program does to variables into one graph, out of the functions that it calls.
+
+`strategy.run(a_tf_function)`, a layer that is a `tf.function`, a gradient of its own: for the
+compiler of a TPU all these are one program, so they are written out before the analysis looks.
+Only calls that take a variable or sum over replicas are; others compute with values alone. Loops
+and branches stay, and take the values of the variables that they only read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from tf_wu_shard.analysis.accesses import access_by_callee, callees, first_argument, is_call
+from tf_wu_shard.graph.capture import Captured
+from tf_wu_shard.graph.view import GraphView, Value, VariableRef
+from tf_wu_shard.program.inlining import Body, inline
+from tf_wu_shard.program.lifting import Function, taking_values, with_values
+from tf_wu_shard.rules.variables import READ, Access
+from tf_wu_shard.tensorflow_private import function_graph
+from tf_wu_shard.tensorflow_private.graph_rebuilding import make_function
+
+_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+_LOOPS = frozenset({"While", "StatelessWhile"})
+_PROGRAM = "_tpu_replicate"
+_SUM = "CrossReplicaSum"
+
+
+def flatten(graph: Any, captured: Captured, program: str) -> Captured:
+    """The same function with what matters of the called functions brought out.
+
+    Args:
+        graph: The FuncGraph.
+        captured: Its graph and variables.
+        program: Name of the TPU program in it, or "" where all of it is inside of one.
+
+    Returns:
+        The view to work on; `captured` itself where there is nothing to bring out.
+    """
+    flat = _Flat(graph, captured, program)
+    written_out = flat.write_out()
+    lifted = flat.lift()
+    return flat.result() if written_out or lifted else captured
+
+
+class _NotTracedError(Exception):
+    """A function is known by its definition alone: a loaded one."""
+
+
+class _Flat:
+    def __init__(self, graph: Any, captured: Captured, program: str) -> None:
+        self._graph = graph
+        self._captured = captured
+        self._program = program.encode()
+        self._nodes: tuple[Any, ...] = tuple(op.node for op in captured.view)
+        self._outputs = captured.view.outputs
+        self._control_outputs = captured.view.control_outputs
+        self._handles = {
+            name: ref
+            for name, ref in captured.view.variables.items()
+            if ref.key in captured.variables
+        }
+        self._sums = sums_over_replicas(captured.view)
+        self._functions = dict(captured.functions)
+        self._specialised: dict[tuple[str, tuple[tuple[int, str], ...]], str] = {}
+        # For each new node, the FuncGraph that it stands in, and its name there.
+        self._from: dict[str, tuple[Any, str]] = {}
+        self._values: dict[str, VariableRef] = {}
+
+    def _is_here(self, node: Any) -> bool:
+        return not self._program or node.attr[_PROGRAM].s == self._program
+
+    def _adopt(self, node: Any) -> None:
+        if self._program:
+            node.attr[_PROGRAM].s = self._program
+
+    def write_out(self) -> bool:
+        """Writes out calls until none that matters is left; whether there were any."""
+        found = False
+        while calls := self._calls():
+            found = True
+            inlined = inline(self._nodes, {n: b for n, (_, b) in calls.items()}, self._adopt)
+            for name, (call, inner) in inlined.origins.items():
+                self._from[name] = (calls[call][0], inner)
+            self._nodes = inlined.nodes
+            self._outputs = tuple(inlined.value(v) for v in self._outputs)
+            ends = (inlined.ends.get(name, name) for name in self._control_outputs)
+            self._control_outputs = tuple(dict.fromkeys(ends))
+        return found
+
+    def _calls(self) -> dict[str, tuple[Any, Body]]:
+        """The calls that matter, by the name of the calling op: what they call."""
+        found: dict[str, tuple[Any, Body]] = {}
+        for node in self._nodes:
+            if node.op not in _CALLS or not self._is_here(node):
+                continue
+            name = node.attr["f"].func.name
+            if not any(text in self._handles for text in node.input) and not self._sums(name):
+                continue
+            called = inner_graph(self._graph, self._functions, name)
+            body = called and body_of(called, len(node.attr["Tout"].list.type))
+            if body is not None and len(body.arguments) == len(node.attr["Tin"].list.type):
+                found[node.name] = (called, body)
+        return found
+
+    def lift(self) -> bool:
+        """Hands loops and branches the values of what they only read; whether there are any."""
+        before = self._nodes
+        self._nodes = tuple(map(self._with_known_shape, self._without_returned_handles()))
+        nodes: list[Any] = []
+        for node in self._nodes:
+            if is_call(node.op) and self._is_here(node):
+                nodes += self._lifted(node)
+            else:
+                nodes.append(node)
+        self._nodes = tuple(nodes)
+        return any(one is not other for one, other in zip(nodes, before, strict=False))
+
+    def _with_known_shape(self, node: Any) -> Any:
+        """A node, a constant where it asks for a variable's shape; gradients of loops do."""
+        ref = self._handles.get(node.input[0]) if node.op == "VariableShape" else None
+        if ref is None or ref.shape is None:
+            return node
+        dtype = node.attr["out_type"].type
+        new = tf.compat.v1.NodeDef(name=node.name, op="Const", input=node.input[1:])
+        new.attr["dtype"].type = dtype
+        shape = tf.make_tensor_proto(ref.shape, tf.as_dtype(dtype))
+        new.attr["value"].tensor.CopyFrom(shape)
+        if self._is_here(node):
+            self._adopt(new)
+        return new
+
+    def _without_returned_handles(self) -> Iterator[Any]:
+        """The nodes, where a loop's handle is taken from before the loop and not from its end.
+
+        A gradient of the loop takes them from its end.
+        """
+        same: dict[str, str] = {}
+        for node in self._nodes:
+            taken = [(slot, text) for slot, text in enumerate(node.input) if text in same]
+            if taken:
+                new = tf.compat.v1.NodeDef()
+                new.CopyFrom(node)
+                for slot, text in taken:
+                    new.input[slot] = same[text]
+                # What took it from the end came after the loop.
+                new.input.extend(f"^{loop}" for loop in {t.partition(":")[0] for _, t in taken})
+                node = new
+            yield node
+            if node.op in _LOOPS and self._is_here(node):
+                handles = [(n, text) for n, text in enumerate(node.input) if text in self._handles]
+                for number, text in handles:
+                    if self._hands_back(node.attr["body"].func.name, number):
+                        same[str(Value(node.name, number))] = text
+
+    def _hands_back(self, name: str, number: int) -> bool:
+        """Whether a loop's body returns an argument as it is."""
+        definition = self._captured.view.functions[name]
+        result = definition.ret[definition.signature.output_arg[number].name]
+        return bool(result == definition.signature.input_arg[number].name)
+
+    def _lifted(self, node: Any) -> list[Any]:
+        operands = {
+            slot: self._handles[text]
+            for slot, text in enumerate(node.input)
+            if text in self._handles and self._only_reads(node, slot)
+        }
+        if not operands:
+            return [node]
+        try:
+            new = taking_values(node, operands, self._specialise)
+        except _NotTracedError:
+            return [node]
+        reads = []
+        for slot, ref in operands.items():
+            read = tf.compat.v1.NodeDef(name=f"{node.name}/read_{slot}", op=READ)
+            read.input.append(node.input[slot])
+            read.input.extend(text for text in node.input if text.startswith("^"))
+            read.attr["dtype"].type = ref.dtype
+            self._adopt(read)
+            self._values[read.name] = ref
+            new.input[slot] = read.name
+            reads.append(read)
+        return [*reads, new]
+
+    def _only_reads(self, node: Any, slot: int) -> bool:
+        """Whether all functions of a loop or branch read a variable as a value, and no more."""
+        ref = self._handles[node.input[slot]]
+        argument = slot - first_argument(node.op)
+        if argument < 0 or not ref.mirrored or ref.shape is None:
+            return False
+        names = [name for _, listed in callees(node.op, node.attr) for name in listed]
+        found = {access_by_callee(self._captured.view, name, argument) for name in names}
+        return Access.READ in found and found <= {Access.READ, Access.PASSED_ON}
+
+    def _specialise(self, name: str, arguments: Mapping[int, VariableRef]) -> str:
+        key = (name, tuple((number, ref.key) for number, ref in sorted(arguments.items())))
+        if key not in self._specialised:
+            called = inner_graph(self._graph, self._functions, name)
+            if called is None:
+                raise _NotTracedError(name)
+            definition = self._captured.view.functions[name]
+            body = body_of(called, len(definition.signature.output_arg))
+            made = make_function(
+                called,
+                with_values(Function(body.nodes, body.arguments), arguments, self._specialise),
+                arguments=body.arguments,
+                results=[f"{v.op}:{v.index}" for v in body.results],
+                control_outputs=body.control_outputs,
+                handles={},
+                functions=self._functions.values(),
+            )
+            self._functions[made.name.decode()] = made
+            self._specialised[key] = made.name.decode()
+        return self._specialised[key]
+
+    def result(self) -> Captured:
+        """The function as it is now."""
+        old = self._captured
+        graph_def = type(old.view.graph_def)(versions=old.view.graph_def.versions)
+        graph_def.node.extend(self._nodes)
+        graph_def.library.CopyFrom(old.view.graph_def.library)
+        made = (f for name, f in self._functions.items() if name not in old.functions)
+        graph_def.library.function.extend(function.definition for function in made)
+        view = GraphView(
+            graph_def,
+            variables=old.view.variables,
+            outputs=self._outputs,
+            control_outputs=self._control_outputs,
+            op_def=old.view.op_def,
+            shape_of=self._shape,
+        )
+        return dataclasses.replace(old, view=view, functions=self._functions)
+
+    def _shape(self, value: Value) -> tuple[int, ...] | None:
+        if value.op in self._values:
+            return self._values[value.op].shape
+        if value.op in self._from:
+            called, name = self._from[value.op]
+            return function_graph.static_shape(called, name, value.index)
+        return self._captured.view.shape(value)
+
+
+def sums_over_replicas(view: GraphView) -> Callable[[str], bool]:
+    """Tells of functions, by name, whether replicas sum something in them."""
+    known: dict[str, bool] = {}
+
+    def ask(name: str) -> bool:
+        if name not in known:
+            known[name] = False  # a function that calls itself adds nothing of its own
+            definition = view.functions.get(name)
+            known[name] = any(
+                node.op == _SUM
+                or (
+                    is_call(node.op)
+                    and any(ask(n) for _, names in callees(node.op, node.attr) for n in names)
+                )
+                for node in (definition.node_def if definition is not None else ())
+            )
+        return known[name]
+
+    return ask
+
+
+def inner_graph(graph: Any, made: Mapping[str, Any], name: str) -> Any | None:
+    """The FuncGraph of a function that ops of `graph` call, or of one made since."""
+    return made[name].graph if name in made else function_graph.inner_graph(graph, name)
+
+
+def body_of(called: Any, num_results: int) -> Body:
+    """A function's graph; one that a gradient was taken of has got more outputs since."""
+    return Body(
+        list(called.as_graph_def().node),
+        tuple(tensor.op.name for tensor in called.inputs),
+        tuple(Value(t.op.name, t.value_index) for t in called.outputs[:num_results]),
+        tuple(op.name for op in called.control_outputs),
+    )
