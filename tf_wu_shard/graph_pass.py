@@ -17,9 +17,6 @@ from typing import Any
 from absl import logging
 
 from tf_wu_shard import captures
-from tf_wu_shard.analysis.accesses import is_call
-from tf_wu_shard.analysis.analyze import analyze
-from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.concern import (
     Handles,
     is_written,
@@ -28,21 +25,13 @@ from tf_wu_shard.concern import (
     writes_a_mirrored_variable,
 )
 from tf_wu_shard.config import ShardingOptions, current_options
-from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.capture import Captured, capture
-from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.ground import dialect_of, tpu_dialect
-from tf_wu_shard.layout import Layout, RowLayout
-from tf_wu_shard.plan.planner import make_plan
-from tf_wu_shard.plan.types import ShardingPlan
+from tf_wu_shard.hand_over import hand_over
+from tf_wu_shard.nested_updates import NestedUpdates
 from tf_wu_shard.program.flatten import flatten
 from tf_wu_shard.report.published import nothing_sharded, publish, reports
-from tf_wu_shard.report.summary import Report, summarize
-from tf_wu_shard.rewrite.lowering import Lowered, lower_slot_accesses
-from tf_wu_shard.rewrite.rewriter import RewriteResult, ShardInput, rewrite
-from tf_wu_shard.rewrite.shard_reads import lower_shard_reads
-from tf_wu_shard.rewrite.verify import verify
+from tf_wu_shard.stages import Outcome, run_stages
 from tf_wu_shard.storage import function_slots, sharded_slot
 from tf_wu_shard.tensorflow_private import (
     eager_steps,
@@ -55,7 +44,6 @@ from tf_wu_shard.tensorflow_private.distributed_variables import (
     is_exporting,
     original_handle,
 )
-from tf_wu_shard.tensorflow_private.graph_rebuilding import rebuild
 from tf_wu_shard.tensorflow_private.sharded_variables import is_in_shards
 
 # The flag was turned off: what lives in shards goes on doing so, nothing else is touched.
@@ -74,7 +62,7 @@ def _notice_eager_step() -> None:
         return
     if options.on_refusal == "raise" or all(r.function != _EAGER for r in reports()):
         reason = "it runs eagerly, so no function is traced that could be rewritten"
-        publish(nothing_sharded(_EAGER, reason), options)
+        publish(nothing_sharded(_EAGER, reason), options=options)
 
 
 def register() -> None:
@@ -143,17 +131,16 @@ def _warn_of_one_replica(graph: Any, handles: Handles, options: ShardingOptions)
         report = nothing_sharded(
             function_graph.title(graph), "it trains on one replica: no gradient is reduced"
         )
-        publish(report, options)
+        publish(report, options=options)
 
 
 def _shard(graph: Any, options: ShardingOptions | None, start: float, trace_seconds: float) -> Any:
     """Analyses, plans, rewrites, and only then hands over storage and graph."""
-    outcome: _Outcome | None = None
     function_slots.check_no_components(graph)
     try:
         captured = _captured(graph)
-        outcome = _rewritten(graph, captured, options)
-        new, pending = _lowered(graph, captured, outcome)
+        outcome = run_stages(graph, captured, options, _told)
+        new, pending = hand_over(graph, outcome)
         sharded_slot.commit_all(pending)
     except StorageError:
         raise
@@ -161,15 +148,17 @@ def _shard(graph: Any, options: ShardingOptions | None, start: float, trace_seco
     except Exception as error:
         _report_failure(graph, error, options)
         return _only_lowered(graph)
-    if options is not None and outcome.report is not None:
+    if options is not None and outcome.reports:
         now = time.perf_counter()
-        timed = dataclasses.replace(
-            outcome.report,
-            pass_ms=(now - start) * 1e3,
-            trace_ms=(now - start + trace_seconds) * 1e3,
-        )
+        spent = (now - start) * 1e3
         _told.update((graph, new))
-        publish(timed, options)
+        publish(
+            *(
+                dataclasses.replace(r, pass_ms=spent, trace_ms=spent + trace_seconds * 1e3)
+                for r in outcome.reports
+            ),
+            options=options,
+        )
     return new
 
 
@@ -187,7 +176,7 @@ def _only_lowered(graph: Any) -> Any:
     """
     try:
         captured = _captured(graph)
-        new, _ = _lowered(graph, captured, _Outcome())
+        new, _ = hand_over(graph, Outcome(NestedUpdates(captured)))
     except Exception as error:
         handles = function_graph.captured_handles(graph)
         if not any(
@@ -202,150 +191,8 @@ def _only_lowered(graph: Any) -> Any:
     return new
 
 
-@dataclasses.dataclass(frozen=True)
-class _Outcome:
-    """What was done to a graph: what was planned and made of it, and what to say about it."""
-
-    plan: ShardingPlan | None = None
-    result: RewriteResult | None = None
-    report: Report | None = None
-
-    def view(self, captured: GraphView) -> GraphView:
-        """The graph as it is now; `captured` is how it was."""
-        if self.result is None:
-            return captured
-        return GraphView(
-            self.result.graph_def,
-            variables=captured.variables,
-            outputs=self.result.outputs,
-            control_outputs=self.result.control_outputs,
-            op_def=captured.op_def,
-        )
-
-
-def _rewritten(graph: Any, captured: Captured, options: ShardingOptions | None) -> _Outcome:
-    view = captured.view
-    cluster = tpu_graph.cluster_of(graph)
-    if options is None:
-        if cluster is None:
-            return _Outcome()
-        options = _ONLY_WHAT_IS_IN_SHARDS
-    if cluster is not None and cluster.refusal:
-        return _Outcome(report=nothing_sharded(function_graph.title(graph), cluster.refusal))
-    dialect = dialect_of(view, cluster, captured, options)
-    analysis = _without_told(graph, view, analyze(view, dialect))
-    whole = function_slots.must_stay_whole(graph, analysis, captured)
-    plan = make_plan(
-        analysis,
-        options,
-        min_elements=dialect.min_elements,
-        bucket_bytes=dialect.bucket_bytes,
-        pinned=whole.slots,
-        whole_weights=whole.weights,
-        in_shards=function_slots.slots_in_shards(captured).keys(),
-        layout_of=dialect.layout,
-        weights_in_shards=dialect.weights_in_shards,
-    )
-    if not plan.variables:
-        concerns = bool(analysis.updates or analysis.refusals or plan.left_alone)
-        report = summarize(function_graph.title(graph), analysis, plan, {}) if concerns else None
-        return _Outcome(report=report)
-    result = rewrite(view, analysis, plan, dialect)
-    verify(view, analysis, plan, result)
-    return _Outcome(
-        plan, result, summarize(function_graph.title(graph), analysis, plan, result.emitted)
-    )
-
-
-def _without_told(graph: Any, view: GraphView, analysis: Analysis) -> Analysis:
-    """Leaves out updates inside of functions that reports of their own tell about."""
-    places = {r.refusal.where for r in analysis.refused}
-    calling = (w for w in places if w in view.ops and is_call(view.ops[w].type))
-    told = {
-        where
-        for where in calling
-        if any(called in _told for called in function_graph.called_graphs(graph, where))
-    }
-    kept = (r for r in analysis.refused if r.refusal.where not in told)
-    return dataclasses.replace(analysis, refused=tuple(kept)) if told else analysis
-
-
-def _lowered(
-    graph: Any, captured: Captured, outcome: _Outcome
-) -> tuple[Any, list[sharded_slot.PendingSlot]]:
-    """The FuncGraph to use, and the slots whose storage goes with it."""
-    planned = function_slots.planned_slots(captured, outcome.plan)
-    pending = {k: s for k, s in planned.items() if isinstance(s, sharded_slot.PendingSlot)}
-    owners: list[Any] = [s.shards for s in planned.values()]
-    added_inputs = outcome.result.shard_inputs if outcome.result is not None else ()
-    bound = {a.placeholder: _handle(planned[a.slot], a) for a in added_inputs}
-    slots = function_slots.slots_in_shards(captured)
-    lowered: Lowered | None = None
-    on_host = function_slots.slots_on_host(graph)
-    if on_host:
-        lowered, slots = _lowered_on_tpus(graph, captured, outcome, on_host)
-    elif slots:
-        view = outcome.view(captured.view)
-        layouts = {key: s.layout for key, s in slots.items() if isinstance(s.layout, Layout)}
-        shards = function_slots.captured_shards(graph, slots)
-        lowered = lower_slot_accesses(view, layouts, shards, captured.view)
-    if lowered is None and outcome.result is None:
-        return graph, []
-    final: Lowered | RewriteResult | None = lowered or outcome.result
-    assert final is not None, "nothing was done, and something is to be rebuilt"
-    if lowered is not None:
-        owners += [s.shards for s in slots.values()]
-        for added in lowered.shard_inputs:
-            bound[added.placeholder] = _handle(slots[added.slot], added)
-    new = rebuild(
-        graph,
-        final.nodes,
-        outputs=[f"{v.op}:{v.index}" for v in final.outputs],
-        control_outputs=final.control_outputs,
-        new_captures=bound,
-        dropped_captures=function_slots.unused(graph, final, captured.view, {*slots, *pending}),
-        owners=owners,
-        functions=captured.functions.values(),
-    )
-    return new, list(pending.values())
-
-
-def _lowered_on_tpus(
-    graph: Any,
-    captured: Captured,
-    outcome: _Outcome,
-    on_host: dict[str, sharded_slot.ShardedSlot],
-) -> tuple[Lowered | None, dict[str, sharded_slot.ShardedSlot]]:
-    """A graph whose reads of variables of a TPUStrategy go to their shards, and those variables."""
-    keys = {id(variable): key for key, variable in captured.variables.items()}
-    slots = {keys.get(id(slot.variable), name): slot for name, slot in on_host.items()}
-    # A variable that enters several programs has a key in each.
-    held = {id(slot.variable): slot for slot in on_host.values()}
-    slots |= {key: held[id(v)] for key, v in captured.variables.items() if id(v) in held}
-    view = outcome.view(captured.view)
-    cluster = tpu_graph.cluster_of(graph)
-
-    def dialect_in(program: str) -> TpuCluster:
-        assert cluster is not None, "a TPU program without a cluster"
-        return tpu_dialect(cluster._replace(name=program), captured)
-
-    layouts = {key: s.layout for key, s in slots.items() if isinstance(s.layout, RowLayout)}
-    places = {name: keys.get(id(slot.variable), name) for name, slot in on_host.items()}
-    try:
-        return lower_shard_reads(view, layouts, places, dialect_in), slots
-    except StorageError as error:
-        if cluster is None or not cluster.refusal:
-            raise
-        raise StorageError(f"{cluster.refusal}, so no update is sharded, but {error}") from error
-
-
-def _handle(shards: sharded_slot.ShardedSlot | sharded_slot.PendingSlot, added: ShardInput) -> Any:
-    """What to bind to a new input: the handle of one shard, or the packed one of all."""
-    return shards.packed_handle if added.is_packed else shards.handles[added.replica]
-
-
 def _report_failure(graph: Any, error: Exception, options: ShardingOptions | None) -> None:
     logging.error("weight-update sharding failed on %s:\n%s", graph.name, traceback.format_exc())
     if options is not None:
         reason = f"the pass failed and left the function as it was: {error}"
-        publish(nothing_sharded(function_graph.title(graph), reason), options)
+        publish(nothing_sharded(function_graph.title(graph), reason), options=options)

@@ -75,6 +75,8 @@ class SingleProgram(ReplicaMatcher):
             if not ref.mirrored:
                 return Refusal(op.name, f"each replica keeps its own value of {ref.key}")
             return None
+        if op.name in self._view.own_inputs:
+            return Refusal(op.name, "it may be another value on each replica")
         if op.type == _REPLICATED_INPUT:
             if len(set(op.inputs)) > 1:
                 return Refusal(op.name, "it is an input of each replica alone")

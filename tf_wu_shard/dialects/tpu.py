@@ -49,7 +49,8 @@ class TpuCluster:
         """Makes the dialect of one cluster.
 
         Args:
-            cluster: Its name, as its ops carry it.
+            cluster: Its name, as its ops carry it; "" for a function inside of it, a branch or a
+                loop's body, whose ops carry none.
             torus: Its replicas and their groups.
         """
         self._cluster = cluster
@@ -90,12 +91,15 @@ class TpuCluster:
 
     def adopt(self, nodes: Iterable[Any]) -> None:
         """See `Dialect.adopt`: everything but the handles' way in belongs to the cluster."""
-        for node in nodes:
+        for node in nodes if self._cluster else ():
             if node.op not in ("Placeholder", REPLICATED_INPUT):
                 node.attr["_tpu_replicate"].s = self._cluster.encode()
 
     def shard_handle(self, builder: GraphBuilder, name: str) -> tuple[Value, Value]:
         """See `Dialect.shard_handle`: a packed handle, of which each replica sees its own."""
+        if not self._cluster:
+            handle = plain_ops.handle_input(builder, name)
+            return handle, handle
         packed = plain_ops.handle_input(builder, f"{name}/packed")
         types, ints = {"T": _RESOURCE}, {"N": 1, "index": -1}
         handle = builder.op(

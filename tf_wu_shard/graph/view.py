@@ -87,6 +87,7 @@ class GraphView:
         control_outputs: Names of the ops that must run.
         op_def: The OpDef of an op type, or None where TensorFlow does not know it.
         functions: The FunctionDefs that ops may call, by name.
+        own_inputs: Names of inputs of which each replica has a value of its own.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class GraphView:
         control_outputs: Iterable[str],
         op_def: Callable[[str], Any | None],
         shape_of: Callable[[Value], tuple[int, ...] | None] | None = None,
+        own_inputs: Iterable[str] = (),
     ) -> None:
         self.graph_def = graph_def
         self.ops: dict[str, Op] = {op.name: op for op in _ordered_ops(graph_def.node)}
@@ -107,7 +109,20 @@ class GraphView:
         self.op_def = functools.cache(op_def)
         self._shape_of = shape_of
         self.functions = {f.signature.name: f for f in graph_def.library.function}
+        self.own_inputs = frozenset(own_inputs)
         self._by_position = list(self.ops.values())
+
+    def with_graph(self, graph_def: Any) -> GraphView:
+        """The same view of a graph that other nodes were added to, or whose ops call others."""
+        return GraphView(
+            graph_def,
+            variables=self.variables,
+            outputs=self.outputs,
+            control_outputs=self.control_outputs,
+            op_def=self.op_def,
+            shape_of=self._shape_of,
+            own_inputs=self.own_inputs,
+        )
 
     @functools.cached_property
     def _consumers(self) -> dict[Value, list[tuple[Op, int]]]:

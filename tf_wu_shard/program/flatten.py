@@ -71,7 +71,7 @@ class _Flat:
         self._values: dict[str, VariableRef] = {}
 
     def _is_here(self, node: Any) -> bool:
-        return not self._program or node.attr[_PROGRAM].s == self._program
+        return not self._program or program_of(node) == self._program
 
     def _adopt(self, node: Any) -> None:
         if self._program:
@@ -232,6 +232,7 @@ class _Flat:
             control_outputs=self._control_outputs,
             op_def=old.view.op_def,
             shape_of=self._shape,
+            own_inputs=old.view.own_inputs,
         )
         return dataclasses.replace(old, view=view, functions=self._functions)
 
@@ -242,6 +243,12 @@ class _Flat:
             called, name = self._from[value.op]
             return function_graph.static_shape(called, name, value.index)
         return self._captured.view.shape(value)
+
+
+def program_of(node: Any) -> bytes:
+    """Name of the TPU program that a node says it is in, or b""."""
+    # Asking a map of messages for what it lacks would add it.
+    return bytes(node.attr[_PROGRAM].s) if _PROGRAM in node.attr else b""
 
 
 def sums_over_replicas(view: GraphView) -> Callable[[str], bool]:

@@ -63,9 +63,9 @@ def taking_values(node: Any, operands: Mapping[int, VariableRef], specialise: Sp
         types[number] = ref.dtype
         if "T" in node.attr and new.attr["output_shapes"].list.shape:
             _describe(new.attr["output_shapes"].list.shape[number], ref)
-    kept = [slot for slot in new.attr[_READ_ONLY].list.i if slot not in operands]
-    del new.attr[_READ_ONLY].list.i[:]
-    new.attr[_READ_ONLY].list.i.extend(kept)
+    if _READ_ONLY in node.attr:
+        kept = [slot for slot in node.attr[_READ_ONLY].list.i if slot not in operands]
+        new.attr[_READ_ONLY].list.i[:] = kept
     return new
 
 

@@ -21,25 +21,27 @@ def clear_reports() -> None:
     _reports.clear()
 
 
-def publish(report: Report, options: ShardingOptions) -> None:
-    """Keeps a report and logs its verdict in one line.
+def publish(*found: Report, options: ShardingOptions) -> None:
+    """Keeps the reports of one function and logs each one's verdict in one line.
 
     Args:
-        report: What was done to one function.
+        found: What was done to the function, and to the branches and loops in it.
         options: With `on_refusal="raise"` a function of which nothing was sharded is an error,
             else a warning.
 
     Raises:
         NothingShardedError: Nothing was sharded and the options say to raise.
     """
-    _reports.append(report)
-    if report.variables:
-        logging.info("weight-update sharding: %s", report.headline)
-        return
-    message = f"weight_update_sharding is on, but {report.headline}"
-    if options.on_refusal == "raise":
-        raise NothingShardedError(message)
-    logging.warning("%s", message)
+    _reports.extend(found)
+    shared = any(report.variables for report in found)
+    for report in found:
+        if report.variables:
+            logging.info("weight-update sharding: %s", report.headline)
+            continue
+        message = f"weight_update_sharding is on, but {report.headline}"
+        if options.on_refusal == "raise" and not shared:
+            raise NothingShardedError(message)
+        logging.warning("%s", message)
 
 
 def nothing_sharded(function: str, reason: str, names: tuple[str, ...] = ()) -> Report:

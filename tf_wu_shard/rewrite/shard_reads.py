@@ -7,7 +7,7 @@ they become one read of every shard. Whatever else is done to the variable has n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -35,6 +35,7 @@ def lower_shard_reads(
     layouts: Mapping[str, RowLayout],
     on_host: Mapping[str, str],
     dialect_of: Callable[[str], Dialect],
+    writers: Mapping[str, Sequence[str]],
 ) -> Lowered | None:
     """Replaces reads of variables in shards.
 
@@ -43,6 +44,7 @@ def lower_shard_reads(
         layouts: For each variable that lives in shards, by its key, how it is cut.
         on_host: For each placeholder of the whole of such a variable, by name, its key.
         dialect_of: How the replicas of a TPU program talk, given its name.
+        writers: For each variable whose shards ops of the program write, by key, those ops.
 
     Returns:
         The new graph, or None where no such variable is touched.
@@ -66,19 +68,23 @@ def lower_shard_reads(
     if not in_program and not outside:
         return None
     lowering = _Lowering(view, layouts)
-    for program, own in _by_program(in_program).items():
-        lowering.gather(own, dialect_of(program))
+    for (program, _), own in _by_program(view, in_program, writers).items():
+        lowering.gather(own, dialect_of(program), writers)
     lowering.join_on_host(outside)
     return lowering.finish()
 
 
-def _by_program(reads: Mapping[str, list[Op]]) -> dict[str, dict[str, list[Op]]]:
-    """Reads by the name of the TPU program they stand in, then by variable."""
-    found: dict[str, dict[str, list[Op]]] = {}
+def _by_program(
+    view: GraphView, reads: Mapping[str, list[Op]], writers: Mapping[str, Sequence[str]]
+) -> dict[tuple[str, int], dict[str, list[Op]]]:
+    """Reads by the TPU program they stand in and the number of writes before, then by variable."""
+    found: dict[tuple[str, int], dict[str, list[Op]]] = {}
     for key, ops in reads.items():
+        writes = [view.ops[name].position for name in writers.get(key, ())]
         for op in ops:
             program = op.node.attr["_tpu_replicate"].s.decode()
-            found.setdefault(program, {}).setdefault(key, []).append(op)
+            when = sum(position < op.position for position in writes)
+            found.setdefault((program, when), {}).setdefault(key, []).append(op)
     return found
 
 
@@ -113,14 +119,21 @@ class _Lowering:
         self._nodes: list[Any] = []
         self._inputs: list[ShardInput] = []
         self._values: dict[Value, Value] = {}
+        # Reads that a write waits for, each with what reads the shard in its place.
+        self._waited_for: dict[str, str] = {}
 
     def _begin(self) -> None:
         """Starts emitting for another program, or the host: no constant serves two of them."""
         self._nodes += self._builder.nodes
         self._builder = GraphBuilder([*self._view.ops, *(node.name for node in self._nodes)])
 
-    def gather(self, reads: Mapping[str, list[Op]], dialect: Dialect) -> None:
-        """Serves a program's reads; nothing writes the variables, so they read at any time."""
+    def gather(
+        self,
+        reads: Mapping[str, list[Op]],
+        dialect: Dialect,
+        writers: Mapping[str, Sequence[str]],
+    ) -> None:
+        """Serves reads of a program at one time; what nothing writes may be read at any time."""
         self._begin()
         buckets: dict[tuple[int, ...], list[str]] = {}
         for key, ops in reads.items():
@@ -132,7 +145,12 @@ class _Lowering:
                 name = scope_of(key, "shard_0")
                 placeholder, handle = dialect.shard_handle(self._builder, name)
                 self._inputs.append(ShardInput(placeholder.op, key, 0, handle.op))
-                shards.append([self._read(handle, key, dtype)])
+                shard = self._read(handle, key, dtype)
+                if key in writers:
+                    controls = dict.fromkeys(c for op in reads[key] for c in op.controls)
+                    self._builder.nodes[-1].input.extend(f"^{c}" for c in controls)
+                    self._waited_for.update({op.name: shard.op for op in reads[key]})
+                shards.append([shard])
             scope = scope_of(keys[0] if len(keys) == 1 else "read", "all_gather")
             layouts = [self._layouts[key] for key in keys]
             whole = dialect.all_gather(self._builder, shards, layouts, dtype, scope)
@@ -199,6 +217,7 @@ class _Lowering:
         node.CopyFrom(op.node)
         del node.input[:]
         node.input.extend(str(self._values.get(v, v)) for v in op.inputs)
-        # What waited for a read did so to come after it; here nothing changes what it reads.
-        node.input.extend(f"^{c}" for c in op.controls if c not in gone)
+        # What waited for a read did so to come after it; where nothing writes, that is no matter.
+        controls = (self._waited_for.get(c, c) for c in op.controls)
+        node.input.extend(f"^{c}" for c in dict.fromkeys(controls) if c not in gone)
         return node

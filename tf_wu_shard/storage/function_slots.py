@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from tf_wu_shard import captures
@@ -13,6 +13,7 @@ from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.view import GraphView, Value
 from tf_wu_shard.layout import RowLayout
 from tf_wu_shard.plan.types import ShardingPlan
+from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.storage import sharded_slot
 from tf_wu_shard.storage.sharded_slot import (
@@ -97,13 +98,16 @@ def check_no_components(graph: Any) -> None:
 
 
 def planned_slots(
-    captured: Captured, plan: ShardingPlan | None
+    captured: Captured,
+    plan: ShardingPlan | None,
+    known: Mapping[str, ShardedSlot | PendingSlot] | None = None,
 ) -> dict[str, ShardedSlot | PendingSlot]:
     """The shards of each slot that a plan cuts: those it lives in already, or new ones.
 
     Args:
         captured: The function's graph and variables.
         plan: What is to be sharded in it, if anything.
+        known: Shards that another plan for the same variables got, by key.
 
     Returns:
         The shards by slot key; new ones are to be committed once the function uses them.
@@ -112,9 +116,11 @@ def planned_slots(
         WuShardError: If a slot lives in shards of another cut.
     """
     found: dict[str, ShardedSlot | PendingSlot] = {}
+    held: ShardedSlot | PendingSlot | None
     for slot in plan.in_shards if plan is not None else ():
         owner = captured.variables[slot.variable]
-        held = sharded_slot_of(original_handle(owner.values[0]))
+        held = (known or {}).get(slot.variable)
+        held = held or sharded_slot_of(original_handle(owner.values[0]))
         if held is not None and held.layout != slot.layout:
             raise WuShardError(f"slot {slot.variable} lives in shards cut {held.layout}")
         found[slot.variable] = held or sharded_slot.prepare(owner, slot.layout)
@@ -142,6 +148,7 @@ def must_stay_whole(graph: Any, analysis: Analysis, captured: Captured) -> Whole
         captured: Its graph and variables.
     """
     found = Whole({}, {})
+    fused = _written_in_place(analysis)
     # No control edge orders a callee's accesses of the shards against the slot's own.
     passed_on = set(captured_shards(graph, slots_in_shards(captured)).values())
     for updated in (v for update in analysis.updates for v in update.variables):
@@ -156,9 +163,24 @@ def must_stay_whole(graph: Any, analysis: Analysis, captured: Captured) -> Whole
         if reason is None and not in_shards:
             reason = _against_storage(variable, packed)
         if reason is not None:
-            stays = found.slots if updated.is_slot or in_shards else found.weights
-            stays[updated.key] = reason
+            may = not updated.is_slot and not in_shards and updated.key not in fused
+            (found.weights if may else found.slots)[updated.key] = reason
     return found
+
+
+def _written_in_place(analysis: Analysis) -> set[str]:
+    """The variables that fused ops write.
+
+    Such an op writes through the handle of a variable. Where the weight stays whole it needs one
+    for this step that holds the shard, and a TPU program cannot make a variable.
+    """
+    return {
+        operand.variable
+        for update in analysis.updates
+        for op in update.body
+        if op.type in FUSED
+        for operand in op.operands[: FUSED[op.type].num_handles]
+    }
 
 
 def _against_shards(

@@ -17,6 +17,9 @@ from tensorflow.python.ops import handle_data_util
 
 _HANDLE_TYPES = (tf.resource, tf.variant)
 
+# What follows the name of a traced function in that of one made of it.
+_MADE = "_wu_shard_"
+
 
 def rebuild(
     graph: Any,
@@ -100,7 +103,7 @@ def make_function(
     """
     named = {node.name: node for node in nodes}
     old = {t.op.name: t for t in graph.inputs}
-    new = func_graph_module.FuncGraph(f"{graph.name}_sharded_{ops.uid()}")
+    new = func_graph_module.FuncGraph(f"{traced_name(graph.name)}{_MADE}{ops.uid()}")
     with new.as_default(), ops.name_scope(None):
         new._device_function_stack = type(new._device_function_stack)()
         for function in (*graph._functions.values(), *functions):
@@ -113,6 +116,11 @@ def make_function(
     new.outputs = [_tensor(new, name, inputs) for name in results]
     new.control_outputs = [new.get_operation_by_name(name) for name in control_outputs]
     return atomic_function.from_func_graph(new.name, new, {})
+
+
+def traced_name(name: str) -> str:
+    """The name under which a function was traced, of which another may have been made."""
+    return name.partition(_MADE)[0]
 
 
 def _tensor(new: Any, name: str, inputs: Mapping[str, Any]) -> Any:

@@ -1,0 +1,294 @@
+"""Shares the updates that stand in branches and loop bodies of a TPU program.
+
+Each is analysed, planned and rewritten in its own graph, by the same stages as a step. A variable
+that moves into shards there keeps its argument, which from then on is the handle of the shards;
+the enclosing program hands that over instead. So no function changes its signature, and those that
+only pass the variable on stay as they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from tf_wu_shard.analysis.analyze import analyze
+from tf_wu_shard.config import ShardingOptions
+from tf_wu_shard.dialects.base import Dialect
+from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.capture import Captured
+from tf_wu_shard.graph.view import Value
+from tf_wu_shard.plan.planner import make_plan
+from tf_wu_shard.plan.types import ShardingPlan
+from tf_wu_shard.program.nesting import Nested, everything, nested_programs, uses
+from tf_wu_shard.report.summary import Report, summarize
+from tf_wu_shard.rewrite.names import scope_of
+from tf_wu_shard.rewrite.rewriter import RewriteResult, ShardInput, rewrite
+from tf_wu_shard.rewrite.verify import verify
+from tf_wu_shard.storage import function_slots
+from tf_wu_shard.tensorflow_private import function_graph, tpu_graph
+from tf_wu_shard.tensorflow_private.graph_rebuilding import make_function, traced_name
+
+
+@dataclasses.dataclass(frozen=True)
+class NestedUpdates:
+    """What became of the branches and bodies of a program.
+
+    Attributes:
+        captured: The enclosing graph, whose ops call what was made.
+        inputs: Its new inputs.
+        slots: The shards of each variable that is shared inside, by key.
+        writers: For each such variable, by key, the ops of the enclosing graph that write it.
+        reports: What to say of each branch and body.
+    """
+
+    captured: Captured
+    inputs: tuple[ShardInput, ...] = ()
+    slots: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    writers: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    reports: tuple[Report, ...] = ()
+
+
+def share_nested_updates(
+    graph: Any,
+    captured: Captured,
+    cluster: tpu_graph.Cluster,
+    dialect_in: Callable[[str], Dialect],
+    options: ShardingOptions,
+) -> NestedUpdates:
+    """Shares what can be.
+
+    Args:
+        graph: The FuncGraph that holds the TPU program.
+        captured: Its graph, flattened, and variables.
+        cluster: The program.
+        dialect_in: How its replicas talk, in the graph of this name; "" for those in it.
+        options: What the user asked for.
+
+    Returns:
+        What is to be worked on in place of `captured`; nothing is changed yet.
+    """
+    nested = nested_programs(graph, captured, cluster.name, cluster.num_replicas)
+    if not nested:
+        return NestedUpdates(captured)
+    work = _Work(graph, captured, nested, dialect_in(""), options)
+    work.plan()
+    work.rewrite()
+    reports = tuple(work.reports())
+    if not any(plan.variables for plan in work.plans.values()):
+        return NestedUpdates(captured, reports=reports)
+    slots: dict[str, Any] = {}
+    for plan in work.plans.values():
+        slots |= function_slots.planned_slots(captured, plan, slots)
+    made = {name: work.made(one, slots) for name, one in _by_name(nested).items()}
+    return _enclosing(captured, nested, made, slots, dialect_in(cluster.name), reports)
+
+
+_Place = tuple[str, str, int]
+
+
+def _place(nested: Nested) -> _Place:
+    return nested.op, nested.attribute, nested.number
+
+
+def _by_name(nested: Iterable[Nested]) -> dict[_Place, Nested]:
+    return {_place(one): one for one in nested}
+
+
+class _Work:
+    """The branches and bodies of one program, and the stages' findings on each, by number."""
+
+    def __init__(
+        self,
+        graph: Any,
+        captured: Captured,
+        nested: tuple[Nested, ...],
+        dialect: Dialect,
+        options: ShardingOptions,
+    ) -> None:
+        self._graph = graph
+        self._captured = captured
+        self._dialect = dialect
+        self._options = options
+        self._programs = [one for one, _ in everything(nested)]
+        self._around = [[self._programs.index(o) for o in a] for _, a in everything(nested)]
+        self._numbers = {id(one): number for number, one in enumerate(self._programs)}
+        # What each graph does to a variable; -1 stands for the enclosing one.
+        self._uses = {-1: uses(captured, nested)}
+        self._uses |= {n: uses(o.captured, o.inner) for n, o in enumerate(self._programs)}
+        self._analyses = [analyze(one.captured.view, dialect) for one in self._programs]
+        self.plans: dict[int, ShardingPlan] = {}
+        self._results: dict[int, RewriteResult] = {}
+
+    def plan(self) -> None:
+        """Plans each, until no plan takes what another graph uses whole."""
+        wholes = [
+            function_slots.must_stay_whole(self._graph, analysis, one.captured)
+            for one, analysis in zip(self._programs, self._analyses, strict=True)
+        ]
+        again = True
+        while again:
+            self.plans = {number: self._plan(number, whole) for number, whole in enumerate(wholes)}
+            again = any([self._withdraw(number, wholes[number]) for number in self.plans])
+
+    def _plan(self, number: int, whole: function_slots.Whole) -> ShardingPlan:
+        return make_plan(
+            self._analyses[number],
+            self._options,
+            min_elements=self._dialect.min_elements,
+            bucket_bytes=self._dialect.bucket_bytes,
+            pinned=whole.slots,
+            whole_weights=whole.weights,
+            in_shards=function_slots.slots_in_shards(self._captured).keys(),
+            layout_of=self._dialect.layout,
+            weights_in_shards=self._dialect.weights_in_shards,
+        )
+
+    def _withdraw(self, number: int, whole: function_slots.Whole) -> bool:
+        """Notes what a plan must not take; whether there is any."""
+        in_shards = function_slots.slots_in_shards(self._captured)
+        found = False
+        for variable in self.plans[number].variables:
+            for slot in (*variable.slots, *variable.masters):
+                is_weight = slot in variable.masters
+                reason = self._used_elsewhere(number, slot.variable, is_weight)
+                if reason is None:
+                    continue
+                found = True
+                may_be_whole = is_weight and slot.variable not in in_shards
+                (whole.weights if may_be_whole else whole.slots)[slot.variable] = reason
+        return found
+
+    def _used_elsewhere(self, number: int, key: str, is_weight: bool) -> str | None:
+        """Which other graph needs a variable whole that one graph's plan takes, if any."""
+        around = {-1, *self._around[number]}
+        for other, used in self._uses.items():
+            if other == number or key not in used:
+                continue
+            plan = self.plans.get(other)
+            if plan is not None and any(slot.variable == key for slot in plan.in_shards):
+                continue
+            if is_weight and other in around and used[key]:
+                continue
+            op = self._programs[number].op
+            where = "outside of it" if other in around else "in another branch or loop"
+            return f"is updated inside of {op} and also used {where}"
+        return None
+
+    def rewrite(self) -> None:
+        """Rewrites those of which something is shared."""
+        for number, plan in self.plans.items():
+            if plan.variables:
+                view, analysis = self._programs[number].captured.view, self._analyses[number]
+                self._results[number] = rewrite(view, analysis, plan, self._dialect)
+                verify(view, analysis, plan, self._results[number])
+
+    def reports(self) -> Iterable[Report]:
+        """What to say of each."""
+        for number, one in enumerate(self._programs):
+            analysis, plan = self._analyses[number], self.plans[number]
+            if not plan.variables and not plan.left_alone:
+                continue
+            title = f"{function_graph.title(self._graph)}/{traced_name(one.name)}"
+            result = self._results.get(number)
+            yield summarize(title, analysis, plan, result.emitted if result else {})
+
+    def made(self, one: Nested, slots: Mapping[str, Any]) -> Any:
+        """The function that takes a branch's or body's place."""
+        view = one.captured.view
+        result = self._results.get(self._numbers[id(one)])
+        nodes = result.nodes if result is not None else tuple(op.node for op in view)
+        inputs = result.shard_inputs if result is not None else ()
+        handles = {a.placeholder: one.handle(a.slot) for a in inputs}
+        inner = {place: self.made(o, slots) for place, o in _by_name(one.inner).items()}
+        outputs = result.outputs if result is not None else view.outputs
+        return make_function(
+            one.graph,
+            _calling(_as_arguments(nodes, handles), inner),
+            arguments=one.arguments,
+            results=[f"{v.op}:{v.index}" for v in outputs],
+            control_outputs=(result or view).control_outputs,
+            handles={
+                name: slots[ref.key].packed_handle
+                for name, ref in view.variables.items()
+                if ref.key in slots
+            },
+            functions=[*one.captured.functions.values(), *inner.values()],
+        )
+
+
+def _as_arguments(nodes: Iterable[Any], handles: Mapping[str, str | None]) -> list[Any]:
+    """Nodes in which the shards' new inputs are the arguments that were the variables'."""
+    found = []
+    for node in nodes:
+        if node.name in handles:
+            continue
+        if not handles.keys().isdisjoint(node.input):
+            old, node = node, tf.compat.v1.NodeDef()
+            node.CopyFrom(old)
+            for slot, text in enumerate(old.input):
+                node.input[slot] = handles.get(text) or text
+        found.append(node)
+    return found
+
+
+def _calling(nodes: Iterable[Any], made: Mapping[_Place, Any]) -> list[Any]:
+    """Nodes that call the functions made instead of the old ones."""
+    found = []
+    for node in nodes:
+        own = [place for place in made if place[0] == node.name]
+        if own:
+            old, node = node, tf.compat.v1.NodeDef()
+            node.CopyFrom(old)
+            for place in own:
+                attribute = node.attr[place[1]]
+                named = [attribute.func] if attribute.HasField("func") else attribute.list.func
+                named[place[2]].name = made[place].name.decode()
+        found.append(node)
+    return found
+
+
+def _enclosing(
+    captured: Captured,
+    nested: tuple[Nested, ...],
+    made: Mapping[_Place, Any],
+    slots: Mapping[str, Any],
+    dialect: Dialect,
+    reports: tuple[Report, ...],
+) -> NestedUpdates:
+    """The graph around: its ops call what was made, with the handles of the shards."""
+    view = captured.view
+    builder = GraphBuilder(view.ops)
+    inputs: list[ShardInput] = []
+    instead: dict[str, str] = {}
+    writers: dict[str, list[str]] = {key: [] for key in slots}
+    hosts = {one.op for one in nested}
+    for name, ref in view.variables.items():
+        users = [op.name for op, _ in view.consumers(Value(name)) if op.name in hosts]
+        if ref.key in slots and users:
+            writers[ref.key] += users
+            placeholder, handle = dialect.shard_handle(builder, scope_of(ref.key, "shard_0"))
+            inputs.append(ShardInput(placeholder.op, ref.key, 0, handle.op))
+            instead[name] = handle.op
+    dialect.adopt(builder.nodes)
+    nodes = []
+    for node in _calling((op.node for op in view), made):
+        if node.name in hosts:
+            for slot, text in enumerate(node.input):
+                node.input[slot] = instead.get(text, text)
+        nodes.append(node)
+    graph_def = type(view.graph_def)(versions=view.graph_def.versions)
+    graph_def.node.extend([*nodes, *builder.nodes])
+    graph_def.library.CopyFrom(view.graph_def.library)
+    functions = {function.name.decode(): function for function in made.values()}
+    graph_def.library.function.extend(f.definition for f in functions.values())
+    after = view.with_graph(graph_def)
+    return NestedUpdates(
+        dataclasses.replace(captured, view=after, functions=captured.functions | functions),
+        tuple(inputs),
+        slots,
+        {key: tuple(dict.fromkeys(found)) for key, found in writers.items()},
+        reports,
+    )

@@ -1,0 +1,204 @@
+"""The branches and loop bodies of a TPU program in which replicas sum something.
+
+Each is a graph of its own, in which the enclosing graph's values and variables are arguments. An
+update that stands in one is found, shared and rewritten there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tf_wu_shard.analysis.accesses import (
+    access_by_callee,
+    accesses,
+    callees,
+    first_argument,
+    is_call,
+)
+from tf_wu_shard.analysis.single_program import SingleProgram
+from tf_wu_shard.graph.capture import Captured
+from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.program.flatten import (
+    body_of,
+    flatten,
+    inner_graph,
+    program_of,
+    sums_over_replicas,
+)
+from tf_wu_shard.program.inlining import Body
+from tf_wu_shard.rules.variables import READ, Access
+from tf_wu_shard.tensorflow_private import function_graph
+
+_LOOPS = frozenset({"While", "StatelessWhile"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Nested:
+    """A branch or a loop's body.
+
+    Attributes:
+        op: Name of the loop or branch op in the enclosing graph.
+        attribute: The op's attribute that names the function.
+        number: Which of the functions that the attribute names.
+        name: The function's name.
+        graph: Its FuncGraph.
+        captured: Its graph, and the variables that reach it as arguments.
+        arguments: Names of its arguments' Placeholders, in order.
+        operands: For each argument, what the op hands over.
+        inner: The branches and bodies in it.
+    """
+
+    op: str
+    attribute: str
+    number: int
+    name: str
+    graph: Any
+    captured: Captured
+    arguments: tuple[str, ...]
+    operands: tuple[Value, ...]
+    inner: tuple[Nested, ...]
+
+    def handle(self, key: str) -> str | None:
+        """The argument through which a variable enters, or None."""
+        for name, ref in self.captured.view.variables.items():
+            if ref.key == key:
+                return name
+        return None
+
+
+def nested_programs(
+    graph: Any, captured: Captured, program: str, num_replicas: int
+) -> tuple[Nested, ...]:
+    """Finds them.
+
+    Args:
+        graph: The FuncGraph that holds the TPU program, or a Nested's.
+        captured: Its graph, flattened, and variables.
+        program: Name of the TPU program, or "" where all of the graph is inside of it.
+        num_replicas: How many replicas run the program.
+    """
+    view = captured.view
+    sums = sums_over_replicas(view)
+    found: list[Nested] = []
+    for op in view:
+        if not is_call(op.type) or (program and program_of(op.node) != program.encode()):
+            continue
+        for attribute, names in callees(op.type, op.node.attr):
+            for number, name in enumerate(names):
+                called = inner_graph(graph, captured.functions, name) if sums(name) else None
+                nested = called and _nested(captured, op, called, name, num_replicas)
+                if nested:
+                    found.append(dataclasses.replace(nested, attribute=attribute, number=number))
+    return tuple(found)
+
+
+def _nested(captured: Captured, op: Op, called: Any, name: str, num_replicas: int) -> Nested | None:
+    definition = captured.view.functions[name]
+    body = body_of(called, len(definition.signature.output_arg))
+    operands = op.inputs[first_argument(op.type) :]
+    if len(operands) != len(body.arguments):
+        return None
+    view = _view(captured.view, op, called, body, operands, num_replicas)
+    own = dataclasses.replace(captured, view=view)
+    own = flatten(called, own, "")
+    inner = nested_programs(called, own, "", num_replicas)
+    return Nested(op.name, "", 0, name, called, own, body.arguments, operands, inner)
+
+
+def _view(
+    outer: GraphView,
+    op: Op,
+    called: Any,
+    body: Body,
+    operands: tuple[Value, ...],
+    num_replicas: int,
+) -> GraphView:
+    source = outer.graph_def
+    graph_def = type(source)(versions=source.versions, library=source.library)
+    graph_def.node.extend(body.nodes)
+    variables = {
+        argument: outer.variables[value.op]
+        for argument, value in zip(body.arguments, operands, strict=True)
+        if value.op in outer.variables
+    }
+
+    def view(own_inputs: set[str]) -> GraphView:
+        return GraphView(
+            graph_def,
+            variables=variables,
+            outputs=body.results,
+            control_outputs=body.control_outputs,
+            op_def=outer.op_def,
+            shape_of=lambda value: function_graph.static_shape(called, value.op, value.index),
+            own_inputs=own_inputs,
+        )
+
+    differs = _differs(outer, num_replicas)
+    own = {a for a, v in zip(body.arguments, operands, strict=True) if differs(v)}
+    while True:
+        found = view(own)
+        if op.type not in _LOOPS:
+            return found
+        # What a turn of the loop leaves different, the next one begins with.
+        differs = _differs(found, num_replicas)
+        more = {a for a, v in zip(body.arguments, body.results, strict=True) if differs(v)} - own
+        if not more:
+            return found
+        own |= more
+
+
+def _differs(view: GraphView, num_replicas: int) -> Callable[[Value], bool]:
+    """Tells of values whether replicas may have different ones."""
+    program = SingleProgram(view, {}, num_replicas)
+    return lambda value: program.match(0, value.op, value.op) is not None
+
+
+def everything(nested: tuple[Nested, ...]) -> Iterator[tuple[Nested, tuple[Nested, ...]]]:
+    """All branches and bodies, inner ones first, each with those that it lies in, from outside."""
+
+    def walk(
+        found: tuple[Nested, ...], around: tuple[Nested, ...]
+    ) -> Iterator[tuple[Nested, tuple[Nested, ...]]]:
+        for one in found:
+            yield from walk(one.inner, (*around, one))
+            yield one, around
+
+    return walk(nested, ())
+
+
+def uses(captured: Captured, nested: tuple[Nested, ...]) -> dict[str, bool]:
+    """What a graph does to the variables of a program, not counting what lies in `nested`.
+
+    Args:
+        captured: The graph and variables.
+        nested: The branches and bodies in it, which are looked at on their own.
+
+    Returns:
+        For each variable that it uses, by key, whether it only reads its value.
+    """
+    own = {(n.op, n.attribute, n.number) for n in nested}
+    view = captured.view
+    found: dict[str, bool] = {}
+    for handle, ref in view.variables.items():
+        for access in accesses(view, handle):
+            op = access.op
+            if any(n.op == op.name for n in nested):
+                for slot, value in enumerate(op.inputs):
+                    if value.op == handle and not _is_ignored(view, op, slot, own):
+                        found[ref.key] = False
+            elif access.access is not Access.PASSED_ON:
+                found[ref.key] = found.get(ref.key, True) and op.type == READ
+    return found
+
+
+def _is_ignored(view: GraphView, op: Op, slot: int, nested: set[tuple[str, str, int]]) -> bool:
+    """Whether the functions of an op that are not in `nested` ignore an operand."""
+    argument = slot - first_argument(op.type)
+    return argument >= 0 and all(
+        access_by_callee(view, name, argument) is Access.PASSED_ON
+        for attribute, names in callees(op.type, op.node.attr)
+        for number, name in enumerate(names)
+        if (op.name, attribute, number) not in nested
+    )

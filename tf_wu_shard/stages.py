@@ -1,0 +1,133 @@
+"""The stages in a row, on one graph: analysis, plan, rewrite, verification, report."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Container, Sequence
+from typing import Any
+
+from tf_wu_shard.analysis.accesses import is_call
+from tf_wu_shard.analysis.analyze import analyze
+from tf_wu_shard.analysis.types import Analysis
+from tf_wu_shard.config import ShardingOptions
+from tf_wu_shard.graph.capture import Captured
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.ground import dialect_of, tpu_dialect
+from tf_wu_shard.nested_updates import NestedUpdates, share_nested_updates
+from tf_wu_shard.plan.planner import make_plan
+from tf_wu_shard.plan.types import ShardingPlan
+from tf_wu_shard.report.published import nothing_sharded
+from tf_wu_shard.report.summary import Report, summarize
+from tf_wu_shard.rewrite.rewriter import RewriteResult, rewrite
+from tf_wu_shard.rewrite.verify import verify
+from tf_wu_shard.storage import function_slots
+from tf_wu_shard.tensorflow_private import function_graph, tpu_graph
+
+# The flag was turned off: what lives in shards goes on doing so, nothing else is touched.
+_ONLY_WHAT_IS_IN_SHARDS = ShardingOptions(min_elements=sys.maxsize)
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What was done to a graph: what was planned and made of it, and what to say about it."""
+
+    nested: NestedUpdates
+    plan: ShardingPlan | None = None
+    result: RewriteResult | None = None
+    report: Report | None = None
+
+    @property
+    def reports(self) -> list[Report]:
+        """What to say of the graph and of what is nested in it."""
+        return [*self.nested.reports, *([self.report] if self.report is not None else [])]
+
+    @property
+    def view(self) -> GraphView:
+        """The graph as it is now."""
+        captured = self.nested.captured.view
+        if self.result is None:
+            return captured
+        return GraphView(
+            self.result.graph_def,
+            variables=captured.variables,
+            outputs=self.result.outputs,
+            control_outputs=self.result.control_outputs,
+            op_def=captured.op_def,
+        )
+
+
+def run_stages(
+    graph: Any, captured: Captured, options: ShardingOptions | None, told: Container[Any]
+) -> Outcome:
+    """Analyses, plans, rewrites and verifies; nothing live is changed.
+
+    Args:
+        graph: The FuncGraph.
+        captured: Its graph, what its TPU program calls brought out, and its variables.
+        options: What the user asked for; None where the flag is off.
+        told: FuncGraphs that reports of their own tell about.
+
+    Returns:
+        What was made of it.
+    """
+    nested = NestedUpdates(captured)
+    cluster = tpu_graph.cluster_of(graph)
+    if options is None:
+        if cluster is None:
+            return Outcome(nested)
+        options = _ONLY_WHAT_IS_IN_SHARDS
+    title = function_graph.title(graph)
+    if cluster is not None:
+        if cluster.refusal:
+            return Outcome(nested, report=nothing_sharded(title, cluster.refusal))
+        nested = share_nested_updates(
+            graph,
+            captured,
+            cluster,
+            lambda program: tpu_dialect(cluster._replace(name=program), captured),
+            options,
+        )
+    captured = nested.captured
+    view = captured.view
+    dialect = dialect_of(view, cluster, captured, options)
+    analysis = _without_told(graph, view, analyze(view, dialect), nested.reports, told)
+    whole = function_slots.must_stay_whole(graph, analysis, captured)
+    plan = make_plan(
+        analysis,
+        options,
+        min_elements=dialect.min_elements,
+        bucket_bytes=dialect.bucket_bytes,
+        pinned=whole.slots,
+        whole_weights=whole.weights,
+        in_shards=function_slots.slots_in_shards(captured).keys(),
+        layout_of=dialect.layout,
+        weights_in_shards=dialect.weights_in_shards,
+    )
+    if not plan.variables:
+        concerns = bool(analysis.updates or analysis.refusals or plan.left_alone)
+        report = summarize(title, analysis, plan, {}) if concerns else None
+        return Outcome(nested, report=report)
+    result = rewrite(view, analysis, plan, dialect)
+    verify(view, analysis, plan, result)
+    return Outcome(nested, plan, result, summarize(title, analysis, plan, result.emitted))
+
+
+def _without_told(
+    graph: Any,
+    view: GraphView,
+    analysis: Analysis,
+    reports: Sequence[Report],
+    told: Container[Any],
+) -> Analysis:
+    """Leaves out updates inside of functions that reports of their own tell about."""
+    nested = {v.name for r in reports for v in (*r.variables, *r.left_alone)}
+    kept = []
+    for refused in analysis.refused:
+        where = refused.refusal.where
+        if where in view.ops and is_call(view.ops[where].type):
+            called = function_graph.called_graphs(graph, where)
+            if refused.variable in nested or any(one in told for one in called):
+                continue
+        kept.append(refused)
+    return dataclasses.replace(analysis, refused=tuple(kept))
