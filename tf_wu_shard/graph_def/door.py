@@ -121,16 +121,19 @@ def rewrite_graph_def(
     options = ShardingOptions() if options is None else options
     if not isinstance(options, ShardingOptions):
         raise OptionError(f"options must be a ShardingOptions, not {_shown(options)}")
-    program = program_of(graph_def)
+    # A protocol buffer that is asked for an attribute it does not have gets one.
+    copy = tf.compat.v1.GraphDef()
+    copy.CopyFrom(graph_def)
+    program = program_of(copy)
     if program.refusal:
         imported(graph_def)
         report = nothing_sharded(name, program.refusal)
         publish(report, options)
         return RewrittenGraphDef(graph_def, report, ())
     places = places_of(program, device_assignment, devices)
-    rewritten = _rewritten(graph_def, program_view(graph_def, program), places, options, name)
+    rewritten = _rewritten(copy, program_view(copy, program), places, options, name)
     publish(rewritten.report, options)
-    return rewritten
+    return rewritten if rewritten.variables else rewritten._replace(graph_def=graph_def)
 
 
 def _shown(value: object) -> str:
@@ -235,7 +238,11 @@ class _Assembly:
             described.append(self._described(shards, users))
         host = [n for n in self._old.node if n.name not in self._inside | self._outside.replaced]
         nodes = [self._led(node) for node in (*host, *self._outside.nodes)]
-        return graph_def_of([*nodes, *self._program()], self._old), tuple(described)
+        new = graph_def_of([*nodes, *self._program()], self._old)
+        for node in new.node:
+            for key in [k for k, value in node.attr.items() if not value.WhichOneof("value")]:
+                del node.attr[key]
+        return new, tuple(described)
 
     def _described(self, shards: Shards, users: Sequence[Any]) -> VariableInShards:
         reads = [user.name for user in users if user.op == READ]
@@ -274,10 +281,10 @@ class _Assembly:
         """A node of the host with its edges led to what took the place of the program's ops."""
         controls = [c for text in node.input if text[0] == "^" for c in self._control(text)]
         data = [self._data(text) for text in node.input if text[0] != "^"]
-        wishes = [wish for wish in node.attr["_class"].list.s if not self._is_lost(wish)]
         new = tf.compat.v1.NodeDef()
         new.CopyFrom(node)
         new.input[:] = [*data, *dict.fromkeys(controls)]
+        wishes = [wish for wish in new.attr["_class"].list.s if not self._is_lost(wish)]
         del new.attr["_class"]
         if wishes:
             new.attr["_class"].list.s.extend(wishes)
