@@ -310,4 +310,3 @@ class _Assembly:
             return False
         name = wish[5:].decode()
         return name in self._shards or (name in self._inside and name not in self._made)
-

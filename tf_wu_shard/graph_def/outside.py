@@ -210,10 +210,7 @@ class Outside:
 
     def _last(self, user: Any, op_type: str, inputs: list[str], **types: int) -> None:
         """Adds the op that takes the place, and the name, of the whole variable's user."""
-        node = tf.compat.v1.NodeDef(
-            name=user.name, op=op_type, device=user.device, input=inputs
-        )
+        node = tf.compat.v1.NodeDef(name=user.name, op=op_type, device=user.device, input=inputs)
         for key, number in types.items():
             node.attr[key].type = number
         self.nodes.append(node)
-

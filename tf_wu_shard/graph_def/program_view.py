@@ -104,7 +104,8 @@ def _op_def(op_type: str) -> Any | None:
 
 
 def _outside_def() -> Any:
-    definition = type(function_graph.op_def("NoOp"))(name=_OUTSIDE)
+    like: Any = function_graph.op_def("NoOp")
+    definition = type(like)(name=_OUTSIDE)
     definition.output_arg.add(name="values", type_list_attr="T")
     return definition
 
@@ -211,9 +212,7 @@ def _num_arguments(view: GraphView, function: str) -> int:
     return len(definition.signature.input_arg) if definition is not None else 0
 
 
-def _updated_arguments(
-    view: GraphView, function: str, calling: tuple[str, ...]
-) -> Iterable[int]:
+def _updated_arguments(view: GraphView, function: str, calling: tuple[str, ...]) -> Iterable[int]:
     """The arguments of a function that are the weights of fused updates in it."""
     definition = view.functions.get(function)
     if definition is None or function in calling:
