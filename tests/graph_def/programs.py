@@ -10,6 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from tf_wu_shard import emulation
+from tf_wu_shard.tensorflow_private.tpu_strategy import tpu_topology
+from tf_wu_shard.topology import parse_topology
 
 v1 = tf.compat.v1
 
@@ -51,8 +53,9 @@ def optimizer_step(make: Callable[[], Any]) -> Callable[[Any, Any], tf.Tensor]:
     """The step of a layer of weights `w` and `b` that a v1 optimizer updates."""
 
     def step(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-        w = v1.get_variable("w", [INPUTS, OUTPUTS], use_resource=True, initializer=_random(1))
-        b = v1.get_variable("b", [OUTPUTS], use_resource=True, initializer=_random(2))
+        shape = [x.shape[1], y.shape[1]]
+        w = v1.get_variable("w", shape, use_resource=True, initializer=_random(1))
+        b = v1.get_variable("b", shape[1:], use_resource=True, initializer=_random(2))
         loss = tf.reduce_mean(tf.square(tf.matmul(x, w) + b - y))
         optimizer = v1.tpu.CrossShardOptimizer(make())
         train = optimizer.minimize(loss, global_step=v1.train.get_or_create_global_step())
@@ -71,21 +74,29 @@ def _random(seed: int) -> Any:
     return initial
 
 
-def graph(step: Step, *also: Callable[[], object], **replicate: Any) -> Graph:
+def graph(
+    step: Step,
+    *also: Callable[[], object],
+    replicas: int = REPLICAS,
+    sizes: tuple[int, int] = (INPUTS, OUTPUTS),
+    **replicate: Any,
+) -> Graph:
     """Builds a graph that trains.
 
     Args:
         step: What a replica does with its examples; returns its loss.
         *also: What to build outside of the program, after it.
+        replicas: How many replicas run it.
+        sizes: Of an example and of what it is to yield.
         **replicate: What else to give `tpu.replicate`.
     """
     with tf.Graph().as_default() as built:
         places = [
             [
                 v1.placeholder(tf.float32, [BATCH, size], name=f"{name}_{replica}")
-                for name, size in (("x", INPUTS), ("y", OUTPUTS))
+                for name, size in zip("xy", sizes, strict=True)
             ]
-            for replica in range(REPLICAS)
+            for replica in range(replicas)
         ]
         losses = v1.tpu.replicate(step, places, **replicate)
         for build in also:
@@ -99,6 +110,13 @@ def graph(step: Step, *also: Callable[[], object], **replicate: Any) -> Graph:
             variables=tuple(variable.op.name for variable in variables),
             saver=saver.as_saver_def(),
         )
+
+
+def assignment(topology: str) -> tf.tpu.experimental.DeviceAssignment:
+    """A replica on every device of a slice, in the order of the devices."""
+    found = parse_topology(topology)
+    cores = np.array(found.coordinates, np.int32).reshape((found.num_devices, 1, 4))
+    return tf.tpu.experimental.DeviceAssignment(tpu_topology(found.mesh, found.coordinates), cores)
 
 
 @dataclasses.dataclass(frozen=True)

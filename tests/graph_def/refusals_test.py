@@ -231,12 +231,6 @@ def test_what_is_no_graph_def(given: Any) -> None:
         tf_wu_shard.rewrite_graph_def(given)
 
 
-ASSIGNMENT = tf.tpu.experimental.DeviceAssignment(
-    tpu_topology((2, 1, 1), [(0, 0, 0, 0), (1, 0, 0, 0)]),
-    np.array([[[0, 0, 0, 0]], [[1, 0, 0, 0]]], np.int32),
-)
-
-
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
@@ -244,7 +238,11 @@ ASSIGNMENT = tf.tpu.experimental.DeviceAssignment(
         ("devices", ["/device:TPU:0"], "of each of the 4 replicas"),
         ("devices", ["nowhere:at:all"] * 4, "names no device"),
         ("device_assignment", "v5e:2x2", "must be a tf.tpu.experimental.DeviceAssignment"),
-        ("device_assignment", ASSIGNMENT, "places 2 replicas of 1 cores; .* has 4 of 1"),
+        (
+            "device_assignment",
+            programs.assignment("v5e:2x4"),
+            "places 8 replicas of 1 cores; .* has 4 of 1",
+        ),
     ],
 )
 def test_options_that_do_not_fit(option: str, value: Any, message: str) -> None:

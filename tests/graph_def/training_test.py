@@ -13,7 +13,6 @@ import tensorflow as tf
 import tf_wu_shard
 from tests.graph_def import programs
 from tests.graph_def.programs import Graph, Trained, v1
-from tf_wu_shard.tensorflow_private.tpu_strategy import tpu_topology
 
 
 @functools.cache
@@ -96,10 +95,7 @@ def test_a_checkpoint_of_another_shape_is_refused(tmp_path: pathlib.Path) -> Non
 
 
 def test_replicas_of_a_torus_exchange_along_its_axes() -> None:
-    coordinates = [(x, y, 0, 0) for x in range(2) for y in range(2)]
-    assignment = tf.tpu.experimental.DeviceAssignment(
-        tpu_topology((2, 2, 1), coordinates), np.array(coordinates, np.int32).reshape((4, 1, 4))
-    )
+    assignment = programs.assignment("v5e:2x2")
     step = programs.optimizer_step(programs.OPTIMIZERS["momentum"])
     graph = programs.graph(step, device_assignment=assignment)
     rewritten = tf_wu_shard.rewrite_graph_def(graph.graph_def)
