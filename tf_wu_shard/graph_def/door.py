@@ -10,6 +10,7 @@ enters as a handle and stays on its device (TensorFlow's distributed_tpu_rewrite
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -113,6 +114,7 @@ def rewrite_graph_def(
         OptionError: An option does not fit the graph.
         NothingShardedError: With on_refusal="raise", when nothing could be sharded.
     """
+    start = time.perf_counter()
     if not isinstance(graph_def, tf.compat.v1.GraphDef):
         raise GraphDefError(
             f"rewrite_graph_def takes a GraphDef, not {_shown(graph_def)}; of a tf.Graph take"
@@ -132,8 +134,11 @@ def rewrite_graph_def(
         return RewrittenGraphDef(graph_def, report, ())
     places = places_of(program, device_assignment, devices)
     rewritten = _rewritten(copy, program_view(copy, program), places, options, name)
-    publish(rewritten.report, options)
-    return rewritten if rewritten.variables else rewritten._replace(graph_def=graph_def)
+    spent = (time.perf_counter() - start) * 1e3
+    report = dataclasses.replace(rewritten.report, pass_ms=spent, trace_ms=spent)
+    publish(report, options)
+    new = rewritten.graph_def if rewritten.variables else graph_def
+    return RewrittenGraphDef(new, report, rewritten.variables)
 
 
 def _shown(value: object) -> str:
