@@ -12,6 +12,7 @@ from tf_wu_shard import deferred
 from tf_wu_shard.config import ShardingOptions, install_flag
 from tf_wu_shard.errors import (
     EmulationError,
+    GraphDefError,
     NothingShardedError,
     OptionError,
     StorageError,
@@ -20,20 +21,25 @@ from tf_wu_shard.errors import (
 
 if TYPE_CHECKING:
     from tf_wu_shard import emulation
+    from tf_wu_shard.graph_def import RewrittenGraphDef, VariableInShards, rewrite_graph_def
     from tf_wu_shard.report.published import clear_reports, reports
     from tf_wu_shard.report.summary import Report
 
 __all__ = [
     "EmulationError",
+    "GraphDefError",
     "NothingShardedError",
     "OptionError",
     "Report",
+    "RewrittenGraphDef",
     "ShardingOptions",
     "StorageError",
+    "VariableInShards",
     "WuShardError",
     "clear_reports",
     "emulation",
     "reports",
+    "rewrite_graph_def",
 ]
 
 
@@ -54,6 +60,10 @@ def __getattr__(name: str) -> Any:
         from tf_wu_shard.report.summary import Report
 
         return Report
+    if name in ("RewrittenGraphDef", "VariableInShards", "rewrite_graph_def"):
+        from tf_wu_shard import graph_def
+
+        return getattr(graph_def, name)
     if name == "emulation":
         return importlib.import_module("tf_wu_shard.emulation")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

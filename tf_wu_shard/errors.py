@@ -26,3 +26,7 @@ class StorageError(WuShardError, RuntimeError):
 
 class EmulationError(WuShardError, NotImplementedError):
     """A TPU program holds something that cannot run without a TPU; the message names it."""
+
+
+class GraphDefError(WuShardError, ValueError):
+    """What was given as a GraphDef is none, or one that TensorFlow does not take."""

@@ -16,7 +16,7 @@ LEVELS = (
     ("plan", "program"),
     ("storage", "report", "ground"),
     ("rewrite", "concern"),
-    ("graph_pass",),
+    ("graph_pass", "graph_def"),
     ("tf_wu_shard",),
     ("bench", "demo"),
     ("tpu_compiler",),

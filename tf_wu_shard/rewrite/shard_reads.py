@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_wu_shard.analysis.accesses import VariableAccess, accesses, is_call
-from tf_wu_shard.dialects import columns, plain_ops
+from tf_wu_shard.dialects import plain_ops, whole_rows
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.builder import GraphBuilder
@@ -23,8 +23,6 @@ from tf_wu_shard.rewrite.lowering import Lowered
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.rewriter import ShardInput
 from tf_wu_shard.rules.variables import READ, Access
-
-_INT32 = 3
 
 # A variable enters the TPU program through this op.
 _ENTERS = "TPUReplicatedInput"
@@ -171,26 +169,8 @@ class _Lowering:
             handle = plain_ops.handle_input(self._builder, scope_of(key, f"shard_{replica}"))
             self._inputs.append(ShardInput(handle.op, key, replica, handle.op))
             shards.append(self._read(handle, key, dtype))
-        runs = [shards[layout.held.index(run)] for run in range(layout.num_shards)]
         scope = scope_of(key, "read")
-        matrix = plain_ops.joined(self._builder, runs, dtype, "", f"{scope}/all_gather")
-        if layout.tile_shards > 1:
-            matrix = columns.rows_of_tiles(self._builder, matrix, layout.columns, 1, dtype, scope)
-        types = {"T": dtype, "Index": _INT32}
-        begin = self._builder.constant([0, 0], device="")
-        size = self._builder.constant([layout.rows, layout.columns], device="")
-        rows = self._builder.op(
-            "Slice", [matrix, begin, size], name=f"{scope}/rows", device="", types=types
-        )
-        ordered = plain_ops.reshape(
-            self._builder, rows, layout.ordered_shape, dtype, "", f"{scope}/ordered"
-        )
-        back = [layout.order.index(dimension) for dimension in range(len(layout.order))]
-        permutation = self._builder.constant(back, device="")
-        types = {"T": dtype, "Tperm": _INT32}
-        whole = self._builder.op(
-            "Transpose", [ordered, permutation], name=f"{scope}/whole", device="", types=types
-        )
+        whole = whole_rows.joined(self._builder, shards, layout, dtype, scope)
         self._values.update({Value(op.name): whole for op in reads})
 
     def _read(self, handle: Value, key: str, dtype: int) -> Value:

@@ -192,7 +192,7 @@ def _against_shards(
         return "is not packed into one handle for all replicas" if on_tpus else None
     if function_graph.is_used_beside(graph, packed, _ENTERS):
         return "is also used outside of the TPU program"
-    return _cannot_read_shards(view, handle)
+    return cannot_read_shards(view, handle)
 
 
 def _against_storage(variable: Any, packed: Any | None) -> str | None:
@@ -204,7 +204,7 @@ def _against_storage(variable: Any, packed: Any | None) -> str | None:
     return None if can_shard(variable) else "is not stored as one plain variable a replica"
 
 
-def _cannot_read_shards(view: GraphView, handle: str) -> str | None:
+def cannot_read_shards(view: GraphView, handle: str) -> str | None:
     """How a program reads a variable otherwise than as a value that can be gathered first."""
     for access in accesses(view, handle):
         op = access.op

@@ -1,0 +1,317 @@
+"""The explicit door for TensorFlow 1's graphs: a GraphDef in, one with sharded updates out.
+
+It composes the stages that the traced path has too. There is no live variable here: a variable in
+shards becomes a VarHandleOp for each replica, and what the host does to the whole one is led onto
+them. Weights live in shards like their slots: on a TPU a variable that all replicas share enters
+the program as a value, and only the first replica's write comes back; what each has of its own
+enters as a handle and stays on its device (TensorFlow's distributed_tpu_rewrite_pass.cc).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tf_wu_shard.analysis.analyze import analyze
+from tf_wu_shard.analysis.types import Analysis
+from tf_wu_shard.config import ShardingOptions
+from tf_wu_shard.dialects.tpu import TpuCluster
+from tf_wu_shard.dtypes import dtype_name
+from tf_wu_shard.errors import GraphDefError, OptionError
+from tf_wu_shard.graph.builder import graph_def_of
+from tf_wu_shard.graph.view import parse_value
+from tf_wu_shard.graph_def.outside import Outside, Shards, must_stay_whole, uses_by_variable
+from tf_wu_shard.graph_def.places import Places, places_of
+from tf_wu_shard.graph_def.program import program_of
+from tf_wu_shard.graph_def.program_view import ProgramView, imported, program_view
+from tf_wu_shard.layout import RowLayout
+from tf_wu_shard.plan.planner import make_plan
+from tf_wu_shard.plan.types import ShardingPlan
+from tf_wu_shard.report.published import nothing_sharded, publish
+from tf_wu_shard.report.summary import Report, summarize
+from tf_wu_shard.rewrite.names import scope_of
+from tf_wu_shard.rewrite.rewriter import RewriteResult, rewrite
+from tf_wu_shard.rewrite.verify import verify
+from tf_wu_shard.rules.fused import FUSED
+from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.storage.function_slots import cannot_read_shards
+
+_ASSIGN = "AssignVariableOp"
+
+
+@dataclasses.dataclass(frozen=True)
+class VariableInShards:
+    """What became of a variable: a slot, or a weight.
+
+    Attributes:
+        name: Its name, which checkpoints go on having; its own VarHandleOp is gone.
+        shape: Its shape.
+        dtype: Its element type.
+        layout: How it is cut, such as "rows 64x128/4".
+        shard_shape: The shape of each shard.
+        shards: For each replica the VarHandleOp of its shard.
+        devices: For each replica the device of its shard; "" where TensorFlow is to choose.
+        value: Name of a tensor that is the whole value, to be fetched.
+        writers: Names of the ops that write the whole value: its initializer, what restores it.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    layout: str
+    shard_shape: tuple[int, int]
+    shards: tuple[str, ...]
+    devices: tuple[str, ...]
+    value: str
+    writers: tuple[str, ...]
+
+
+class RewrittenGraphDef(NamedTuple):
+    """What `rewrite_graph_def` made.
+
+    Attributes:
+        graph_def: The GraphDef to import; the one that was given where nothing was sharded.
+        report: What was sharded, and why the rest was not.
+        variables: Every variable that lives in shards now.
+    """
+
+    graph_def: Any
+    report: Report
+    variables: tuple[VariableInShards, ...]
+
+
+def rewrite_graph_def(
+    graph_def: Any,
+    options: ShardingOptions | None = None,
+    *,
+    device_assignment: tf.tpu.experimental.DeviceAssignment | None = None,
+    devices: Sequence[str] | None = None,
+    name: str = "graph_def",
+) -> RewrittenGraphDef:
+    """Shards the weight updates of the TPU program in a graph of TensorFlow 1.
+
+    For graphs that `tf.compat.v1.tpu.replicate` or `batch_parallel` made, gradients summed by
+    `CrossShardOptimizer`. All ops outside of the TPU program keep their names, so what a program
+    fetches, feeds or runs is still there. Initializers and savers that are part of the graph work
+    on whole values; those made after the rewrite do not find the variables that went into shards.
+
+    Args:
+        graph_def: What `tf.Graph.as_graph_def()` returns, complete. It is not changed.
+        options: How to shard; None for the defaults.
+        device_assignment: Where the replicas sit, if the program was not made with it.
+        devices: For each replica the device of its TPU core, where its shards are to live.
+        name: What the report calls the graph.
+
+    Returns:
+        The new GraphDef, the report, and the variables in shards.
+
+    Raises:
+        GraphDefError: What was given is no GraphDef, or TensorFlow does not take it.
+        OptionError: An option does not fit the graph.
+        NothingShardedError: With on_refusal="raise", when nothing could be sharded.
+    """
+    start = time.perf_counter()
+    if not isinstance(graph_def, tf.compat.v1.GraphDef):
+        raise GraphDefError(
+            f"rewrite_graph_def takes a GraphDef, not {_shown(graph_def)}; of a tf.Graph take"
+            " graph.as_graph_def()"
+        )
+    options = ShardingOptions() if options is None else options
+    if not isinstance(options, ShardingOptions):
+        raise OptionError(f"options must be a ShardingOptions, not {_shown(options)}")
+    # A protocol buffer that is asked for an attribute it does not have gets one.
+    copy = tf.compat.v1.GraphDef()
+    copy.CopyFrom(graph_def)
+    program = program_of(copy)
+    if program.refusal:
+        imported(graph_def)
+        report = nothing_sharded(name, program.refusal)
+        publish(report, options)
+        return RewrittenGraphDef(graph_def, report, ())
+    places = places_of(program, device_assignment, devices)
+    rewritten = _rewritten(copy, program_view(copy, program), places, options, name)
+    spent = (time.perf_counter() - start) * 1e3
+    report = dataclasses.replace(rewritten.report, pass_ms=spent, trace_ms=spent)
+    publish(report, options)
+    new = rewritten.graph_def if rewritten.variables else graph_def
+    return RewrittenGraphDef(new, report, rewritten.variables)
+
+
+def _shown(value: object) -> str:
+    return f"{type(value).__module__}.{type(value).__name__}"
+
+
+def _rewritten(
+    graph_def: Any, seen: ProgramView, places: Places, options: ShardingOptions, name: str
+) -> RewrittenGraphDef:
+    dialect = TpuCluster(seen.program.name, places.torus)
+    analysis = analyze(seen.view, dialect)
+    uses = uses_by_variable(graph_def, seen.program)
+    slots, weights = _whole(seen, analysis, must_stay_whole(graph_def, uses))
+    plan = make_plan(
+        analysis,
+        options,
+        min_elements=dialect.min_elements,
+        bucket_bytes=dialect.bucket_bytes,
+        pinned=slots,
+        whole_weights=weights,
+        layout_of=dialect.layout,
+        weights_in_shards=True,
+    )
+    if not plan.variables:
+        report = summarize(name, analysis, plan, {})
+        if not report.left_alone:
+            reason = "no gradient is summed over the replicas in its TPU program"
+            report = nothing_sharded(name, reason)
+        return RewrittenGraphDef(graph_def, report, ())
+    result = rewrite(seen.view, analysis, plan, dialect)
+    verify(seen.view, analysis, plan, result)
+    report = summarize(name, analysis, plan, result.emitted)
+    report = dataclasses.replace(report, notes=(*report.notes, *places.notes))
+    assembly = _Assembly(graph_def, seen, plan, result, places)
+    new, variables = assembly.assembled(uses)
+    imported(new)
+    return RewrittenGraphDef(new, report, variables)
+
+
+def _whole(
+    seen: ProgramView, analysis: Analysis, outside: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The variables that cannot live in shards: those that keep their update whole, and weights.
+
+    A weight that stays whole may still be updated in shards, but not by a fused update: that wants
+    the handle of a shard, and no variable can be made inside of a TPU program.
+    """
+    slots: dict[str, str] = {}
+    weights: dict[str, str] = {}
+    for update in analysis.updates:
+        fused = any(op.type in FUSED for op in update.body)
+        for updated in update.variables:
+            reason = outside.get(updated.key) or cannot_read_shards(seen.view, updated.handles[0])
+            if reason is not None:
+                stays = slots if updated.is_slot or fused else weights
+                stays[updated.key] = reason
+    return slots, weights
+
+
+class _Assembly:
+    """Puts the new program back among the host's ops."""
+
+    def __init__(
+        self,
+        graph_def: Any,
+        seen: ProgramView,
+        plan: ShardingPlan,
+        result: RewriteResult,
+        places: Places,
+    ) -> None:
+        self._old = graph_def
+        self._seen = seen
+        self._result = result
+        self._inside = {node.name for node in seen.program.nodes}
+        self._made = {node.name: node for node in result.nodes}
+        self._outside = Outside([*seen.nodes, *self._made])
+        self._shards = {
+            slot.variable: self._shards_of(slot.variable, slot.layout, slot.dtype, places)
+            for slot in plan.in_shards
+            if isinstance(slot.layout, RowLayout)
+        }
+
+    def _shards_of(self, key: str, layout: RowLayout, dtype: int, places: Places) -> Shards:
+        names = [scope_of(key, f"replica_{replica}") for replica in range(layout.num_shards)]
+        handles = tuple(map(self._outside.unique, names))
+        return Shards(key, dtype, layout, handles, places.devices)
+
+    def assembled(
+        self, uses: Mapping[str, Iterable[Any]]
+    ) -> tuple[Any, tuple[VariableInShards, ...]]:
+        """The new GraphDef, and its variables in shards.
+
+        Args:
+            uses: For each variable the host's uses of it.
+        """
+        described = []
+        for key, shards in self._shards.items():
+            users = list(uses[key])
+            self._outside.make_handles(shards, self._seen.nodes[key])
+            for user in users:
+                self._outside.lead(shards, user)
+            described.append(self._described(shards, users))
+        host = [n for n in self._old.node if n.name not in self._inside | self._outside.replaced]
+        nodes = [self._led(node) for node in (*host, *self._outside.nodes)]
+        new = graph_def_of([*nodes, *self._program()], self._old)
+        for node in new.node:
+            for key in [k for k, value in node.attr.items() if not value.WhichOneof("value")]:
+                del node.attr[key]
+        return new, tuple(described)
+
+    def _described(self, shards: Shards, users: Sequence[Any]) -> VariableInShards:
+        reads = [user.name for user in users if user.op == READ]
+        read = reads[0] if reads else self._outside.add_read(shards)
+        return VariableInShards(
+            name=shards.key,
+            shape=shards.layout.shape,
+            dtype=dtype_name(shards.dtype),
+            layout=str(shards.layout),
+            shard_shape=shards.layout.shard_shape(0),
+            shards=shards.handles,
+            devices=shards.devices,
+            value=f"{read}:0",
+            writers=tuple(user.name for user in users if user.op == _ASSIGN),
+        )
+
+    def _program(self) -> list[Any]:
+        """The program's nodes; what is packed for a strategy enters one by one here."""
+        entries = {added.handle: added for added in self._result.shard_inputs}
+        placeholders = {added.placeholder for added in self._result.shard_inputs}
+        nodes = []
+        for node in self._result.nodes:
+            if node.name in placeholders or (
+                node.name in self._seen.nodes and node.name not in self._inside
+            ):
+                continue
+            if node.name in entries:
+                handles = self._shards[entries[node.name].slot].handles
+                node.input[:] = handles
+                node.attr["N"].i = len(handles)
+                node.attr["is_packed"].b = False
+            nodes.append(node)
+        return nodes
+
+    def _led(self, node: Any) -> Any:
+        """A node of the host with its edges led to what took the place of the program's ops."""
+        controls = [c for text in node.input if text[0] == "^" for c in self._control(text)]
+        data = [self._data(text) for text in node.input if text[0] != "^"]
+        new = tf.compat.v1.NodeDef()
+        new.CopyFrom(node)
+        new.input[:] = [*data, *dict.fromkeys(controls)]
+        wishes = [wish for wish in new.attr["_class"].list.s if not self._is_lost(wish)]
+        del new.attr["_class"]
+        if wishes:
+            new.attr["_class"].list.s.extend(wishes)
+        return new
+
+    def _data(self, text: str) -> str:
+        if text.partition(":")[0] not in self._inside:
+            return text
+        number = self._seen.view.outputs.index(parse_value(text))
+        return str(self._result.outputs[number])
+
+    def _control(self, text: str) -> tuple[str, ...]:
+        name = text[1:]
+        if name in self._shards:
+            return ()
+        if name not in self._inside or name in self._made:
+            return (text,)
+        # The program is one op to the host: whoever waits for a part waits for all of it.
+        return tuple(f"^{op}" for op in self._result.control_outputs)
+
+    def _is_lost(self, wish: bytes) -> bool:
+        if not wish.startswith(b"loc:@"):
+            return False
+        name = wish[5:].decode()
+        return name in self._shards or (name in self._inside and name not in self._made)

@@ -1,0 +1,91 @@
+"""The TPU program in a GraphDef: which ops it is made of, and what keeps its updates whole.
+
+`tf.compat.v1.tpu.replicate` marks the ops of a program in the flat graph. Reads a GraphDef by duck
+typing, imports no TensorFlow and does not know what the ops compute.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+_METADATA = "TPUReplicateMetadata"
+
+# The attribute that names the program an op belongs to.
+MARK = "_tpu_replicate"
+
+_OUTSIDE_COMPILATION = "_xla_outside_compilation"
+
+# TensorFlow 1's loops are cycles of plain ops.
+_LOOP = frozenset({"Enter", "RefEnter", "NextIteration", "RefNextIteration"})
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A TPU program.
+
+    Attributes:
+        name: As its ops carry it; "" where there is none.
+        num_replicas: How many replicas run it.
+        metadata: The NodeDef of its TPUReplicateMetadata, or None.
+        nodes: Its NodeDefs, in the order of the graph.
+        refusal: Why its updates cannot be sharded, or "".
+    """
+
+    name: str
+    num_replicas: int
+    metadata: Any
+    nodes: tuple[Any, ...]
+    refusal: str
+
+
+def program_of(graph_def: Any) -> Program:
+    """The TPU program of a GraphDef; where there is not exactly one, the refusal says so."""
+    found = [node for node in graph_def.node if node.op == _METADATA]
+    if not found:
+        return Program("", 0, None, (), _none_here(graph_def))
+    metadata = found[0]
+    name = metadata.attr[MARK].s.decode()
+    nodes = tuple(node for node in graph_def.node if _mark(node) == name)
+    refusal = _refusal(graph_def, found, nodes)
+    return Program(name, metadata.attr["num_replicas"].i, metadata, nodes, refusal)
+
+
+def _mark(node: Any) -> str | None:
+    return node.attr[MARK].s.decode() if MARK in node.attr else None
+
+
+def _none_here(graph_def: Any) -> str:
+    for function in graph_def.library.function:
+        if any(node.op == _METADATA for node in function.node_def):
+            return (
+                f"its TPU program stands inside of function {function.signature.name!r};"
+                " only one that lies in the graph itself is rewritten"
+            )
+    return f"it holds no TPU program (no {_METADATA}: was it made by tf.compat.v1.tpu.replicate?)"
+
+
+def _refusal(graph_def: Any, found: list[Any], nodes: Iterable[Any]) -> str:
+    metadata = found[0]
+    if len(found) > 1:
+        return f"it holds {len(found)} TPU programs, which may use the same variables"
+    cores = metadata.attr["num_cores_per_replica"].i
+    if cores > 1 and metadata.attr["use_spmd_for_xla_partitioning"].b:
+        return f"XLA partitions the program itself over {cores} cores a replica (SPMD)"
+    if cores > 1:
+        return f"each replica spreads over {cores} cores"
+    if metadata.attr["num_replicas"].i < 2:
+        return "it runs on one replica: no gradient is reduced"
+    for node in nodes:
+        if _OUTSIDE_COMPILATION in node.attr:
+            return f"its op {node.name!r} runs on the host (outside compilation)"
+        if node.op in _LOOP:
+            return (
+                f"it holds a loop of TensorFlow 1 ({node.op} {node.name!r}); build the graph after"
+                " tf.compat.v1.enable_control_flow_v2()"
+            )
+    for node in graph_def.node:
+        if "TPUEmbedding" in node.op:
+            return f"it uses TPU embeddings ({node.op} {node.name!r}), whose tables keep their own"
+    return ""
