@@ -16,6 +16,7 @@ LEVELS = (
     ("plan", "program"),
     ("storage", "report", "ground"),
     ("rewrite", "concern"),
+    ("pipeline",),
     ("graph_pass", "graph_def"),
     ("tf_wu_shard",),
     ("bench", "demo"),

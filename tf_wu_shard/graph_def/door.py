@@ -130,13 +130,13 @@ def rewrite_graph_def(
     if program.refusal:
         imported(graph_def)
         report = nothing_sharded(name, program.refusal)
-        publish(report, options)
+        publish(report, options=options)
         return RewrittenGraphDef(graph_def, report, ())
     places = places_of(program, device_assignment, devices)
     rewritten = _rewritten(copy, program_view(copy, program), places, options, name)
     spent = (time.perf_counter() - start) * 1e3
     report = dataclasses.replace(rewritten.report, pass_ms=spent, trace_ms=spent)
-    publish(report, options)
+    publish(report, options=options)
     new = rewritten.graph_def if rewritten.variables else graph_def
     return RewrittenGraphDef(new, report, rewritten.variables)
 

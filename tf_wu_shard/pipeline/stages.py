@@ -14,7 +14,7 @@ from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.ground import dialect_of, tpu_dialect
-from tf_wu_shard.nested_updates import NestedUpdates, share_nested_updates
+from tf_wu_shard.pipeline.nested_updates import NestedUpdates, share_nested_updates
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.report.published import nothing_sharded
@@ -121,7 +121,8 @@ def _without_told(
     told: Container[Any],
 ) -> Analysis:
     """Leaves out updates inside of functions that reports of their own tell about."""
-    nested = {v.name for r in reports for v in (*r.variables, *r.left_alone)}
+    nested = {v.name for r in reports for v in r.variables}
+    nested |= {v.name for r in reports for v in r.left_alone}
     kept = []
     for refused in analysis.refused:
         where = refused.refusal.where
