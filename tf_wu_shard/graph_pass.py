@@ -29,9 +29,9 @@ from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.capture import Captured, capture
 from tf_wu_shard.pipeline.hand_over import hand_over
 from tf_wu_shard.pipeline.nested_updates import NestedUpdates
+from tf_wu_shard.pipeline.stages import Outcome, run_stages
 from tf_wu_shard.program.flatten import flatten
 from tf_wu_shard.report.published import nothing_sharded, publish, reports
-from tf_wu_shard.pipeline.stages import Outcome, run_stages
 from tf_wu_shard.storage import function_slots, sharded_slot
 from tf_wu_shard.tensorflow_private import (
     eager_steps,

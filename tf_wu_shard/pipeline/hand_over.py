@@ -11,10 +11,10 @@ from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.ground import tpu_dialect
 from tf_wu_shard.layout import Layout, RowLayout
+from tf_wu_shard.pipeline.stages import Outcome
 from tf_wu_shard.rewrite.lowering import Lowered, lower_slot_accesses
 from tf_wu_shard.rewrite.rewriter import ShardInput
 from tf_wu_shard.rewrite.shard_reads import lower_shard_reads
-from tf_wu_shard.pipeline.stages import Outcome
 from tf_wu_shard.storage import function_slots, sharded_slot
 from tf_wu_shard.tensorflow_private import tpu_graph
 from tf_wu_shard.tensorflow_private.graph_rebuilding import rebuild
