@@ -48,6 +48,6 @@ def test_the_functions_that_an_op_calls_are_known_with_those_that_they_call() ->
         return tf.cond(x > 0, lambda: inner(x), lambda: -x)
 
     graph = outer.get_concrete_function(tf.constant(1.0)).graph
-    (op,) = (o.name for o in graph.get_operations() if o.type in ("If", "StatelessIf"))
-    kinds = [g.name.partition("_")[0] for g in function_graph.called_graphs(graph, op)]
+    (node,) = (o.node_def for o in graph.get_operations() if o.type in ("If", "StatelessIf"))
+    kinds = [g.name.partition("_")[0] for g in function_graph.called_graphs(graph, node)]
     assert sorted(kinds) == ["<lambda>", "cond", "cond"]

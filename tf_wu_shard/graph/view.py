@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from tf_wu_shard.errors import WuShardError
@@ -112,15 +112,26 @@ class GraphView:
         self.own_inputs = frozenset(own_inputs)
         self._by_position = list(self.ops.values())
 
-    def with_graph(self, graph_def: Any) -> GraphView:
-        """The same view of a graph that other nodes were added to, or whose ops call others."""
+    def with_graph(self, graph_def: Any, scalars: Container[str]) -> GraphView:
+        """The same view of a graph that other nodes were added to, or whose ops call others.
+
+        Args:
+            graph_def: The graph.
+            scalars: Names of added ops whose results are scalars.
+        """
+
+        def shape_of(value: Value) -> tuple[int, ...] | None:
+            if value.op in self.ops:
+                return self.shape(value)
+            return () if value.op in scalars else None
+
         return GraphView(
             graph_def,
             variables=self.variables,
             outputs=self.outputs,
             control_outputs=self.control_outputs,
             op_def=self.op_def,
-            shape_of=self._shape_of,
+            shape_of=shape_of,
             own_inputs=self.own_inputs,
         )
 

@@ -12,14 +12,13 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import tensorflow as tf
-
 from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.view import Value
+from tf_wu_shard.pipeline.nested_calls import agreeing, as_arguments, by_place, calling
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.program.nesting import Nested, everything, nested_programs, uses
@@ -76,25 +75,13 @@ def share_nested_updates(
     work = _Work(graph, captured, nested, dialect_in(""), options)
     work.plan()
     work.rewrite()
-    reports = tuple(work.reports())
     if not any(plan.variables for plan in work.plans.values()):
-        return NestedUpdates(captured, reports=reports)
+        return NestedUpdates(captured, reports=tuple(work.reports()))
     slots: dict[str, Any] = {}
     for plan in work.plans.values():
         slots |= function_slots.planned_slots(captured, plan, slots)
-    made = {name: work.made(one, slots) for name, one in _by_name(nested).items()}
-    return _enclosing(captured, nested, made, slots, dialect_in(cluster.name), reports)
-
-
-_Place = tuple[str, str, int]
-
-
-def _place(nested: Nested) -> _Place:
-    return nested.op, nested.attribute, nested.number
-
-
-def _by_name(nested: Iterable[Nested]) -> dict[_Place, Nested]:
-    return {_place(one): one for one in nested}
+    made = {name: work.made(one, slots) for name, one in by_place(nested).items()}
+    return _enclosing(captured, nested, made, work, slots, dialect_in(cluster.name))
 
 
 class _Work:
@@ -195,18 +182,40 @@ class _Work:
             result = self._results.get(number)
             yield summarize(title, analysis, plan, result.emitted if result else {})
 
+    def disagreements(self, nested: Iterable[Nested]) -> dict[str, bool]:
+        """The branch ops before a shared update at which replicas may not agree.
+
+        Returns:
+            By the op's name, whether it is the first branch that holds the update. Where both
+            branches do, none is to be preferred.
+        """
+        branches: dict[str, list[Nested]] = {}
+        for one in nested:
+            branches.setdefault(one.op, []).append(one)
+        return {
+            op: found[0].attribute == "then_branch"
+            for op, found in branches.items()
+            if len(found) == 1 and not found[0].is_agreed and self._shares(found[0])
+        }
+
+    def _shares(self, one: Nested) -> bool:
+        return self._numbers[id(one)] in self._results or any(map(self._shares, one.inner))
+
     def made(self, one: Nested, slots: Mapping[str, Any]) -> Any:
         """The function that takes a branch's or body's place."""
         view = one.captured.view
         result = self._results.get(self._numbers[id(one)])
-        nodes = result.nodes if result is not None else tuple(op.node for op in view)
+        nodes = list(result.nodes if result is not None else (op.node for op in view))
         inputs = result.shard_inputs if result is not None else ()
         handles = {a.placeholder: one.handle(a.slot) for a in inputs}
-        inner = {place: self.made(o, slots) for place, o in _by_name(one.inner).items()}
+        inner = {place: self.made(o, slots) for place, o in by_place(one.inner).items()}
         outputs = result.outputs if result is not None else view.outputs
+        nodes = calling(as_arguments(nodes, handles), inner)
+        builder = GraphBuilder([node.name for node in nodes])
+        nodes = agreeing(nodes, self.disagreements(one.inner), builder, self._dialect)
         return make_function(
             one.graph,
-            _calling(_as_arguments(nodes, handles), inner),
+            [*nodes, *builder.nodes],
             arguments=one.arguments,
             results=[f"{v.op}:{v.index}" for v in outputs],
             control_outputs=(result or view).control_outputs,
@@ -219,44 +228,13 @@ class _Work:
         )
 
 
-def _as_arguments(nodes: Iterable[Any], handles: Mapping[str, str | None]) -> list[Any]:
-    """Nodes in which the shards' new inputs are the arguments that were the variables'."""
-    found = []
-    for node in nodes:
-        if node.name in handles:
-            continue
-        if not handles.keys().isdisjoint(node.input):
-            old, node = node, tf.compat.v1.NodeDef()
-            node.CopyFrom(old)
-            for slot, text in enumerate(old.input):
-                node.input[slot] = handles.get(text) or text
-        found.append(node)
-    return found
-
-
-def _calling(nodes: Iterable[Any], made: Mapping[_Place, Any]) -> list[Any]:
-    """Nodes that call the functions made instead of the old ones."""
-    found = []
-    for node in nodes:
-        own = [place for place in made if place[0] == node.name]
-        if own:
-            old, node = node, tf.compat.v1.NodeDef()
-            node.CopyFrom(old)
-            for place in own:
-                attribute = node.attr[place[1]]
-                named = [attribute.func] if attribute.HasField("func") else attribute.list.func
-                named[place[2]].name = made[place].name.decode()
-        found.append(node)
-    return found
-
-
 def _enclosing(
     captured: Captured,
     nested: tuple[Nested, ...],
-    made: Mapping[_Place, Any],
+    made: Mapping[Place, Any],
+    work: _Work,
     slots: Mapping[str, Any],
     dialect: Dialect,
-    reports: tuple[Report, ...],
 ) -> NestedUpdates:
     """The graph around: its ops call what was made, with the handles of the shards."""
     view = captured.view
@@ -272,9 +250,11 @@ def _enclosing(
             placeholder, handle = dialect.shard_handle(builder, scope_of(ref.key, "shard_0"))
             inputs.append(ShardInput(placeholder.op, ref.key, 0, handle.op))
             instead[name] = handle.op
-    dialect.adopt(builder.nodes)
     nodes = []
-    for node in _calling((op.node for op in view), made):
+    nodes_before = calling((op.node for op in view), made)
+    nodes_before = agreeing(nodes_before, work.disagreements(nested), builder, dialect)
+    dialect.adopt(builder.nodes)
+    for node in nodes_before:
         if node.name in hosts:
             for slot, text in enumerate(node.input):
                 node.input[slot] = instead.get(text, text)
@@ -284,11 +264,12 @@ def _enclosing(
     graph_def.library.CopyFrom(view.graph_def.library)
     functions = {function.name.decode(): function for function in made.values()}
     graph_def.library.function.extend(f.definition for f in functions.values())
-    after = view.with_graph(graph_def)
+    votes = {node.name for node in builder.nodes if "T" in node.attr or "DstT" in node.attr}
+    after = view.with_graph(graph_def, votes)
     return NestedUpdates(
         dataclasses.replace(captured, view=after, functions=captured.functions | functions),
         tuple(inputs),
         slots,
         {key: tuple(dict.fromkeys(found)) for key, found in writers.items()},
-        reports,
+        tuple(work.reports()),
     )

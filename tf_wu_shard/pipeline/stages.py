@@ -126,9 +126,11 @@ def _without_told(
     kept = []
     for refused in analysis.refused:
         where = refused.refusal.where
-        if where in view.ops and is_call(view.ops[where].type):
-            called = function_graph.called_graphs(graph, where)
-            if refused.variable in nested or any(one in told for one in called):
-                continue
-        kept.append(refused)
+        called = (
+            function_graph.called_graphs(graph, view.ops[where].node)
+            if where in view.ops and is_call(view.ops[where].type)
+            else []
+        )
+        if refused.variable not in nested and not any(one in told for one in called):
+            kept.append(refused)
     return dataclasses.replace(analysis, refused=tuple(kept))

@@ -31,6 +31,7 @@ from tf_wu_shard.program.inlining import Body
 from tf_wu_shard.rules.variables import READ, Access
 from tf_wu_shard.tensorflow_private import function_graph
 
+BRANCHES = frozenset({"If", "StatelessIf"})
 _LOOPS = frozenset({"While", "StatelessWhile"})
 
 
@@ -48,6 +49,7 @@ class Nested:
         arguments: Names of its arguments' Placeholders, in order.
         operands: For each argument, what the op hands over.
         inner: The branches and bodies in it.
+        is_agreed: Whether all replicas are sure to take the same turn at the op.
     """
 
     op: str
@@ -59,6 +61,7 @@ class Nested:
     arguments: tuple[str, ...]
     operands: tuple[Value, ...]
     inner: tuple[Nested, ...]
+    is_agreed: bool
 
     def handle(self, key: str) -> str | None:
         """The argument through which a variable enters, or None."""
@@ -104,7 +107,8 @@ def _nested(captured: Captured, op: Op, called: Any, name: str, num_replicas: in
     own = dataclasses.replace(captured, view=view)
     own = flatten(called, own, "")
     inner = nested_programs(called, own, "", num_replicas)
-    return Nested(op.name, "", 0, name, called, own, body.arguments, operands, inner)
+    agreed = op.type not in BRANCHES or not _differs(captured.view, num_replicas)(op.inputs[0])
+    return Nested(op.name, "", 0, name, called, own, body.arguments, operands, inner, agreed)
 
 
 def _view(

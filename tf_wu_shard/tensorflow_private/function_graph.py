@@ -150,10 +150,10 @@ def inner_graph(graph: Any, name: str) -> Any | None:
     return found if isinstance(found, func_graph_module.FuncGraph) else None
 
 
-def called_graphs(graph: Any, op: str) -> list[Any]:
-    """The FuncGraphs of the functions that an op may call, and of those that these may."""
+def called_graphs(graph: Any, node: Any) -> list[Any]:
+    """The FuncGraphs of the functions that a node may call, and of those that these may."""
     found: list[Any] = []
-    for attribute in graph.get_operation_by_name(op).node_def.attr.values():
+    for attribute in node.attr.values():
         named = [attribute.func] if attribute.HasField("func") else attribute.list.func
         for function in (graph._functions[f.name] for f in named if f.name in graph._functions):
             own = function._cached_graph

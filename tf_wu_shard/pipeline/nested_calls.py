@@ -1,0 +1,93 @@
+"""The ops that call branches and loop bodies, and the nodes in those, once they were rewritten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from tf_wu_shard.dialects.base import Dialect
+from tf_wu_shard.dtypes import FLOAT32
+from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.view import parse_value
+from tf_wu_shard.program.nesting import Nested
+
+_BOOL = 10
+
+# An op, its attribute that names functions, and which of them.
+Place = tuple[str, str, int]
+
+
+def place_of(nested: Nested) -> Place:
+    """Where a branch or body is called."""
+    return nested.op, nested.attribute, nested.number
+
+
+def by_place(nested: Iterable[Nested]) -> dict[Place, Nested]:
+    """Branches and bodies by where they are called."""
+    return {place_of(one): one for one in nested}
+
+
+def as_arguments(nodes: Iterable[Any], handles: Mapping[str, str | None]) -> list[Any]:
+    """Nodes in which the shards' new inputs are the arguments that were the variables'."""
+    found = []
+    for node in nodes:
+        if node.name in handles:
+            continue
+        if not handles.keys().isdisjoint(node.input):
+            old, node = node, tf.compat.v1.NodeDef()
+            node.CopyFrom(old)
+            for slot, text in enumerate(old.input):
+                node.input[slot] = handles.get(text) or text
+        found.append(node)
+    return found
+
+
+def calling(nodes: Iterable[Any], made: Mapping[Place, Any]) -> list[Any]:
+    """Nodes that call the functions made instead of the old ones."""
+    found = []
+    for node in nodes:
+        own = [place for place in made if place[0] == node.name]
+        if own:
+            old, node = node, tf.compat.v1.NodeDef()
+            node.CopyFrom(old)
+            for place in own:
+                attribute = node.attr[place[1]]
+                named = [attribute.func] if attribute.HasField("func") else attribute.list.func
+                named[place[2]].name = made[place].name.decode()
+        found.append(node)
+    return found
+
+
+def agreeing(
+    nodes: Iterable[Any], branches: Mapping[str, bool], builder: GraphBuilder, dialect: Dialect
+) -> list[Any]:
+    """Nodes in which all replicas skip an update that one of them skips.
+
+    Without, replicas that disagree (a gradient overflows on one of them) would wait for each other
+    for ever: one half reduces gradients and the other does not.
+
+    Args:
+        nodes: NodeDefs.
+        branches: The branch ops concerned, as `nested_updates` finds them.
+        builder: Where to emit.
+        dialect: How the replicas talk.
+    """
+    found = []
+    for node in nodes:
+        if node.name in branches and node.attr["Tcond"].type == _BOOL:
+            old, node = node, tf.compat.v1.NodeDef()
+            node.CopyFrom(old)
+            value, scope = parse_value(old.input[0]), f"{old.name}/agreed"
+            types = {"SrcT": _BOOL, "DstT": FLOAT32}
+            votes = builder.op("Cast", [value], name=f"{scope}/votes", device="", types=types)
+            ((total,),) = dialect.all_reduce(builder, [[votes]], [()], FLOAT32, scope)
+            # All vote for the first branch, or, where the update is in the second, any of them.
+            needed = dialect.num_replicas(()) if branches[old.name] else 1
+            least = builder.constant(needed - 0.5, device="", dtype=FLOAT32)
+            node.input[0] = str(
+                builder.op("Greater", [total, least], name=scope, device="", types={"T": FLOAT32})
+            )
+        found.append(node)
+    return found
