@@ -3,6 +3,9 @@
 For an elementwise f, f(x)[lanes of shard i] = f(x[lanes of shard i]): the local op is the same op.
 Padding lanes compute garbage (a 0/0, say) and are never looked at.
 
+What is to be proved of each: run on the shards of its operands, whatever their padding holds, it
+gives the shards of its result, bit for bit; scalars among the operands stay scalars.
+
 BiasAdd is one of them where the bias has as many elements as the value (Keras adds tensors of shape
 [1, n] by it). Its kernel wants a matrix, which a shard is not, so there it is a plain addition.
 """
@@ -11,24 +14,42 @@ from __future__ import annotations
 
 from tf_wu_shard.rules import registry
 
-_UNARY = (
-    *("Abs", "Neg", "Sign", "Square", "Sqrt", "Rsqrt", "Reciprocal", "Inv", "Exp", "Expm1"),
-    *("Log", "Log1p", "Floor", "Ceil", "Round", "Rint", "Tanh", "Sigmoid", "Softplus"),
-    *("Softsign", "Relu", "Relu6", "Elu", "Selu", "LeakyRelu", "Erf", "Erfc", "Sin", "Cos"),
-    *("Atan", "IsFinite", "IsInf", "IsNan", "LogicalNot", "Cast", "ZerosLike", "OnesLike"),
+_ARITHMETIC = (
+    *("Abs", "Neg", "Sign", "Square", "Sqrt", "Rsqrt", "Reciprocal", "Inv", "Floor", "Ceil"),
+    *("Round", "Rint", "Cast", "ZerosLike", "OnesLike"),
 )
+
+_TRANSCENDENTAL = (
+    *("Exp", "Expm1", "Log", "Log1p", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan", "Sinh"),
+    *("Cosh", "Tanh", "Asinh", "Acosh", "Atanh", "Sigmoid", "Erf", "Erfc", "Erfinv", "Ndtri"),
+    *("Lgamma", "Digamma"),
+)
+
+_ACTIVATIONS = ("Softplus", "Softsign", "Relu", "Relu6", "Elu", "Selu", "LeakyRelu")
+
+_TESTS = ("IsFinite", "IsInf", "IsNan", "LogicalNot", "Invert")
 
 _BINARY = (
     *("Add", "AddV2", "Sub", "Mul", "MulNoNan", "Div", "RealDiv", "DivNoNan", "FloorDiv"),
-    *("FloorMod", "TruncateDiv", "Maximum", "Minimum", "Pow", "SquaredDifference", "Xdivy"),
-    *("Xlogy", "Xlog1py", "Atan2", "Less", "LessEqual", "Greater", "GreaterEqual", "Equal"),
-    *("NotEqual", "LogicalAnd", "LogicalOr"),
+    *("FloorMod", "Mod", "TruncateDiv", "TruncateMod", "Maximum", "Minimum", "Pow"),
+    *("SquaredDifference", "Xdivy", "Xlogy", "Xlog1py", "Atan2", "NextAfter"),
 )
 
-_MORE = ("AddN", "SelectV2", "ClipByValue")
+_COMPARISONS = (
+    *("Less", "LessEqual", "Greater", "GreaterEqual", "Equal", "NotEqual"),
+    *("LogicalAnd", "LogicalOr", "BitwiseAnd", "BitwiseOr", "BitwiseXor"),
+    *("LeftShift", "RightShift"),
+)
+
+# Select wants its operands in one shape, where SelectV2 broadcasts them.
+_MORE = ("AddN", "Select", "SelectV2", "ClipByValue")
 
 # Ops that are another op, of the same element type, on a vector.
 ON_VECTORS = {"BiasAdd": "AddV2"}
 
-registry.register(registry.Family.ELEMENTWISE, registry.same_lanes, *_UNARY, *_BINARY, *_MORE)
+registry.register(
+    registry.Family.ELEMENTWISE,
+    registry.same_lanes,
+    *(*_ARITHMETIC, *_TRANSCENDENTAL, *_ACTIVATIONS, *_TESTS, *_BINARY, *_COMPARISONS, *_MORE),
+)
 registry.register(registry.Family.ELEMENTWISE, registry.same_lanes, *ON_VECTORS)

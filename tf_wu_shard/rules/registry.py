@@ -105,6 +105,8 @@ def relabelled(
         return Refusal(name, "the shape of its result is not known when the step is traced")
     if any(isinstance(operand, Sharded) for operand in operands[1:]):
         return Refusal(name, "it takes a shape from the values of a sharded tensor")
+    if math.prod(operands[0].shape) != math.prod(result_shape):
+        return Refusal(name, f"it makes {list(result_shape)} of {list(operands[0].shape)}")
     if isinstance(operands[0], Replicated):
         return Replicated(result_shape)
     return Sharded(result_shape)

@@ -1,7 +1,10 @@
 """Ops that give a tensor another name or another shape of the same elements.
 
-A flat cut is defined on the row-major elements, which these ops keep, so nothing is emitted.
-`IdentityN` passes each of its operands on by number: output k is operand k.
+A cut is defined on the row-major elements, which these ops keep, so nothing is emitted.
+`IdentityN` passes each of its operands on by number: output k is operand k. `BroadcastTo` is one of
+them where it adds leading ones only.
+
+What is to be proved of each: its result has the elements of its operand, in their row-major order.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ registry.register(
     registry.Family.RELABEL,
     registry.relabelled,
     *("Identity", "IdentityN", "StopGradient", "PreventGradient", "Snapshot"),
-    *("Reshape", "ExpandDims", "Squeeze"),
+    *("Reshape", "ExpandDims", "Squeeze", "EnsureShape", "BroadcastTo"),
 )
 
 

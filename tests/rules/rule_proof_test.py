@@ -1,0 +1,71 @@
+"""Every rule is proved: whole and in shards, an op gives the same, bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from tf_wu_shard.rules import fused, registry
+from tf_wu_shard.rules.fused import FusedUpdate
+from tf_wu_shard.rules.registry import Family
+from tools.rule_proof import samples
+from tools.rule_proof.proofs import PROVED, REFUSED, WRONG, prove, rules
+from tools.rule_proof.samples import Call
+
+
+@pytest.mark.parametrize("op_type", rules())
+def test_every_rule_is_proved(op_type: str) -> None:
+    verdict = prove(op_type)
+    assert verdict.outcome == PROVED, verdict.detail
+    assert verdict.count > 10
+
+
+def with_axis(op_type: str, random: np.random.Generator, shape: tuple[int, ...]) -> Iterator[Call]:
+    axis = np.array(0 if op_type == "Cumsum" else [0], np.int32)
+    if shape:
+        yield Call(op_type, (samples.values(random, shape), axis), (True, False))
+
+
+def transposed(op_type: str, random: np.random.Generator, shape: tuple[int, ...]) -> Iterator[Call]:
+    order = np.arange(len(shape))[::-1].astype(np.int32)
+    yield Call(op_type, (samples.values(random, shape), order), (True, False))
+
+
+@pytest.fixture
+def false_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_RULES", dict(registry._RULES))
+    special = {"Cumsum": with_axis, "ReverseV2": with_axis, "Transpose": transposed}
+    monkeypatch.setattr(samples, "_SPECIAL", samples._SPECIAL | special)
+    registry.register(
+        Family.ELEMENTWISE, registry.same_lanes, "Cumsum", "ReverseV2", "Softmax", "L2Loss"
+    )
+    registry.register(Family.RELABEL, registry.relabelled, "Transpose")
+
+
+@pytest.mark.usefixtures("false_rules")
+@pytest.mark.parametrize("op_type", ["Cumsum", "ReverseV2", "Softmax", "Transpose"])
+def test_a_false_rule_is_caught(op_type: str) -> None:
+    verdict = prove(op_type)
+    assert verdict.outcome == WRONG
+    assert verdict.detail.startswith(f"{op_type} of ") and "in shards" in verdict.detail
+
+
+@pytest.mark.usefixtures("false_rules")
+def test_a_rule_that_takes_no_call_is_not_proved() -> None:
+    # Its result is a scalar: an elementwise rule refuses every operand of more elements, and an
+    # operand of one shows that it is not its own half square.
+    assert prove("L2Loss").outcome != PROVED
+
+
+def test_a_false_table_of_a_fused_update_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A slot too few: the second moments would be taken for a scalar.
+    monkeypatch.setitem(fused.FUSED, "ResourceApplyProximalAdagrad", FusedUpdate(2, 4))
+    with pytest.raises(Exception, match="scalar"):
+        prove("ResourceApplyProximalAdagrad")
+
+
+def test_an_op_of_no_table_is_refused() -> None:
+    verdict = prove("MatMul")
+    assert (verdict.outcome, verdict.detail) == (REFUSED, "no rule for MatMul")

@@ -1,0 +1,154 @@
+"""The verdict on the rule of an op.
+
+Values are random and differ from element to element, shards are of different lengths and their
+padding is NaN, so that a wrong rule cannot agree by luck.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tf_wu_shard.layout import AnyLayout
+from tf_wu_shard.placement import Placement, Refusal, Replicated, Sharded
+from tf_wu_shard.rules.elementwise import ON_VECTORS
+from tf_wu_shard.rules.fused import FUSED
+from tf_wu_shard.rules.registry import Family, family_of, op_types, propagate
+from tf_wu_shard.rules.shapes import source_operands
+from tf_wu_shard.rules.variables import WRITES
+from tools.rule_proof import updates
+from tools.rule_proof.samples import Call, calls
+from tools.rule_proof.shards import cut, layouts, together
+
+PROVED, REFUSED, WRONG = "proved", "refused", "wrong"
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What came of proving the rule of one op.
+
+    Attributes:
+        op_type: The op's type.
+        outcome: "proved", "refused" or "wrong"; refused where the rule takes none of the calls.
+        count: How many calls agreed, each under one layout.
+        detail: What was refused, or how the shards differ from the whole.
+    """
+
+    op_type: str
+    outcome: str
+    count: int
+    detail: str = ""
+
+
+def rules() -> tuple[str, ...]:
+    """Every op type that some table of rules names."""
+    return tuple(sorted({*op_types(), *FUSED, *WRITES}))
+
+
+def prove(op_type: str, seed: int = 7) -> Verdict:
+    """Runs an op whole and in shards, and compares.
+
+    Args:
+        op_type: The op's type; one of no table is refused.
+        seed: Of values, shapes and numbers of replicas.
+    """
+    random = np.random.default_rng(seed)
+    if op_type in FUSED or op_type in WRITES:
+        found = updates.disagreements(op_type, random)
+        return _verdict(op_type, found)
+    if family_of(op_type) is None:
+        return Verdict(op_type, REFUSED, 0, f"no rule for {op_type}")
+    return _verdict(
+        op_type,
+        (
+            disagreement(call, layout)
+            for call in calls(op_type, random)
+            for layout in layouts(random, _shape(call), _item_bytes(call))
+        ),
+    )
+
+
+def _verdict(op_type: str, found: Iterable[str | Refusal | None]) -> Verdict:
+    count, refusal = 0, ""
+    for one in found:
+        if isinstance(one, str):
+            return Verdict(op_type, WRONG, count, " ".join(one.split()))
+        if one is None:
+            count += 1
+        else:
+            refusal = refusal or str(one)
+    if not count:
+        return Verdict(op_type, REFUSED, 0, refusal or "no kernel of it runs here")
+    return Verdict(op_type, PROVED, count, refusal)
+
+
+def disagreement(call: Call, layout: AnyLayout) -> str | Refusal | None:
+    """How the shards of a call differ from the whole; None where they agree.
+
+    Args:
+        call: The call.
+        layout: How its tensors are cut.
+
+    Returns:
+        The difference, or the refusal of the call by its rule.
+    """
+    whole = call.run(call.operands)
+    for output, expected in enumerate(whole):
+        sources = range(len(call.operands))
+        if family_of(call.op_type) is Family.RELABEL:
+            sources = source_operands(call.op_type, output, len(call.operands))
+        placements = tuple(_placement(call, i) for i in sources)
+        outcome = propagate(call.op_type, call.op_type, placements, expected.shape)
+        if isinstance(outcome, Refusal):
+            return outcome
+        where = f"{call.op_type} of {[o.shape for o in call.operands]} cut as {layout}"
+        if outcome != Sharded(expected.shape):
+            return f"{where} is placed {outcome}, its result has shape {list(expected.shape)}"
+        try:
+            shards = [_on_shard(call, layout, r, output) for r in range(layout.num_shards)]
+        except tf.errors.OpError as error:
+            return f"{where} fails in shards: {error.message}"
+        if any(s.shape != layout.shard_shape(r) for r, s in enumerate(shards)):
+            return f"{where} gives shards of shapes {[s.shape for s in shards]}"
+        found = together(shards, layout).reshape(expected.shape)
+        if found.dtype != expected.dtype or found.tobytes() != expected.tobytes():
+            return f"{where} gives {_excerpt(found)} in shards, {_excerpt(expected)} whole"
+    return None
+
+
+def _shape(call: Call) -> tuple[int, ...]:
+    return next(o.shape for o, own in zip(call.operands, call.cut, strict=True) if own)
+
+
+def _item_bytes(call: Call) -> int:
+    """Bytes of the narrowest element that is computed with: it decides where shards begin."""
+    # Booleans are not stored in shards; what is compared is.
+    return min((o.itemsize for o in call.operands if o.dtype != np.bool_), default=1)
+
+
+def _placement(call: Call, operand: int) -> Placement:
+    shape = call.operands[operand].shape
+    return Sharded(shape) if call.cut[operand] else Replicated(shape)
+
+
+def _on_shard(call: Call, layout: AnyLayout, replica: int, output: int) -> np.ndarray:
+    """One output of a call on one replica's shard, as the rewrite emits it."""
+    relabels = family_of(call.op_type) is Family.RELABEL
+    own: list[Any] = []
+    for operand, sharded in zip(call.operands, call.cut, strict=True):
+        if sharded:
+            own.append(cut(operand, layout, replica))
+        else:
+            own.append(operand if relabels else operand.reshape(()))
+    if relabels:
+        found: np.ndarray = own[source_operands(call.op_type, output, len(own))[0]]
+        return found
+    return call.run(own, ON_VECTORS.get(call.op_type, ""))[output]
+
+
+def _excerpt(array: np.ndarray) -> str:
+    return f"{array.dtype} {np.array2string(array.reshape(-1)[:6], precision=8)}"
