@@ -12,7 +12,7 @@ from typing import Any
 
 from tf_wu_shard.layout import AnyLayout, Layout, RowLayout
 
-PLAN_VERSION = 2
+PLAN_VERSION = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,5 +160,6 @@ def _layout(data: dict[str, Any]) -> AnyLayout:
             data["run_rows"],
             tuple(data["held"]),
             data["tile_shards"],
+            data["flattened"],
         )
     return Layout(tuple(data["shape"]), data["num_shards"], data["shard_size"])

@@ -7,7 +7,7 @@ they become one read of every shard. Whatever else is done to the variable has n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -122,11 +122,11 @@ class _Lowering:
     def gather(self, reads: Mapping[str, list[Op]], dialect: Dialect) -> None:
         """Serves a program's reads; nothing writes the variables, so they read at any time."""
         self._begin()
-        buckets: dict[tuple[int, ...], list[str]] = {}
+        buckets: dict[tuple[int, Hashable], list[str]] = {}
         for key, ops in reads.items():
             layout, dtype = self._layouts[key], ops[0].node.attr["dtype"].type
-            buckets.setdefault((dtype, *layout.bucket_kind), []).append(key)
-        for (dtype, *_), keys in buckets.items():
+            buckets.setdefault((dtype, layout.bucket_kind), []).append(key)
+        for (dtype, _), keys in buckets.items():
             shards = []
             for key in keys:
                 name = scope_of(key, "shard_0")
@@ -158,14 +158,10 @@ class _Lowering:
         matrix = plain_ops.joined(self._builder, runs, dtype, "", f"{scope}/all_gather")
         if layout.tile_shards > 1:
             matrix = columns.rows_of_tiles(self._builder, matrix, layout.columns, 1, dtype, scope)
-        types = {"T": dtype, "Index": _INT32}
-        begin = self._builder.constant([0, 0], device="")
-        size = self._builder.constant([layout.rows, layout.columns], device="")
-        rows = self._builder.op(
-            "Slice", [matrix, begin, size], name=f"{scope}/rows", device="", types=types
-        )
+        elements = plain_ops.flat(self._builder, matrix, dtype, "", f"{scope}/elements")
+        held = plain_ops.run(self._builder, elements, 0, layout.size, dtype, "", f"{scope}/held")
         ordered = plain_ops.reshape(
-            self._builder, rows, layout.ordered_shape, dtype, "", f"{scope}/ordered"
+            self._builder, held, layout.ordered_shape, dtype, "", f"{scope}/ordered"
         )
         back = [layout.order.index(dimension) for dimension in range(len(layout.order))]
         permutation = self._builder.constant(back, device="")
