@@ -15,6 +15,7 @@ from hypothesis import strategies as draw
 from tf_wu_shard.layout import (
     ALIGNMENT_BYTES,
     TILE,
+    WORTH_FLATTENING,
     Layout,
     RowLayout,
     flat_layout,
@@ -26,6 +27,10 @@ SHAPES = draw.lists(draw.integers(0, 40), max_size=3).map(tuple)
 SHARDS = draw.integers(1, 12)
 BYTES = draw.sampled_from([1, 2, 4, 8, 16])
 MATRICES = draw.lists(draw.integers(1, 300), min_size=2, max_size=5).map(tuple)
+TORUSES = draw.sampled_from(
+    [(1,), (2,), (4,), (8,), (2, 4), (4, 4), (16, 16), (4, 4, 4)],
+)
+ANY_SHAPES = draw.one_of(MATRICES, draw.tuples(draw.integers(0, 10**7)), draw.just(()))
 
 # How libtpu's compiler laid out 4-byte arguments of these shapes.
 MEASURED = {
@@ -125,28 +130,69 @@ def test_no_other_last_dimension_pads_the_tiles_less(shape: tuple[int, ...]) -> 
         assert tiles(chosen) <= tiles(other)
 
 
-@given(MATRICES, SHARDS)
-def test_every_shard_has_as_many_whole_tiles_of_rows(shape: tuple[int, ...], shards: int) -> None:
-    layout = row_layout(shape, (shards,), tuple(range(shards)))
-    assert {layout.shard_shape(r) for r in range(shards)} == {(layout.run_rows, layout.columns)}
+def cut_for(shape: tuple[int, ...], torus: tuple[int, ...]) -> RowLayout:
+    return row_layout(shape, torus, tuple(range(math.prod(torus))))
+
+
+@given(ANY_SHAPES, TORUSES)
+def test_every_shard_is_as_many_whole_tiles_of_rows(
+    shape: tuple[int, ...], torus: tuple[int, ...]
+) -> None:
+    layout = cut_for(shape, torus)
+    shards = math.prod(torus)
+    shapes = {layout.shard_shape(r) for r in range(shards)}
+    assert len(shapes) == 1
+    assert math.prod(*shapes) == layout.shard_elements
     assert layout.run_rows % TILE[0] == 0
-    assert layout.rows * layout.columns == layout.size == math.prod(shape)
-    # One tile of rows less in each shard would not hold the tensor.
-    assert 0 <= layout.padded_rows - layout.rows < shards * TILE[0]
+    assert (layout.rows - 1) * layout.columns < layout.size or layout.size == 0
+    assert layout.size == math.prod(shape) <= layout.rows * layout.columns
+    # One tile of rows less in each run would not hold the tensor.
+    assert 0 <= layout.padded_rows - layout.rows < layout.num_runs * TILE[0]
     assert layout.padding == shards * layout.shard_elements - layout.size
+
+
+@given(ANY_SHAPES, TORUSES)
+def test_shards_take_little_more_memory_than_their_elements(
+    shape: tuple[int, ...], torus: tuple[int, ...]
+) -> None:
+    layout = cut_for(shape, torus)
+    tile = math.prod(TILE)
+    fewest = -(-layout.size // (layout.num_shards * tile)) * tile
+    assert layout.shard_elements <= layout.stored_elements <= WORTH_FLATTENING * fewest
+    if layout.flattened:
+        assert layout.stored_elements == fewest
+        assert layout.padding < layout.num_shards * tile
 
 
 @given(MATRICES)
 def test_the_ordered_shape_holds_the_matrix(shape: tuple[int, ...]) -> None:
-    layout = row_layout(shape, (2,), (0, 1))
+    layout = RowLayout(shape, tile_order(shape), 1, 8 * math.prod(shape), (0,))
     assert sorted(layout.ordered_shape) == sorted(shape)
     assert layout.ordered_shape[-1] == layout.columns
     assert math.prod(layout.ordered_shape[:-1]) == layout.rows
 
 
+FLATTENED = [(1_000_000,), (1_000_003,), (1000, 37), (3, 3, 64, 64), (7, 1_000_000), (50_001,)]
+
+
+@pytest.mark.parametrize("shape", FLATTENED, ids=str)
+def test_vectors_and_what_rows_would_pad_are_flattened(shape: tuple[int, ...]) -> None:
+    layout = cut_for(shape, (4, 4))
+    assert layout.flattened
+    assert layout.columns == TILE[1]
+    assert layout.ordered_shape == tuple(shape[d] for d in tile_order(shape))
+    assert layout.bucket_kind == cut_for((2_000_000,), (4, 4)).bucket_kind
+
+
+@pytest.mark.parametrize("shape", [(512, 8, 64), (32768, 512), (4096, 1024), (1000, 1000)], ids=str)
+def test_what_rows_pad_little_stays_in_rows(shape: tuple[int, ...]) -> None:
+    assert not cut_for(shape, (4, 4)).flattened
+
+
 def test_a_tensor_without_elements_has_no_rows() -> None:
-    layout = row_layout((0, 5), (2,), (0, 1))
-    assert (layout.rows, layout.size, layout.shard_elements) == (0, 0, 0)
+    for shape in [(0, 5), (0,), (3, 0)]:
+        layout = row_layout(shape, (2,), (0, 1))
+        assert (layout.rows, layout.size, layout.shard_elements) == (0, 0, 0)
 
 
 def test_an_order_that_leaves_a_dimension_out_is_refused() -> None:
@@ -181,6 +227,7 @@ def test_every_order_of_holding_is_allowed() -> None:
 def test_a_row_layout_is_printed_with_its_padding_where_it_has_any() -> None:
     assert str(row_layout((129, 256), (4,), (0, 1, 2, 3))) == "rows 129x256/4 pad 7936"
     assert str(row_layout((32, 128), (4,), (0, 1, 2, 3))) == "rows 32x128/4"
+    assert str(row_layout((5000,), (4,), (0, 1, 2, 3))) == "tiles 5000/4 pad 3192"
 
 
 def test_where_rows_run_out_runs_are_cut_into_tiles() -> None:

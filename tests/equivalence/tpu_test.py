@@ -174,16 +174,33 @@ def test_the_report_names_the_rows_and_what_was_left_alone(
     assert report.verdict == "partly sharded"
     assert [variable.layout for variable in report.variables] == [
         "rows 24x64/4 pad 512",
-        "rows 40x64/4 pad 1536",
+        "tiles 2560/4 pad 1536",
     ]
     assert [len(variable.slots) for variable in report.variables] == [2, 2]
     assert report.emitted == {"reduce_scatter": 2, "all_gather": 2}
+    sizes = (64, 40, 40 * CLASSES, CLASSES)
     assert set(reasons().values()) == {
-        "a vector has no rows to cut it into",
-        "its 3 rows do not fill a tile of every shard",
+        f"its {size} elements do not fill a tile of every shard" for size in sizes
     }
     assert "sharded 2 of 6 variables over 4 replicas" in str(report)
     assert sum(in_shards(variable) for variable in state(model)) == 2 * 3
+
+
+def test_a_large_bias_lives_in_shards_too(four: tf.distribute.TPUStrategy) -> None:
+    def build() -> keras.Model:
+        layers = [keras.layers.Dense(units, activation="tanh") for units in (5000, CLASSES)]
+        return keras.Sequential([keras.layers.Input((WIDTH,)), *layers])
+
+    def scenario() -> Any:
+        model = compiled(four, build)
+        losses = fit(model)
+        bias = model.weights[1].value
+        return losses, tf.function(lambda: bias + 0)(), evaluated(model), fit(model), values(model)
+
+    same_without_and_with(scenario, min_elements=None)
+    found = {variable.shape: variable for variable in tf_wu_shard.reports()[0].variables}
+    assert found[5000,].layout == "tiles 5000/4 pad 3192"
+    assert found[WIDTH, 5000].bucket == found[5000,].bucket
 
 
 def test_by_default_what_does_not_fill_a_tile_of_every_replica_stays_whole(

@@ -49,12 +49,12 @@ def test_every_slot_is_a_shard_for_each_replica_and_is_read_whole() -> None:
     rewritten = tf_wu_shard.rewrite_graph_def(graph.graph_def)
     assert [v.name for v in rewritten.variables] == ["w", "w/Adam", "w/Adam_1"]
     slot = rewritten.variables[1]
-    assert (slot.shape, slot.shard_shape) == ((60, 130), (16, 130))
+    assert (slot.shape, slot.shard_shape) == ((60, 130), (16, 128))
     nodes = {node.name: node for node in rewritten.graph_def.node}
     assert slot.name not in nodes
     for shard in slot.shards:
         dims = nodes[shard].attr["shape"].shape.dim
-        assert [dim.size for dim in dims] == [16, 130]
+        assert [dim.size for dim in dims] == [16, 128]
     assert slot.writers == ("w/Adam/Assign", "save/AssignVariableOp_7")
     values = programs.train(graph, rewritten.graph_def, also=[slot.value]).values
     np.testing.assert_array_equal(values[slot.value], unsharded("adam").values[slot.name])

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import pathlib
 from collections.abc import Callable
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as draw
 
 from tests.emulation.replicas import run
 from tests.storage.slots import values_of
@@ -19,7 +23,9 @@ from tf_wu_shard.storage.sharded_slot import ShardedSlot
 
 SHAPES: list[tuple[int, ...]] = [
     *((40, 6), (129, 257), (1, 300), (3, 3, 16, 200), (40, 6, 16), (7, 5), (2, 3, 4, 5, 6)),
+    *((20_001,), (1000, 37), (3, 3, 64, 64), (7, 5000), (3,), ()),
 ]
+TORUSES = [(1,), (2,), (4,), (8,), (2, 4), (4, 4), (16, 16), (4, 4, 4)]
 HELD = {2: (1, 0), 4: (2, 0, 3, 1)}
 VALUE = np.arange(40 * 6 * 16, dtype=np.float32).reshape(40, 6, 16)
 
@@ -44,7 +50,7 @@ def test_joining_the_cut_rows_gives_the_value(shape: tuple[int, ...], replicas: 
     layout = row_layout(shape, (replicas,), HELD[replicas])
     value = tf.constant(values_of(shape))
     shards = cut_all(value, layout)
-    assert {tuple(shard.shape) for shard in shards} == {(layout.run_rows, layout.columns)}
+    assert {tuple(shard.shape) for shard in shards} == {layout.shard_shape(0)}
     np.testing.assert_array_equal(join(shards, layout), value)
     for replica, shard in enumerate(shards):
         np.testing.assert_array_equal(cut(value, layout, replica), shard)
@@ -58,12 +64,25 @@ def test_each_replica_holds_the_run_that_the_layout_says() -> None:
         np.testing.assert_array_equal(shard, value[8 * number : 8 * number + 8])
 
 
-def test_joining_never_looks_at_the_padding() -> None:
-    layout = row_layout((37, 130), (2,), (0, 1))
-    value = values_of((37, 130))
-    shards = [shard.numpy() for shard in cut_all(tf.constant(value), layout)]
-    shards[1][37 - layout.run_rows :] = np.nan
-    np.testing.assert_array_equal(join([tf.constant(s) for s in shards], layout), value)
+@given(
+    draw.lists(draw.integers(1, 40), max_size=4).map(tuple),
+    draw.sampled_from(TORUSES),
+    draw.randoms(use_true_random=False),
+)
+@settings(max_examples=60, deadline=None)
+def test_joining_the_cuts_gives_the_value_whatever_the_padding_holds(
+    shape: tuple[int, ...], torus: tuple[int, ...], random: Random
+) -> None:
+    held = list(range(math.prod(torus)))
+    random.shuffle(held)
+    layout = row_layout(shape, torus, tuple(held))
+    value = values_of(shape)
+    shards = cut_all(tf.constant(value), layout)
+    assert {tuple(shard.shape) for shard in shards} == {layout.shard_shape(0)}
+    holds = cut_all(tf.ones(shape, tf.bool), layout)
+    assert sum(int(np.sum(own)) for own in holds) == layout.size
+    soiled = [tf.where(own, shard, np.nan) for own, shard in zip(holds, shards, strict=True)]
+    np.testing.assert_array_equal(join(soiled, layout), value)
 
 
 def test_the_shards_lie_on_the_replicas_behind_one_packed_handle(

@@ -41,7 +41,8 @@ def side_by_side(
         return tensors[0]
     bucket = zeros(builder, shape, dtype, scope)
     for tensor, start in zip(tensors, starts, strict=True):
-        bucket = placed(builder, bucket, tensor, start, len(shape), dtype, scope)
+        place = (*(0 for _ in shape[1:]), start)
+        bucket = placed(builder, bucket, tensor, place, dtype, scope)
     return bucket
 
 
@@ -57,14 +58,13 @@ def placed(
     builder: GraphBuilder,
     bucket: Value,
     tensor: Value,
-    start: int,
-    rank: int,
+    place: tuple[int, ...],
     dtype: int,
     scope: str,
 ) -> Value:
-    """`bucket` with `tensor` written over its columns from `start` on."""
-    place = builder.constant([*(0 for _ in range(rank - 1)), start], device="")
-    inputs, types = [bucket, tensor, place], {"T": dtype, "Tindices": _INT32}
+    """`bucket` with `tensor` written over the part that begins at `place`."""
+    begin = builder.constant(list(place), device="")
+    inputs, types = [bucket, tensor, begin], {"T": dtype, "Tindices": _INT32}
     name = f"{scope}/place"
     return builder.op("XlaDynamicUpdateSlice", inputs, name=name, device="", types=types)
 
@@ -157,14 +157,6 @@ def tiles_together(
     for number, shard in enumerate(shards):
         size = (rows // TILE[0], 1, *TILE)
         apart = plain_ops.reshape(builder, shard, size, dtype, "", f"{scope}/tiles")
-        place = builder.constant([0, number, 0, 0], device="")
-        types = {"T": dtype, "Tindices": _INT32}
-        bucket = builder.op(
-            "XlaDynamicUpdateSlice",
-            [bucket, apart, place],
-            name=f"{scope}/place",
-            device="",
-            types=types,
-        )
+        bucket = placed(builder, bucket, apart, (0, number, 0, 0), dtype, scope)
     shape = (rows * len(shards), TILE[1])
     return plain_ops.reshape(builder, bucket, shape, dtype, "", f"{scope}/tiles")

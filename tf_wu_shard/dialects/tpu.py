@@ -4,7 +4,8 @@ Tensors of a bucket lie side by side, each in columns of its own, their dimensio
 which a TPU stores them. Each is written into its columns by a dynamic-update-slice while it still
 has all its dimensions: then what computes a gradient writes it straight into the bucket. Seen as a
 matrix before that, concatenated, or one above the other, they would be copied. A reduce-scatter
-along one axis of the torus after the other gives each replica a run of the bucket's rows.
+along one axis of the torus after the other gives each replica a run of the bucket's rows. Flattened
+tensors have buckets of their own, of any sizes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tf_wu_shard.dialects import columns, plain_ops
+from tf_wu_shard.dialects import axis_ops, columns, plain_ops, stacked
 from tf_wu_shard.dialects.base import CarriedReduction
 from tf_wu_shard.dialects.columns import block
 from tf_wu_shard.dialects.torus import Groups, Torus
@@ -137,15 +138,17 @@ class TpuCluster:
         scope: str,
     ) -> list[list[Value]]:
         """See `Dialect.reduce_scatter`."""
-        starts, width = columns.beginnings(layouts)
         ordered = [
             self._ordered(builder, own[0], layout, dtype, scope)
             for own, layout in zip(operands, layouts, strict=True)
         ]
+        if layouts[0].flattened:
+            return self._scatter_flattened(builder, ordered, layouts, dtype, scope)
+        starts, width = columns.beginnings(layouts)
         total = self._bucket(builder, ordered, layouts[0], starts, width, dtype, scope)
         by_row, by_tile = self._axes(layouts[0])
         for groups in by_row:
-            total = self._scatter(builder, total, groups, dtype, scope)
+            total = axis_ops.reduce_scatter(builder, total, groups, dtype, scope)
         if not by_tile:
             rows = layouts[0].run_rows
             return [
@@ -155,8 +158,28 @@ class TpuCluster:
         count, width = len(layouts), layouts[0].columns
         total = columns.tiles_of_rows(builder, total, width, count, dtype, scope)
         for groups in by_tile:
-            total = self._scatter(builder, total, groups, dtype, scope)
+            total = axis_ops.reduce_scatter(builder, total, groups, dtype, scope)
         return [[own] for own in columns.tiles_apart(builder, total, layouts, dtype, scope)]
+
+    def _scatter_flattened(
+        self,
+        builder: GraphBuilder,
+        ordered: Sequence[Value],
+        layouts: Sequence[RowLayout],
+        dtype: int,
+        scope: str,
+    ) -> list[list[Value]]:
+        """`reduce_scatter` of flattened tensors."""
+        matrices = [
+            stacked.flattened(builder, value, layout, dtype, scope)
+            for value, layout in zip(ordered, layouts, strict=True)
+        ]
+        runs = self._torus.num_replicas
+        total = stacked.runs_together(builder, matrices, layouts, dtype, scope, num_runs=runs)
+        for groups in self._torus.axes:
+            total = axis_ops.reduce_scatter(builder, total, groups, dtype, scope)
+        shards = stacked.runs_apart(builder, total, layouts, dtype, f"{scope}/shard", num_runs=1)
+        return [[own] for own in shards]
 
     def _axes(self, layout: RowLayout) -> tuple[tuple[Groups, ...], tuple[Groups, ...]]:
         """The axes along which a layout cuts rows, and those along which it cuts tiles."""
@@ -175,9 +198,11 @@ class TpuCluster:
         scope: str,
     ) -> list[list[Value]]:
         """See `Dialect.all_gather`."""
+        own = [shard[0] for shard in shards]
+        if layouts[0].flattened:
+            return self._gather_flattened(builder, own, layouts, dtype, scope)
         starts, width = columns.beginnings(layouts)
         first = layouts[0]
-        own = [shard[0] for shard in shards]
         by_row, by_tile = self._axes(first)
         rows = first.run_rows
         if by_tile:
@@ -185,13 +210,13 @@ class TpuCluster:
             whole = columns.tiles_together(builder, own, layouts, dtype, scope)
             high = first.shard_shape(0)[0] * count
             for groups in reversed(by_tile):
-                whole = self._gather(builder, whole, (high, TILE[1]), groups, dtype, scope)
+                whole = axis_ops.all_gather(builder, whole, (high, TILE[1]), groups, dtype, scope)
                 high *= len(groups[0])
             whole = columns.rows_of_tiles(builder, whole, first.columns, count, dtype, scope)
         else:
             whole = columns.side_by_side(builder, own, starts, (rows, width), dtype, scope)
         for groups in reversed(by_row):
-            whole = self._gather(builder, whole, (rows, width), groups, dtype, scope)
+            whole = axis_ops.all_gather(builder, whole, (rows, width), groups, dtype, scope)
             rows *= len(groups[0])
         if first.padded_rows > first.rows:
             size = (first.rows, width)
@@ -202,6 +227,28 @@ class TpuCluster:
             [self._tensor(builder, whole, start, layout, dtype, scope)]
             for start, layout in zip(starts, layouts, strict=True)
         ]
+
+    def _gather_flattened(
+        self,
+        builder: GraphBuilder,
+        own: Sequence[Value],
+        layouts: Sequence[RowLayout],
+        dtype: int,
+        scope: str,
+    ) -> list[list[Value]]:
+        """`all_gather` of flattened tensors."""
+        whole = stacked.runs_together(builder, own, layouts, dtype, scope, num_runs=1)
+        rows = stacked.height(layouts)
+        for groups in reversed(self._torus.axes):
+            whole = axis_ops.all_gather(builder, whole, (rows, TILE[1]), groups, dtype, scope)
+            rows *= len(groups[0])
+        runs = self._torus.num_replicas
+        matrices = stacked.runs_apart(builder, whole, layouts, dtype, scope, num_runs=runs)
+        found = []
+        for matrix, layout in zip(matrices, layouts, strict=True):
+            ordered = stacked.unflattened(builder, matrix, layout, dtype, scope)
+            found.append([self._shaped(builder, ordered, layout, dtype, scope)])
+        return found
 
     def slice_own(
         self,
@@ -214,7 +261,10 @@ class TpuCluster:
     ) -> Value:
         """See `Dialect.slice_own`; which run of rows is known when the program runs."""
         ordered = self._ordered(builder, value, layout, dtype, name)
-        padded = self._bucket(builder, [ordered], layout, [0], layout.columns, dtype, name)
+        if layout.flattened:
+            padded = stacked.flattened(builder, ordered, layout, dtype, name)
+        else:
+            padded = self._bucket(builder, [ordered], layout, [0], layout.columns, dtype, name)
         if layout.tile_shards > 1:
             padded = columns.tiles_of_rows(builder, padded, layout.columns, 1, dtype, name)
         shard = layout.shard_shape(replica)
@@ -266,7 +316,7 @@ class TpuCluster:
             return matrix
         padded = (first.padded_rows, width)
         return columns.placed(
-            builder, columns.zeros(builder, padded, dtype, scope), matrix, 0, 2, dtype, scope
+            builder, columns.zeros(builder, padded, dtype, scope), matrix, (0, 0), dtype, scope
         )
 
     def _tensor(
@@ -281,47 +331,11 @@ class TpuCluster:
         """A tensor out of a bucket's columns that begin at `start`."""
         begin = (*(0 for _ in layout.order[1:]), start)
         own = block(builder, bucket, begin, layout.ordered_shape, dtype, f"{scope}/columns")
+        return self._shaped(builder, own, layout, dtype, scope)
+
+    def _shaped(
+        self, builder: GraphBuilder, ordered: Value, layout: RowLayout, dtype: int, scope: str
+    ) -> Value:
+        """A tensor out of what `_ordered` made of it."""
         back = tuple(layout.order.index(d) for d in range(len(layout.order)))
-        return columns.transposed(builder, own, back, dtype, f"{scope}/whole")
-
-    def _scatter(
-        self, builder: GraphBuilder, value: Value, groups: Groups, dtype: int, scope: str
-    ) -> Value:
-        assignment = builder.constant([list(group) for group in groups], device="")
-        axis = builder.constant(0, device="")
-        return builder.op(
-            "XlaReduceScatter",
-            [value, assignment, axis],
-            name=f"{scope}/axis",
-            device="",
-            types={"T": dtype},
-            strings={"reduce_op": "Add"},
-        )
-
-    def _gather(
-        self,
-        builder: GraphBuilder,
-        value: Value,
-        shape: tuple[int, int],
-        groups: Groups,
-        dtype: int,
-        scope: str,
-    ) -> Value:
-        module = all_gather_module.write(shape, dtype, groups)
-        gathered = builder.op(
-            "XlaCallModule",
-            [value],
-            name=f"{scope}/axis",
-            device="",
-            ints={"version": all_gather_module.VERSION},
-            strings={"module": module},
-        )
-        attr: Any = builder.nodes[-1].attr
-        attr["Tin"].list.type.append(dtype)
-        attr["Tout"].list.type.append(dtype)
-        described = attr["Sout"].list.shape.add()
-        for size in (shape[0] * len(groups[0]), shape[1]):
-            described.dim.add().size = size
-        attr["platforms"].list.s.append(b"TPU")
-        attr["disabled_checks"].list.s.append(b"platform")
-        return gathered
+        return columns.transposed(builder, ordered, back, dtype, f"{scope}/whole")

@@ -34,14 +34,16 @@ def cut(
     for size in layout.shape:
         described.dim.add().size = size
     ordered = columns.transposed(builder, checked, layout.order, dtype, f"{scope}/order")
-    rows = (layout.rows, layout.columns)
-    matrix = plain_ops.reshape(builder, ordered, rows, dtype, "", f"{scope}/rows")
-    if layout.padded_rows > layout.rows:
-        # Padding may hold anything; with zeros two runs are alike.
-        paddings = builder.constant([[0, layout.padded_rows - layout.rows], [0, 0]], device="")
+    elements = plain_ops.flat(builder, ordered, dtype, "", f"{scope}/elements")
+    if layout.padding:
+        # Padding may hold anything; with zeros two cuts are alike. Padded rows follow all others,
+        # so that the padding is at the end of the elements too.
+        paddings = builder.constant([[0, layout.padding]], device="")
         types = {"T": dtype, "Tpaddings": _INT32}
         name = f"{scope}/padded"
-        matrix = builder.op("Pad", [matrix, paddings], name=name, device="", types=types)
+        elements = builder.op("Pad", [elements, paddings], name=name, device="", types=types)
+    rows = (layout.padded_rows, layout.columns)
+    matrix = plain_ops.reshape(builder, elements, rows, dtype, "", f"{scope}/rows")
     if layout.tile_shards > 1:
         matrix = columns.tiles_of_rows(builder, matrix, layout.columns, 1, dtype, scope)
     sizes = [layout.shard_shape(shard)[0] for shard in range(layout.num_shards)]
@@ -65,9 +67,9 @@ def joined(
     matrix = plain_ops.joined(builder, runs, dtype, "", f"{scope}/all_gather")
     if layout.tile_shards > 1:
         matrix = columns.rows_of_tiles(builder, matrix, layout.columns, 1, dtype, scope)
-    size = (layout.rows, layout.columns)
-    rows = columns.block(builder, matrix, (0, 0), size, dtype, f"{scope}/rows")
+    elements = plain_ops.flat(builder, matrix, dtype, "", f"{scope}/elements")
+    held = plain_ops.run(builder, elements, 0, layout.size, dtype, "", f"{scope}/held")
     shape = layout.ordered_shape
-    ordered = plain_ops.reshape(builder, rows, shape, dtype, "", f"{scope}/ordered")
+    ordered = plain_ops.reshape(builder, held, shape, dtype, "", f"{scope}/ordered")
     back = tuple(layout.order.index(dimension) for dimension in range(len(layout.order)))
     return columns.transposed(builder, ordered, back, dtype, f"{scope}/whole")

@@ -18,7 +18,7 @@ from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.view import Value
-from tf_wu_shard.pipeline.nested_calls import agreeing, as_arguments, by_place, calling
+from tf_wu_shard.pipeline.nested_calls import Place, agreeing, as_arguments, by_place, calling
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.program.nesting import Nested, everything, nested_programs, uses

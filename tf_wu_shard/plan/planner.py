@@ -117,22 +117,20 @@ def _layout(analysis: Analysis, update: WeightUpdate, cut: LayoutOf) -> AnyLayou
 def _reason_against_cut(update: WeightUpdate, layout: AnyLayout | None) -> str | None:
     if not isinstance(layout, RowLayout):
         return None
-    if len(layout.shape) < 2:
-        return "a vector has no rows to cut it into"
     for variable in update.variables:
         if variable.shape != layout.shape:
             return f"{variable.key} has another shape, {list(variable.shape)}"
     if layout.shard_elements >= layout.size:
-        return f"its {layout.rows} rows do not fill a tile of every shard"
+        return f"its {layout.size} elements do not fill a tile of every shard"
     return None
 
 
 def _travels(
     analysis: Analysis, update: WeightUpdate, layout: AnyLayout
-) -> tuple[int, tuple[int, ...]]:
+) -> tuple[int, tuple[int | str, ...]]:
     """How many bytes of a gradient travel, and what must be alike in what travels with it."""
     reduction = analysis.reductions[update.reductions[0]]
-    alike = layout.bucket_kind if isinstance(layout, RowLayout) else ()
+    alike: tuple[int | str, ...] = layout.bucket_kind if isinstance(layout, RowLayout) else ()
     return reduction.size * item_bytes(reduction.dtype), (reduction.dtype, *alike)
 
 

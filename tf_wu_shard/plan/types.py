@@ -164,5 +164,6 @@ def _layout(data: dict[str, Any]) -> AnyLayout:
             data["run_rows"],
             tuple(data["held"]),
             data["tile_shards"],
+            data["flattened"],
         )
     return Layout(tuple(data["shape"]), data["num_shards"], data["shard_size"])

@@ -7,7 +7,7 @@ they become one read of every shard. Whatever else is done to the variable has n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -133,11 +133,11 @@ class _Lowering:
     ) -> None:
         """Serves reads of a program at one time; what nothing writes may be read at any time."""
         self._begin()
-        buckets: dict[tuple[int, ...], list[str]] = {}
+        buckets: dict[tuple[int, Hashable], list[str]] = {}
         for key, ops in reads.items():
             layout, dtype = self._layouts[key], ops[0].node.attr["dtype"].type
-            buckets.setdefault((dtype, *layout.bucket_kind), []).append(key)
-        for (dtype, *_), keys in buckets.items():
+            buckets.setdefault((dtype, layout.bucket_kind), []).append(key)
+        for (dtype, _), keys in buckets.items():
             shards = []
             for key in keys:
                 name = scope_of(key, "shard_0")

@@ -73,8 +73,9 @@ def join(shards: Sequence[tf.Tensor], layout: AnyLayout) -> tf.Tensor:
 
 
 def _cut_rows(value: tf.Tensor, layout: RowLayout) -> list[tf.Tensor]:
-    matrix = tf.reshape(tf.transpose(value, layout.order), (layout.rows, layout.columns))
-    padded = tf.pad(matrix, ((0, layout.padded_rows - layout.rows), (0, 0)))
+    # Padded rows follow all others, so that the padding is at the end of the elements too.
+    elements = tf.reshape(tf.transpose(value, layout.order), (-1,))
+    padded = tf.reshape(tf.pad(elements, ((0, layout.padding),)), (-1, layout.columns))
     if layout.tile_shards > 1:
         tiles = tf.reshape(padded, (-1, TILE[0], layout.columns // TILE[1], TILE[1]))
         padded = tf.reshape(tf.transpose(tiles, (0, 2, 1, 3)), (-1, TILE[1]))
@@ -89,4 +90,5 @@ def _joined_rows(shards: Sequence[tf.Tensor], layout: RowLayout) -> tf.Tensor:
         tiles = tf.reshape(matrix, (-1, layout.columns // TILE[1], *TILE))
         matrix = tf.reshape(tf.transpose(tiles, (0, 2, 1, 3)), (-1, layout.columns))
     back = [layout.order.index(dimension) for dimension in range(len(layout.order))]
-    return tf.transpose(tf.reshape(matrix[: layout.rows], layout.ordered_shape), back)
+    elements = tf.reshape(matrix, (-1,))[: layout.size]
+    return tf.transpose(tf.reshape(elements, layout.ordered_shape), back)
