@@ -24,6 +24,11 @@ from tf_wu_shard.tpu_compiler.body import Argument, ReplicaBody, replica_body
 # Examples a replica.
 BATCH = 2
 
+SIZES: dict[str, dict[str, int]] = {"mlp": {}, "transformer_lm": {"depth": 1}}
+
+# Those of a model's sizes that its data have too.
+SHAPING = {"mlp": {"width"}, "transformer_lm": {"vocabulary", "length"}}
+
 
 @dataclasses.dataclass(frozen=True)
 class TracedStep:
@@ -47,33 +52,50 @@ class TracedStep:
         return found
 
 
-def compiled(name: str, strategy: tf.distribute.Strategy) -> keras.Model:
+def adam() -> keras.optimizers.Optimizer:
+    """Adam at rates at which one step moves the slots far.
+
+    Without a bound of the division its first step is the gradient's sign, and rounding noise of a
+    gradient near zero becomes a whole step.
+    """
+    return keras.optimizers.Adam(0.01, beta_1=0.5, beta_2=0.5, epsilon=0.01)
+
+
+def compiled(
+    name: str,
+    strategy: tf.distribute.Strategy,
+    **sizes: int,
+) -> keras.Model:
     """One of the project's models under a strategy, its optimizer Adam and built."""
     with strategy.scope():
-        model = models.build(name, depth=1) if name == "transformer_lm" else models.build(name)
-        # Rates at which one step moves the slots far. Without a bound of the division Adam's first
-        # step is the gradient's sign, and rounding noise of one near zero becomes a whole step.
-        optimizer = keras.optimizers.Adam(0.01, beta_1=0.5, beta_2=0.5, epsilon=0.01)
-        model.compile(optimizer, models.loss(name))
+        model = models.build(name, **(SIZES[name] | sizes))
+        model.compile(adam(), models.loss(name))
         model.optimizer.build(model.trainable_variables)
     return model
 
 
-def traced(name: str, place: Topology, options: dict[str, Any] | None) -> TracedStep:
+def traced(
+    name: str,
+    place: Topology,
+    options: dict[str, Any] | None,
+    **sizes: int,
+) -> TracedStep:
     """Traces a model's step.
 
     Args:
         name: Of the model.
         place: The slice.
         options: Of the sharding; None to leave the flag off.
+        **sizes: Of the model.
     """
     strategy = step.strategy_for(place)
-    model = compiled(name, strategy)
+    model = compiled(name, strategy, **sizes)
+    shaping = {size: value for size, value in sizes.items() if size in SHAPING[name]}
     tf_wu_shard.clear_reports()
     if options is not None:
         turn_on(**options)
     try:
-        body = replica_body(step.trace(model, models.data(name, BATCH), strategy))
+        body = replica_body(step.trace(model, models.data(name, BATCH, **shaping), strategy))
     finally:
         turn_off()
     reports = tf_wu_shard.reports()

@@ -80,6 +80,13 @@ def test_libtpus_own_sharding_would_be_told() -> None:
     assert "libtpu's own pass: left" in table_of(compared(WHOLE, SHARDED))
 
 
+def test_reduce_scatters_that_turned_back_are_told() -> None:
+    lost = compiled(figures(3_000_000, 2.0, reduce_scatter=1, all_reduce=1), reduce_scatter=2)
+    told = "sharded: the compiler turned 1 of 2 reduce-scatters back into all-reduces"
+    assert told in table_of(compared(WHOLE, lost)).splitlines()
+    assert "turned" not in table_of(compared(WHOLE, SHARDED))
+
+
 def test_json_has_both_steps_and_what_was_compiled() -> None:
     failed = compiled(None, "no room", all_reduce=1)
     found = json.loads(compared(failed, SHARDED).to_json())

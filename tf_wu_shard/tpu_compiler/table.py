@@ -122,6 +122,12 @@ def _remarks(comparison: Comparison) -> Iterator[str]:
     for mode, side in zip(MODES, (replicated, sharded), strict=True):
         if side.error:
             yield f"{mode}: {side.error}"
+        lost = _turned_back(side)
+        if lost:
+            yield (
+                f"{mode}: the compiler turned {lost} of {side.requested['reduce-scatter']}"
+                " reduce-scatters back into all-reduces"
+            )
     yield f"this pass: {comparison.said or 'nothing to say'}"
     if replicated.figures is not None:
         scattered = replicated.figures.collectives.get("reduce-scatter", 0)
@@ -130,6 +136,14 @@ def _remarks(comparison: Comparison) -> Iterator[str]:
             if scattered
             else "left the replicated step's update whole on every replica"
         )
+
+
+def _turned_back(side: Compiled) -> int:
+    """How many reduce-scatters are no longer what they were asked to be."""
+    if side.figures is None:
+        return 0
+    left = side.figures.collectives.get("reduce-scatter", 0)
+    return max(0, side.requested.get("reduce-scatter", 0) - left)
 
 
 def _figure_row(label: str, comparison: Comparison, show: Callable[[Figures], str]) -> str:
