@@ -5,35 +5,41 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from tf_wu_shard.demo import agreement
+from tf_wu_shard.demo import agreement, compilation_section
 from tf_wu_shard.demo.comparison import Comparison
-from tf_wu_shard.demo.runs import SCORES, TITLES, Run
+from tf_wu_shard.demo.compilation import Compilation
+from tf_wu_shard.demo.runs import ON_TPUS, SCORES, TITLES, Run, reordering
 from tf_wu_shard.report.charts import Bar, BarChart, LineChart, Series
 from tf_wu_shard.report.html import Page, Section, Table, Tile
 from tf_wu_shard.report.quantities import byte_text, second_text
 from tf_wu_shard.report.text import slot_label
 
 
-def page(comparisons: Sequence[Comparison]) -> Page:
-    """Returns the report of all tasks."""
+def page(comparisons: Sequence[Comparison], compilation: Compilation) -> Page:
+    """Returns the report of all tasks, and of what the TPU compiler said."""
     return Page(
         title="Weight-update sharding: the same training, sharded and not",
         text=(
-            "Each model was trained by plain model.fit under MirroredStrategy on logical CPU"
-            " devices, with the same seeds, weights and data; one run had the option"
-            " weight_update_sharding on. Nothing else differs."
+            "Each model was trained by plain model.fit on logical CPU devices, with the same seeds,"
+            " weights and data; one run had the option weight_update_sharding on. Nothing else"
+            " differs. Last, a train step was compiled for TPUs, sharded and not."
         ),
-        sections=tuple(_section(one) for one in comparisons),
+        sections=(
+            *(_section(one) for one in comparisons),
+            compilation_section.section(compilation),
+        ),
     )
 
 
 def _section(comparison: Comparison) -> Section:
     unsharded = comparison.unsharded
+    on_tpus = comparison.task in ON_TPUS
+    strategy = "TPUStrategy, its cores emulated" if on_tpus else "MirroredStrategy"
     return Section(
         title=TITLES[comparison.task],
         text=(
             f"{unsharded.parameters:,} parameters, {comparison.replicas} replicas,"
-            f" {len(unsharded.losses)} steps"
+            f" {len(unsharded.losses)} steps under {strategy}"
         ),
         verdict="; ".join(comparison.problems) or "the sharded and the unsharded run agree",
         good=not comparison.problems,
@@ -74,12 +80,14 @@ def _tiles(comparison: Comparison) -> tuple[Tile, ...]:
 
 
 def _curves(comparison: Comparison) -> tuple[LineChart, LineChart]:
+    on_tpus = comparison.task in ON_TPUS
     unsharded, reordered, sharded = (
         one.losses for one in (comparison.unsharded, comparison.reordered, comparison.sharded)
     )
     losses = LineChart(
         title="Loss of each step",
         x_label="step",
+        note="Of the first replica's examples, as Keras reports it there." if on_tpus else "",
         series=(
             Series("unsharded", "baseline", unsharded),
             Series("sharded, on top", "sharded", sharded),
@@ -155,7 +163,8 @@ def _agreements(comparison: Comparison) -> Table:
         note=(
             "Of the worst tensor, relative to its largest element. Allowed is"
             f" {agreement.FACTOR} times what the unsharded run moves by when only its order of"
-            f" summation changes (ReductionToOneDevice), and at least {agreement.FLOOR:.0e}."
+            f" summation changes ({reordering(comparison.task)}), and at least"
+            f" {agreement.FLOOR:.0e}."
         ),
     )
 
