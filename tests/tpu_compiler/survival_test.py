@@ -105,6 +105,8 @@ def test_every_collective_of_a_sharded_keras_step_is_left_and_libtpu_adds_none(
     found = judged(transformer(), compiler, tmp_path)
     check_what_was_emitted_is_left(found)
     check_libtpu_sharded_nothing_itself(found)
+    assert found.step.report is not None
+    assert found.step.report.place.startswith("a 4x4 torus: collectives along one axis at a time")
     # What is not sharded travels together.
     assert len(found.of_kind("all-reduce")) == 1
     # So would an update look that libtpu sharded itself: gathered where the optimizer wrote it.

@@ -35,11 +35,13 @@ def _section(comparison: Comparison) -> Section:
     unsharded = comparison.unsharded
     on_tpus = comparison.task in ON_TPUS
     strategy = "TPUStrategy, its cores emulated" if on_tpus else "MirroredStrategy"
+    sharding = comparison.sharded.sharding
+    place = f"; replicas: {sharding.place}" if sharding is not None and sharding.place else ""
     return Section(
         title=TITLES[comparison.task],
         text=(
             f"{unsharded.parameters:,} parameters, {comparison.replicas} replicas,"
-            f" {len(unsharded.losses)} steps under {strategy}"
+            f" {len(unsharded.losses)} steps under {strategy}{place}"
         ),
         verdict="; ".join(comparison.problems) or "the sharded and the unsharded run agree",
         good=not comparison.problems,
@@ -53,21 +55,26 @@ def _section(comparison: Comparison) -> Section:
 def _tiles(comparison: Comparison) -> tuple[Tile, ...]:
     unsharded, sharded = comparison.unsharded, comparison.sharded
     tiles = []
-    if sharded.sharding is not None:
-        before, after = sharded.sharding.slot_bytes_unsharded, sharded.sharding.slot_bytes_sharded
+    sharding = sharded.sharding
+    if sharding is not None:
+        before, after = sharding.slot_bytes_unsharded, sharding.slot_bytes_sharded
         tiles.append(
             Tile(
                 "variables sharded",
-                str(len(sharded.sharding.variables)),
-                f"{len(sharded.sharding.left_alone)} left alone",
+                str(len(sharding.variables)),
+                f"{len(sharding.left_alone)} left alone",
             )
         )
         tiles.append(Tile("slots of a replica", byte_text(after), f"was {byte_text(before)}"))
+        weights = sharding.weight_bytes_unsharded, sharding.weight_bytes_sharded
+        if weights[0] != weights[1]:
+            was, now = map(byte_text, weights)
+            tiles.append(Tile("weights of a replica", now, f"was {was}"))
         tiles.append(
             Tile(
                 "graph pass",
-                second_text(sharded.sharding.pass_ms / 1000),
-                f"of {second_text(sharded.sharding.trace_ms / 1000)} tracing",
+                second_text(sharding.pass_ms / 1000),
+                f"of {second_text(sharding.trace_ms / 1000)} tracing",
             )
         )
     step = second_text(unsharded.median_step_s)
@@ -172,11 +179,12 @@ def _agreements(comparison: Comparison) -> Table:
 def _sharding(run: Run) -> tuple[Table, ...]:
     if run.sharding is None:
         return ()
+    travel = ("gathered in",) if any(one.gathered_in for one in run.sharding.variables) else ()
     notes = Table("Notes", ("note",), tuple((note,) for note in run.sharding.notes))
     return (
         Table(
             title="Sharded",
-            columns=("variable", "shape", "layout", "padding", "slots", "bucket"),
+            columns=("variable", "shape", "layout", "padding", "slots", "bucket", *travel),
             rows=tuple(
                 (
                     one.name,
@@ -185,6 +193,7 @@ def _sharding(run: Run) -> tuple[Table, ...]:
                     str(one.padding),
                     ", ".join(slot_label(slot, one.name) for slot in one.slots) or "none",
                     str(one.bucket),
+                    *([one.gathered_in or "its own type"] if travel else []),
                 )
                 for one in run.sharding.variables
             ),

@@ -59,6 +59,7 @@ class ShardedVariable:
     slots: tuple[str, ...]
     bucket: int
     padding: int
+    gathered_in: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,6 +75,9 @@ class Sharding:
     slot_bytes_sharded: int
     pass_ms: float
     trace_ms: float
+    weight_bytes_unsharded: int = 0
+    weight_bytes_sharded: int = 0
+    place: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -175,6 +175,7 @@ def _sharding() -> Sharding | None:
                 slots=one.slots,
                 bucket=one.bucket,
                 padding=one.padding,
+                gathered_in=one.gathered_in,
             )
             for one in report.variables
         ),
@@ -184,6 +185,9 @@ def _sharding() -> Sharding | None:
         slot_bytes_sharded=report.slot_bytes_per_replica.sharded,
         pass_ms=report.pass_ms,
         trace_ms=report.trace_ms,
+        weight_bytes_unsharded=report.weight_bytes_per_replica.unsharded,
+        weight_bytes_sharded=report.weight_bytes_per_replica.sharded,
+        place=report.place,
     )
 
 

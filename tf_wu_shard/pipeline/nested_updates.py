@@ -193,7 +193,8 @@ class _Work:
                 continue
             title = f"{function_graph.title(self._graph)}/{traced_name(one.name)}"
             result = self._results.get(number)
-            yield summarize(title, analysis, plan, result.emitted if result else {})
+            emitted = result.emitted if result else {}
+            yield summarize(title, analysis, plan, emitted, self._dialect.place)
 
     def made(self, one: Nested, slots: Mapping[str, Any]) -> Any:
         """The function that takes a branch's or body's place."""
