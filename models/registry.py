@@ -23,6 +23,8 @@ from tf_wu_shard.models.transformer_sizes import (
     transformer_base,
     transformer_big,
     transformer_data,
+    transformer_small,
+    transformer_small_data,
 )
 
 Arrays = tuple[np.ndarray, np.ndarray]
@@ -43,6 +45,7 @@ _TRAINABLES = {
     "dense_embedding": _Trainable(dense_embedding, tokens_data, classifies=True),
     "sparse_embedding": _Trainable(sparse_embedding, tokens_data, classifies=True),
     "transformer_lm": _Trainable(transformer_lm, transformer_lm_data, classifies=True),
+    "transformer_small": _Trainable(transformer_small, transformer_small_data, classifies=True),
     "transformer_base": _Trainable(transformer_base, transformer_data, classifies=True),
     "transformer_big": _Trainable(transformer_big, transformer_data, classifies=True),
     "digits": _Trainable(digits, digits_data, classifies=True),

@@ -1,21 +1,27 @@
 """Claims about cli/demo.py: its arguments, its exit status, its report."""
 
+import dataclasses
 import pathlib
 
 import pytest
 
-from tests.demo.samples import comparison
+from tests.demo.samples import NOT_COMPILED, comparison
 from tf_wu_shard.cli.main import main
 from tf_wu_shard.demo import comparison as comparison_module
+from tf_wu_shard.demo import compilation
 from tf_wu_shard.demo.comparison import Comparison
+from tf_wu_shard.demo.compilation import Compilation
 
 
-def _pretend(monkeypatch: pytest.MonkeyPatch, compared: Comparison) -> None:
+def _pretend(
+    monkeypatch: pytest.MonkeyPatch, compared: Comparison, compiled: Compilation = NOT_COMPILED
+) -> None:
     def compare(task: str, *, folder: pathlib.Path, **_: object) -> Comparison:
         folder.mkdir(parents=True, exist_ok=True)
         return compared
 
     monkeypatch.setattr(comparison_module, "compare", compare)
+    monkeypatch.setattr(compilation, "compile_step", lambda quick, folder, say: compiled)
 
 
 def test_agreeing_runs_exit_with_0_and_leave_a_report(
@@ -44,6 +50,25 @@ def test_runs_with_nothing_sharded_exit_with_1(
     assert main(["demo", "--out", str(tmp_path)]) == 1
 
 
+def test_without_the_tpu_compiler_the_demo_succeeds_and_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
+) -> None:
+    _pretend(monkeypatch, comparison())
+    assert main(["demo", "--out", str(tmp_path)]) == 0
+    told = "the TPU compiler is not installed"
+    assert f"no step was compiled for TPUs: {told}" in capsys.readouterr().out
+    assert f"not compiled: {told}" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_failed_compile_exits_with_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
+) -> None:
+    failed = dataclasses.replace(NOT_COMPILED, missing="", failure="no kernel for Foo")
+    _pretend(monkeypatch, comparison(), failed)
+    assert main(["demo", "--out", str(tmp_path)]) == 1
+    assert "wu-shard demo: mlp on v5e:2x2: no kernel for Foo" in capsys.readouterr().err
+
+
 def test_one_replica_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "--replicas", "1"]) == 2
     assert "--replicas must be at least 2, not 1" in capsys.readouterr().err
@@ -64,6 +89,7 @@ def test_the_quick_demo_runs_end_to_end(
 ) -> None:
     assert main(["demo", "--quick", "--replicas", "4", "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out
-    assert said.count("over 4 replicas") >= 2
+    assert said.count("over 4 replicas") >= 3
+    assert "mlp, adam on v5e:2x2, 4 replicas" in said
     assert "DISAGREE" not in said
     assert (tmp_path / "report.html").stat().st_size > 10_000

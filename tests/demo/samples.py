@@ -6,7 +6,9 @@ import dataclasses
 
 from tf_wu_shard.demo.agreement import Agreement
 from tf_wu_shard.demo.comparison import Comparison
+from tf_wu_shard.demo.compilation import Compilation
 from tf_wu_shard.demo.runs import Mode, Run, ShardedVariable, Sharding
+from tf_wu_shard.tpu_compiler.settings import Settings
 
 SHARDING = Sharding(
     verdict="partly sharded",
@@ -20,6 +22,10 @@ SHARDING = Sharding(
     trace_ms=9.0,
 )
 BASELINE = Run(Mode.UNSHARDED, 18, (2.0, 1.0, 0.5), (0.1, 0.1), 9.0, 0.25, 2_000_000_000, None)
+
+NOT_COMPILED = Compilation(
+    Settings(model="mlp", topology="v5e:2x2"), missing="the TPU compiler is not installed"
+)
 
 
 def comparison(

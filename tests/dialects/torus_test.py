@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from tf_wu_shard.dialects.torus import one_group, torus_of
+from tf_wu_shard.dialects.torus import Torus, one_group, torus_of
 
 
 def box(*sizes: int) -> list[tuple[int, ...]]:
@@ -45,6 +45,23 @@ def test_places_need_not_begin_at_zero_or_be_next_to_each_other() -> None:
 )
 def test_places_that_form_no_box_are_one_group(places: list[tuple[int, ...]]) -> None:
     assert torus_of(places) == one_group(len(places))
+
+
+@pytest.mark.parametrize(
+    ("torus", "place"),
+    [
+        (one_group(4), "topology not known: one group of all replicas"),
+        (
+            torus_of(box(1, 4, 2, 1)),
+            "a 4x2 torus: collectives along one axis at a time, in groups of 4, then of 2",
+        ),
+        (torus_of(box(1, 4)), "a row of 4 replicas: one group of all"),
+        (torus_of([(0, 0), (1, 1)]), "the replicas' places form no box: one group of all replicas"),
+        (torus_of([(3, 3)]), "a single replica: one group of all replicas"),
+    ],
+)
+def test_a_torus_says_what_is_known_of_it(torus: Torus, place: str) -> None:
+    assert torus.place == place
 
 
 @pytest.mark.parametrize("sizes", [(2, 4), (4, 2, 3), (2, 2, 1, 2), (1, 5)], ids=str)

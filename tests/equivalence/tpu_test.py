@@ -183,6 +183,11 @@ def test_the_report_names_the_rows_and_what_was_left_alone(
         f"its {size} elements do not fill a tile of every shard" for size in sizes
     }
     assert "sharded 2 of 6 variables over 4 replicas" in str(report)
+    assert "replicas: topology not known: one group of all replicas" in str(report).splitlines()
+    # Four shards of 8 rows of the kernel 24x64, and four of 16 of 40x64: tiles have 8 rows.
+    whole = 40 * 3 + 64 + 40 + 3
+    assert report.weight_bytes_per_replica.unsharded == 4 * (24 * 64 + 64 * 40 + whole)
+    assert report.weight_bytes_per_replica.sharded == 4 * (8 * 64 + 16 * 64 + whole)
     assert sum(in_shards(variable) for variable in state(model)) == 2 * 3
 
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("logical_cpus")
 # The paper's sizes take minutes and gigabytes; one block of each, and few tokens, do not.
 _SMALL = {
     name: {"vocabulary": 97, "length": 16, "depth": 1}
-    for name in ("transformer_base", "transformer_big")
+    for name in ("transformer_small", "transformer_base", "transformer_big")
 }
 _SMALL_DATA = {name: {"vocabulary": 97, "length": 16} for name in _SMALL}
 

@@ -20,6 +20,15 @@ def test_logits_are_bfloat16_and_weights_float32(model: keras.Model) -> None:
     assert {variable.dtype for variable in model.trainable_variables} == {"float32"}
 
 
+def test_the_small_one_is_base_with_fewer_blocks_and_tokens() -> None:
+    model = models.build("transformer_small", length=16)
+    # A table and a last normalization, positions, and blocks of attention without biases.
+    block = 4 * 512 * 512 + 2 * 512 * 2048 + 512 + 2048 + 4 * 512
+    assert model.count_params() == 8192 * 512 + 16 * 512 + 2 * 512 + 2 * block
+    ids, _ = models.data("transformer_small", examples=2, length=16)
+    assert ids.max() < 8192
+
+
 def test_every_layer_computes_in_bfloat16(model: keras.Model) -> None:
     layers = [layer for layer in model.layers if not isinstance(layer, keras.layers.InputLayer)]
     computed = {layer.name: layer.compute_dtype for layer in layers}

@@ -19,8 +19,9 @@ LEVELS = (
     ("pipeline",),
     ("graph_pass", "graph_def"),
     ("tf_wu_shard",),
-    ("bench", "demo"),
+    ("bench",),
     ("tpu_compiler",),
+    ("demo",),
     ("cli",),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from tests.plan.analyses import FLOAT16, Weight, analysis_of
 from tf_wu_shard.analysis.types import Analysis
@@ -11,9 +12,18 @@ from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.report.summary import Bytes, Report, summarize
 
 
-def report_of(analysis: Analysis, min_elements: int = 1) -> Report:
-    plan = make_plan(analysis, ShardingOptions(), min_elements=min_elements, bucket_bytes=1)
-    return summarize("train", analysis, plan, {"reduce_scatter": 1, "all_gather": 1})
+def report_of(
+    analysis: Analysis, min_elements: int = 1, weights_in_shards: bool = False, **options: Any
+) -> Report:
+    plan = make_plan(
+        analysis,
+        ShardingOptions(**options),
+        min_elements=min_elements,
+        bucket_bytes=1,
+        weights_in_shards=weights_in_shards,
+    )
+    emitted = {"reduce_scatter": 1, "all_gather": 1}
+    return summarize("train", analysis, plan, emitted, "a place")
 
 
 def test_the_verdict_tells_all_from_some_from_none() -> None:
@@ -42,6 +52,25 @@ def test_sharding_leaves_the_bytes_on_the_wire_as_they_were() -> None:
     assert report.wire_bytes == Bytes(384, 384)
 
 
+def test_weights_that_stay_whole_take_the_room_they_took() -> None:
+    report = report_of(analysis_of([Weight("w", (64,), ("m",)), Weight("b", (2,))]), 8)
+    assert report.weight_bytes_per_replica == Bytes(256 + 8, 256 + 8)
+    assert report.variables[0].gathered_in == ""
+
+
+def test_weights_in_shards_take_a_shards_room_and_may_travel_narrower() -> None:
+    analysis = analysis_of([Weight("w", (64,), ("m",)), Weight("b", (2,))])
+    report = report_of(analysis, 8, weights_in_shards=True)
+    assert report.weight_bytes_per_replica == Bytes(256 + 8, 64 + 8)
+    assert report.variables[0].gathered_in == ""
+    assert report.wire_bytes == Bytes(384 + 12, 384 + 12)
+    narrow = report_of(analysis, 8, weights_in_shards=True, gather_dtype="bfloat16")
+    assert narrow.variables[0].gathered_in == "bfloat16"
+    # The sum of the gradients comes as before, the weight in half the bytes.
+    assert narrow.wire_bytes == Bytes(384 + 12, 192 + 96 + 12)
+    assert narrow.place == "a place"
+
+
 def test_a_variable_left_alone_is_on_the_wire_as_before() -> None:
     report = report_of(analysis_of([Weight("w", (64,)), Weight("b", (4,))]), 8)
     assert report.wire_bytes == Bytes(384 + 24, 384 + 24)
@@ -59,7 +88,8 @@ def test_the_json_has_every_field_by_its_name() -> None:
     )
     assert set(data) == {
         *("function", "verdict", "num_replicas", "variables", "left_alone", "notes"),
-        *("slot_bytes_per_replica", "wire_bytes", "emitted", "pass_ms", "trace_ms"),
+        *("slot_bytes_per_replica", "weight_bytes_per_replica", "wire_bytes"),
+        *("emitted", "place", "pass_ms", "trace_ms"),
     }
     assert data["variables"] == [
         {
@@ -70,6 +100,7 @@ def test_the_json_has_every_field_by_its_name() -> None:
             "slots": ["m"],
             "bucket": 0,
             "padding": 0,
+            "gathered_in": "",
         }
     ]
     assert data["left_alone"] == [

@@ -27,6 +27,17 @@ PARTLY = Report(
     trace_ms=98.7,
 )
 
+# The same of a TPU program.
+ON_TPUS = dataclasses.replace(
+    PARTLY,
+    variables=(
+        dataclasses.replace(PARTLY.variables[0], gathered_in="bfloat16"),
+        PARTLY.variables[1],
+    ),
+    weight_bytes_per_replica=Bytes(600_000_000, 76_000_000),
+    place="a 2x2 torus: collectives along one axis at a time, in groups of 2, then of 2",
+)
+
 NOTHING = dataclasses.replace(PARTLY, verdict="nothing sharded", variables=(), emitted={})
 
 GOLDEN = """\
@@ -63,6 +74,15 @@ def test_nothing_sharded_says_why_in_the_first_line() -> None:
     assert single.headline == "one_step_on_data: nothing sharded: a note"
     empty = dataclasses.replace(single, notes=())
     assert empty.headline.endswith("nothing sharded: it reduces no gradient over replicas")
+
+
+def test_of_tpus_it_says_where_replicas_sit_and_how_weights_are_stored_and_travel() -> None:
+    lines = str(ON_TPUS).splitlines()
+    assert "slots 1.20 GB -> 152 MB a replica   weights 600 MB -> 76.0 MB   wire" in lines[0]
+    assert lines[1] == f"replicas: {ON_TPUS.place}"
+    assert lines[2] == ("weights gathered in bfloat16: 1 of 2, the shards keep their own type")
+    assert lines[3].endswith("slots m, v   bucket 0   gathered in bfloat16")
+    assert lines[4].endswith("slots none   bucket 1")
 
 
 def test_nothing_emitted_is_not_counted() -> None:

@@ -1,4 +1,4 @@
-"""`wu-shard demo`: trains two models, sharded and not, shows both, and fails if they disagree."""
+"""`wu-shard demo`: trains and compiles, sharded and not, shows both, and fails if they disagree."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import pathlib
 import sys
 import time
 
-from tf_wu_shard.demo import comparison, terminal
+from tf_wu_shard.demo import comparison, compilation, terminal
 from tf_wu_shard.demo.page import page
 from tf_wu_shard.demo.runs import TITLES
 from tf_wu_shard.errors import OptionError
 from tf_wu_shard.report.html import render
+from tf_wu_shard.tpu_compiler.table import table_of
 
 
 def add_parser(
@@ -20,11 +21,13 @@ def add_parser(
     """Adds the parser of `wu-shard demo`."""
     parser = subparsers.add_parser(
         "demo",
-        help="train two small models, sharded and not, and compare",
+        help="train small models, sharded and not, compile one for TPUs, and compare",
         description=(
-            "Trains a language model and a classifier of digits on logical CPU devices: unsharded,"
-            " unsharded in another order of summation, and sharded. Prints the runs side by side,"
-            " writes OUT/report.html, and exits with 1 if they disagree or nothing was sharded."
+            "Trains a language model and a classifier of digits on logical CPU devices, and the"
+            " language model again under TPUStrategy on emulated cores: unsharded, unsharded in"
+            " another order of summation, and sharded. Compiles a Transformer's step with the TPU"
+            " compiler. Prints all side by side, writes OUT/report.html, and exits with 1 if runs"
+            " disagree or nothing was sharded."
         ),
     )
     parser.add_argument(
@@ -43,7 +46,7 @@ def add_parser(
 
 
 def run(args: argparse.Namespace) -> int:
-    """Runs the demo; returns 0, or 1 if the runs disagree or nothing was sharded.
+    """Runs the demo; returns 0, or 1 if runs disagree, nothing was sharded or a compile failed.
 
     Raises:
         OptionError: An argument is out of range.
@@ -65,10 +68,16 @@ def run(args: argparse.Namespace) -> int:
         )
         print(f"\n{terminal.summary(one)}\n", flush=True)
         compared.append(one)
+    compiled = compilation.compile_step(args.quick, args.out / "compiled", terminal.say)
+    if compiled.compared is not None:
+        print(f"\n{table_of(compiled.compared)}\n", flush=True)
+    elif compiled.missing:
+        print(f"\nno step was compiled for TPUs: {compiled.missing}\n", flush=True)
     report = args.out / "report.html"
-    report.write_text(render(page(compared)), encoding="utf-8")
+    report.write_text(render(page(compared, compiled)), encoding="utf-8")
     print(f"report: {report}   {time.monotonic() - begun:.0f} s")
     problems = [problem for one in compared for problem in one.problems]
+    problems += compiled.problems
     for problem in problems:
         print(f"wu-shard demo: {problem}", file=sys.stderr)
     return 1 if problems else 0

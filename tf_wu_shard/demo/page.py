@@ -5,35 +5,43 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from tf_wu_shard.demo import agreement
+from tf_wu_shard.demo import agreement, compilation_section
 from tf_wu_shard.demo.comparison import Comparison
-from tf_wu_shard.demo.runs import SCORES, TITLES, Run
+from tf_wu_shard.demo.compilation import Compilation
+from tf_wu_shard.demo.runs import ON_TPUS, SCORES, TITLES, Run, reordering
 from tf_wu_shard.report.charts import Bar, BarChart, LineChart, Series
 from tf_wu_shard.report.html import Page, Section, Table, Tile
 from tf_wu_shard.report.quantities import byte_text, second_text
 from tf_wu_shard.report.text import slot_label
 
 
-def page(comparisons: Sequence[Comparison]) -> Page:
-    """Returns the report of all tasks."""
+def page(comparisons: Sequence[Comparison], compilation: Compilation) -> Page:
+    """Returns the report of all tasks, and of what the TPU compiler said."""
     return Page(
         title="Weight-update sharding: the same training, sharded and not",
         text=(
-            "Each model was trained by plain model.fit under MirroredStrategy on logical CPU"
-            " devices, with the same seeds, weights and data; one run had the option"
-            " weight_update_sharding on. Nothing else differs."
+            "Each model was trained by plain model.fit on logical CPU devices, with the same seeds,"
+            " weights and data; one run had the option weight_update_sharding on. Nothing else"
+            " differs. Last, a train step was compiled for TPUs, sharded and not."
         ),
-        sections=tuple(_section(one) for one in comparisons),
+        sections=(
+            *(_section(one) for one in comparisons),
+            compilation_section.section(compilation),
+        ),
     )
 
 
 def _section(comparison: Comparison) -> Section:
     unsharded = comparison.unsharded
+    on_tpus = comparison.task in ON_TPUS
+    strategy = "TPUStrategy, its cores emulated" if on_tpus else "MirroredStrategy"
+    sharding = comparison.sharded.sharding
+    place = f"; replicas: {sharding.place}" if sharding is not None and sharding.place else ""
     return Section(
         title=TITLES[comparison.task],
         text=(
             f"{unsharded.parameters:,} parameters, {comparison.replicas} replicas,"
-            f" {len(unsharded.losses)} steps"
+            f" {len(unsharded.losses)} steps under {strategy}{place}"
         ),
         verdict="; ".join(comparison.problems) or "the sharded and the unsharded run agree",
         good=not comparison.problems,
@@ -47,21 +55,26 @@ def _section(comparison: Comparison) -> Section:
 def _tiles(comparison: Comparison) -> tuple[Tile, ...]:
     unsharded, sharded = comparison.unsharded, comparison.sharded
     tiles = []
-    if sharded.sharding is not None:
-        before, after = sharded.sharding.slot_bytes_unsharded, sharded.sharding.slot_bytes_sharded
+    sharding = sharded.sharding
+    if sharding is not None:
+        before, after = sharding.slot_bytes_unsharded, sharding.slot_bytes_sharded
         tiles.append(
             Tile(
                 "variables sharded",
-                str(len(sharded.sharding.variables)),
-                f"{len(sharded.sharding.left_alone)} left alone",
+                str(len(sharding.variables)),
+                f"{len(sharding.left_alone)} left alone",
             )
         )
         tiles.append(Tile("slots of a replica", byte_text(after), f"was {byte_text(before)}"))
+        weights = sharding.weight_bytes_unsharded, sharding.weight_bytes_sharded
+        if weights[0] != weights[1]:
+            was, now = map(byte_text, weights)
+            tiles.append(Tile("weights of a replica", now, f"was {was}"))
         tiles.append(
             Tile(
                 "graph pass",
-                second_text(sharded.sharding.pass_ms / 1000),
-                f"of {second_text(sharded.sharding.trace_ms / 1000)} tracing",
+                second_text(sharding.pass_ms / 1000),
+                f"of {second_text(sharding.trace_ms / 1000)} tracing",
             )
         )
     step = second_text(unsharded.median_step_s)
@@ -74,12 +87,14 @@ def _tiles(comparison: Comparison) -> tuple[Tile, ...]:
 
 
 def _curves(comparison: Comparison) -> tuple[LineChart, LineChart]:
+    on_tpus = comparison.task in ON_TPUS
     unsharded, reordered, sharded = (
         one.losses for one in (comparison.unsharded, comparison.reordered, comparison.sharded)
     )
     losses = LineChart(
         title="Loss of each step",
         x_label="step",
+        note="Of the first replica's examples, as Keras reports it there." if on_tpus else "",
         series=(
             Series("unsharded", "baseline", unsharded),
             Series("sharded, on top", "sharded", sharded),
@@ -155,7 +170,8 @@ def _agreements(comparison: Comparison) -> Table:
         note=(
             "Of the worst tensor, relative to its largest element. Allowed is"
             f" {agreement.FACTOR} times what the unsharded run moves by when only its order of"
-            f" summation changes (ReductionToOneDevice), and at least {agreement.FLOOR:.0e}."
+            f" summation changes ({reordering(comparison.task)}), and at least"
+            f" {agreement.FLOOR:.0e}."
         ),
     )
 
@@ -163,11 +179,12 @@ def _agreements(comparison: Comparison) -> Table:
 def _sharding(run: Run) -> tuple[Table, ...]:
     if run.sharding is None:
         return ()
+    travel = ("gathered in",) if any(one.gathered_in for one in run.sharding.variables) else ()
     notes = Table("Notes", ("note",), tuple((note,) for note in run.sharding.notes))
     return (
         Table(
             title="Sharded",
-            columns=("variable", "shape", "layout", "padding", "slots", "bucket"),
+            columns=("variable", "shape", "layout", "padding", "slots", "bucket", *travel),
             rows=tuple(
                 (
                     one.name,
@@ -176,6 +193,7 @@ def _sharding(run: Run) -> tuple[Table, ...]:
                     str(one.padding),
                     ", ".join(slot_label(slot, one.name) for slot in one.slots) or "none",
                     str(one.bucket),
+                    *([one.gathered_in or "its own type"] if travel else []),
                 )
                 for one in run.sharding.variables
             ),

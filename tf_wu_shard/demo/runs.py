@@ -17,8 +17,18 @@ import numpy as np
 from tf_wu_shard.errors import WuShardError
 
 # The tasks there are, and what to call them.
-TITLES = {"language_model": "Language model", "digits": "Digits classifier"}
-SCORES = {"language_model": "held-out perplexity", "digits": "held-out accuracy"}
+TITLES = {
+    "language_model": "Language model",
+    "digits": "Digits classifier",
+    "tpu_language_model": "Language model, TPU",
+}
+SCORES = {
+    "language_model": "held-out perplexity",
+    "digits": "held-out accuracy",
+    "tpu_language_model": "held-out perplexity",
+}
+# Those whose replicas are emulated TPU cores; the others' are MirroredStrategy's.
+ON_TPUS = frozenset({"tpu_language_model"})
 
 _RECORD = "run.json"
 _TENSORS = "tensors.npz"
@@ -32,9 +42,9 @@ class Mode(enum.Enum):
     """How a run updates its weights; the value is its name on the command line and on disk."""
 
     UNSHARDED = "unsharded"
-    """Plain MirroredStrategy, the baseline."""
+    """The plain strategy, the baseline."""
     REORDERED = "reordered"
-    """The baseline summing its gradients in another order (ReductionToOneDevice)."""
+    """The baseline summing its gradients in another order (see `reordering`)."""
     SHARDED = "sharded"
     """The baseline with weight-update sharding on."""
 
@@ -49,6 +59,7 @@ class ShardedVariable:
     slots: tuple[str, ...]
     bucket: int
     padding: int
+    gathered_in: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,6 +75,9 @@ class Sharding:
     slot_bytes_sharded: int
     pass_ms: float
     trace_ms: float
+    weight_bytes_unsharded: int = 0
+    weight_bytes_sharded: int = 0
+    place: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -102,6 +116,11 @@ class Tensors:
 
     weights: dict[str, np.ndarray]
     slots: dict[str, np.ndarray]
+
+
+def reordering(task: str) -> str:
+    """How the baseline of a task comes to sum its gradients in another order, for the reader."""
+    return "its replicas change places" if task in ON_TPUS else "ReductionToOneDevice"
 
 
 def save(folder: pathlib.Path, run: Run, tensors: Tensors) -> None:

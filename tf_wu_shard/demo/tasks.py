@@ -1,4 +1,4 @@
-"""The two trainings of the demo: a language model on real text and a classifier of digits.
+"""The trainings of the demo: a language model on real text, twice, and a classifier of digits.
 
 A task is everything a run needs and nothing about how its weights are updated, so that the runs
 of a task differ in that alone. Sizes are chosen for two cores and a few minutes: large enough
@@ -62,11 +62,16 @@ class Task:
 
 def task(name: str, quick: bool) -> Task:
     """Returns the task of that name; `quick` makes it a matter of seconds."""
-    return {"language_model": _language_model, "digits": _digits}[name](quick)
+    made: dict[str, Callable[[bool], Task]] = {
+        "language_model": _language_model,
+        "digits": _digits,
+        "tpu_language_model": _tpu_language_model,
+    }
+    return made[name](quick)
 
 
-def _language_model(quick: bool) -> Task:
-    length, width, depth, steps = (16, 32, 1, 12) if quick else (48, 256, 2, 80)
+def _language_model(quick: bool, steps: int = 80) -> Task:
+    length, width, depth, steps = (16, 32, 1, 12) if quick else (48, 256, 2, steps)
     corpus = topics()
     schedule = keras.optimizers.schedules.CosineDecay(
         0.0, steps, warmup_target=2e-3, warmup_steps=steps // 10
@@ -89,6 +94,12 @@ def _language_model(quick: bool) -> Task:
         held_out=64,
         score=_perplexity,
     )
+
+
+def _tpu_language_model(quick: bool) -> Task:
+    """The same model and data; its step takes longer to trace, as every replica gets its ops."""
+    same = _language_model(quick, steps=16)
+    return dataclasses.replace(same, name="tpu_language_model")
 
 
 def _digits(quick: bool) -> Task:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TextIO
 
 from tf_wu_shard.demo import agreement
 from tf_wu_shard.demo.comparison import Comparison
-from tf_wu_shard.demo.runs import SCORES, TITLES, Mode
+from tf_wu_shard.demo.runs import SCORES, TITLES, Mode, reordering
 from tf_wu_shard.report.quantities import byte_text, second_text
 
 _BAR = 28
@@ -40,10 +41,15 @@ class ProgressBar:
             return
         full = _BAR * step // self._steps
         bar = "#" * full + "." * (_BAR - full)
-        line = f"{TITLES[task]:<18} {mode.value:<10} [{bar}] {step:>3}/{self._steps}  {note}"
+        line = f"{TITLES[task]:<19} {mode.value:<10} [{bar}] {step:>3}/{self._steps}  {note}"
         start = "\r" if self._moves else ""
         self._stream.write(f"{start}{line:<90}".rstrip() + ("\n" if last else ""))
         self._stream.flush()
+
+
+def say(line: str) -> None:
+    """Says what a part that draws no bar is at."""
+    print(f"TPU compiler: {line}", file=sys.stderr, flush=True)
 
 
 def summary(comparison: Comparison) -> str:
@@ -90,7 +96,7 @@ def _agreements(comparison: Comparison) -> str:
     lines = [
         "sharded against unsharded, relative to the largest element of the worst tensor; allowed is"
         f"\n{agreement.FACTOR} times what the unsharded run itself moves when only its order of"
-        f" summation changes\n(ReductionToOneDevice), and at least {agreement.FLOOR:.0e}"
+        f" summation changes\n({reordering(comparison.task)}), and at least {agreement.FLOOR:.0e}"
     ]
     for one in comparison.agreements:
         verdict = "agree" if one.holds else f"DISAGREE in {one.worst}"

@@ -1,4 +1,4 @@
-"""One training run in a process of its own: plain `model.fit` under MirroredStrategy.
+"""One training run in a process of its own: plain `model.fit` under the strategy of its task.
 
 A process can hold one run only: logical devices are fixed once TensorFlow has touched them, and
 several MirroredStrategy fits in one process may fail. Progress goes to standard output, one JSON
@@ -21,9 +21,11 @@ import numpy as np
 import tensorflow as tf
 
 import tf_wu_shard
+from tf_wu_shard.config import FLAG
 from tf_wu_shard.demo import runs
 from tf_wu_shard.demo.runs import Mode, Run, ShardedVariable, Sharding, Tensors
 from tf_wu_shard.demo.tasks import Task, task
+from tf_wu_shard.topology import parse_topology, topology_names
 
 _SEED = 2020
 
@@ -61,7 +63,9 @@ def train(name: str, mode: Mode, *, replicas: int, quick: bool) -> tuple[Run, Te
     Returns:
         The run and its final tensors.
     """
-    strategy = _strategy(mode, replicas)
+    strategy = _tpu_strategy(replicas) if name in runs.ON_TPUS else _strategy(mode, replicas)
+    if mode is Mode.SHARDED:
+        tf.config.optimizer.set_experimental_options({FLAG: True})
     # After the devices are set: making the task's data already runs TensorFlow ops.
     chosen = task(name, quick)
     keras.utils.set_random_seed(_SEED)
@@ -69,7 +73,7 @@ def train(name: str, mode: Mode, *, replicas: int, quick: bool) -> tuple[Run, Te
         model = chosen.model()
         model.compile(chosen.optimizer(), chosen.loss())
     _say({"steps": chosen.steps, "parameters": model.count_params()})
-    steps = _fit(model, chosen, replicas)
+    steps = _fit(model, chosen, mode, replicas)
     run = Run(
         mode=mode,
         parameters=model.count_params(),
@@ -98,21 +102,28 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _strategy(mode: Mode, replicas: int) -> tf.distribute.Strategy:
-    """Makes the devices and the strategy; this and the flag are all that modes differ in."""
+    """Makes the devices and the strategy."""
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(
         cpu, [tf.config.LogicalDeviceConfiguration()] * replicas
     )
-    if mode is Mode.SHARDED:
-        tf.config.optimizer.set_experimental_options({"weight_update_sharding": True})
     return tf.distribute.MirroredStrategy(
         [f"CPU:{index}" for index in range(replicas)],
         tf.distribute.ReductionToOneDevice() if mode is Mode.REORDERED else None,
     )
 
 
-def _fit(model: keras.Model, chosen: Task, replicas: int) -> _Steps:
+def _tpu_strategy(replicas: int) -> tf.distribute.TPUStrategy:
+    """Cores of a slice of that many chips; where there is none, of no known topology."""
+    fitting = (n for n in topology_names() if parse_topology(n).num_devices == replicas)
+    topology = next((name for name in fitting if name.startswith("v5e:")), None)
+    return tf_wu_shard.emulation.emulated_tpu_strategy(replicas, topology)
+
+
+def _fit(model: keras.Model, chosen: Task, mode: Mode, replicas: int) -> _Steps:
     inputs, targets = chosen.training(replicas)
+    if chosen.name in runs.ON_TPUS and mode is Mode.REORDERED:
+        inputs, targets = (_in_other_places(array, chosen, replicas) for array in (inputs, targets))
     steps = _Steps()
     model.fit(
         inputs,
@@ -123,6 +134,17 @@ def _fit(model: keras.Model, chosen: Task, replicas: int) -> _Steps:
         callbacks=[steps],
     )
     return steps
+
+
+def _in_other_places(array: np.ndarray, chosen: Task, replicas: int) -> np.ndarray:
+    """Examples of which the last replica gets those of the second, and so on.
+
+    Replicas are summed in their order, so this changes the order of the sums and nothing else. The
+    first one stays: it is the one whose loss Keras reports.
+    """
+    by_replica = array.reshape(chosen.steps, replicas, chosen.batch, *array.shape[1:])
+    order = [0, *range(replicas - 1, 0, -1)]
+    return by_replica[:, order].reshape(array.shape)
 
 
 def _score(chosen: Task, model: keras.Model) -> float:
@@ -153,6 +175,7 @@ def _sharding() -> Sharding | None:
                 slots=one.slots,
                 bucket=one.bucket,
                 padding=one.padding,
+                gathered_in=one.gathered_in,
             )
             for one in report.variables
         ),
@@ -162,6 +185,9 @@ def _sharding() -> Sharding | None:
         slot_bytes_sharded=report.slot_bytes_per_replica.sharded,
         pass_ms=report.pass_ms,
         trace_ms=report.trace_ms,
+        weight_bytes_unsharded=report.weight_bytes_per_replica.unsharded,
+        weight_bytes_sharded=report.weight_bytes_per_replica.sharded,
+        place=report.place,
     )
 
 

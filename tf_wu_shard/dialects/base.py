@@ -44,12 +44,15 @@ class Dialect(Protocol):
         bucket_bytes: Tensors below this travel together, unless the user says otherwise.
         weights_in_shards: Whether weights live in shards between steps and are gathered where the
             step reads them, instead of being gathered after the update.
+        place: Where the replicas sit and which groups follow from that, for a reader; "" where
+            all of them share one process.
     """
 
     name: str
     min_elements: int
     bucket_bytes: int
     weights_in_shards: bool
+    place: str
 
     def copies(self, view: GraphView) -> tuple[str, ...]:
         """Per copy of the program that a graph holds, its device.

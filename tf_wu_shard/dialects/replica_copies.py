@@ -18,6 +18,7 @@ class CopyOfEachReplica:
     """The read half of `Dialect` and the flat cut, for replicas of one process."""
 
     weights_in_shards = False
+    place = ""
 
     def __init__(self, devices: Sequence[str]) -> None:
         """Makes the dialect of one graph.

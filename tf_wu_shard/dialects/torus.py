@@ -21,17 +21,25 @@ class Torus:
         num_replicas: How many replicas there are.
         axes: For each axis the groups of replicas that differ along it alone, in order.
         held: Which shard each replica holds after a scatter along one axis after the other.
+        place: The same for a reader: what is known of their places, and which groups follow.
     """
 
     num_replicas: int
     axes: tuple[Groups, ...]
     held: tuple[int, ...]
+    place: str = dataclasses.field(compare=False)
 
 
-def one_group(num_replicas: int) -> Torus:
-    """All replicas in one group: what is left where nothing is known of their places."""
+def one_group(num_replicas: int, because: str = "topology not known") -> Torus:
+    """All replicas in one group: what is left where nothing is known of their places.
+
+    Args:
+        num_replicas: How many.
+        because: Why they are taken so.
+    """
     replicas = tuple(range(num_replicas))
-    return Torus(num_replicas, ((replicas,),), replicas)
+    place = f"{because}: one group of all replicas"
+    return Torus(num_replicas, ((replicas,),), replicas, place)
 
 
 def torus_of(coordinates: Sequence[tuple[int, ...]]) -> Torus:
@@ -46,10 +54,10 @@ def torus_of(coordinates: Sequence[tuple[int, ...]]) -> Torus:
     count = len(coordinates)
     places = [sorted({place[axis] for place in coordinates}) for axis in range(len(coordinates[0]))]
     if len(set(coordinates)) != count or math.prod(len(p) for p in places) != count:
-        return one_group(count)
+        return one_group(count, "the replicas' places form no box")
     longer = [axis for axis, found in enumerate(places) if len(found) > 1]
     if not longer:
-        return one_group(count)
+        return one_group(count, "a single replica")
     axes = []
     for axis in longer:
         groups: dict[tuple[int, ...], list[int]] = {}
@@ -63,4 +71,12 @@ def torus_of(coordinates: Sequence[tuple[int, ...]]) -> Torus:
         for axis in longer:
             number = number * len(places[axis]) + places[axis].index(place[axis])
         held.append(number)
-    return Torus(count, tuple(axes), tuple(held))
+    return Torus(count, tuple(axes), tuple(held), _described([len(places[a]) for a in longer]))
+
+
+def _described(sizes: Sequence[int]) -> str:
+    torus = "x".join(map(str, sizes))
+    if len(sizes) == 1:
+        return f"a row of {torus} replicas: one group of all"
+    groups = ", then of ".join(map(str, sizes))
+    return f"a {torus} torus: collectives along one axis at a time, in groups of {groups}"

@@ -38,6 +38,7 @@ class TpuCluster:
         name: "tpu".
         min_elements: Below N * 1,024 elements a shard does not fill a tile; such tensors stay
             replicated, and the compiler combines their all-reduces.
+        place: Where its replicas sit; see `Torus.place`.
         bucket_bytes: Buckets of up to 20 MiB stay in a core's vector memory on their way, and
             travel while the layers before or after them compute.
     """
@@ -56,6 +57,7 @@ class TpuCluster:
         """
         self._cluster = cluster
         self._torus = torus
+        self.place = torus.place
         self.min_elements = torus.num_replicas * TILE[0] * TILE[1]
 
     def copies(self, view: GraphView) -> tuple[str, ...]:

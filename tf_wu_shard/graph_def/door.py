@@ -163,14 +163,14 @@ def _rewritten(
         weights_in_shards=True,
     )
     if not plan.variables:
-        report = summarize(name, analysis, plan, {})
+        report = summarize(name, analysis, plan, {}, dialect.place)
         if not report.left_alone:
             reason = "no gradient is summed over the replicas in its TPU program"
             report = nothing_sharded(name, reason)
         return RewrittenGraphDef(graph_def, report, ())
     result = rewrite(seen.view, analysis, plan, dialect)
     verify(seen.view, analysis, plan, result)
-    report = summarize(name, analysis, plan, result.emitted)
+    report = summarize(name, analysis, plan, result.emitted, dialect.place)
     report = dataclasses.replace(report, notes=(*report.notes, *places.notes))
     assembly = _Assembly(graph_def, seen, plan, result, places)
     new, variables = assembly.assembled(uses)

@@ -180,7 +180,8 @@ class _Work:
                 continue
             title = f"{function_graph.title(self._graph)}/{traced_name(one.name)}"
             result = self._results.get(number)
-            yield summarize(title, analysis, plan, result.emitted if result else {})
+            emitted = result.emitted if result else {}
+            yield summarize(title, analysis, plan, emitted, self._dialect.place)
 
     def disagreements(self, nested: Iterable[Nested]) -> dict[str, bool]:
         """The branch ops before a shared update at which replicas may not agree.

@@ -106,11 +106,12 @@ def run_stages(
     )
     if not plan.variables:
         concerns = bool(analysis.updates or analysis.refusals or plan.left_alone)
-        report = summarize(title, analysis, plan, {}) if concerns else None
+        report = summarize(title, analysis, plan, {}, dialect.place) if concerns else None
         return Outcome(nested, report=report)
     result = rewrite(view, analysis, plan, dialect)
     verify(view, analysis, plan, result)
-    return Outcome(nested, plan, result, summarize(title, analysis, plan, result.emitted))
+    report = summarize(title, analysis, plan, result.emitted, dialect.place)
+    return Outcome(nested, plan, result, report)
 
 
 def _without_told(

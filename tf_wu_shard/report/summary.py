@@ -23,6 +23,8 @@ class ShardedVariable:
         slots: Names of the optimizer slots that live in shards.
         bucket: The bucket it travels in.
         padding: Elements by which equal shards exceed the tensor; not stored.
+        gathered_in: What the weight is rounded to on its way from its shards to the step; "" where
+            it travels in its own type.
     """
 
     name: str
@@ -32,6 +34,7 @@ class ShardedVariable:
     slots: tuple[str, ...]
     bucket: int
     padding: int
+    gathered_in: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +76,10 @@ class Report:
         wire_bytes: Bytes that reach each replica per step for the gradients found: an all-reduce
             counts as a reduce-scatter and an all-gather, each `(N - 1) / N` of the tensor.
         emitted: How many reduce-scatters, all-gathers and all-reduces stand in the new graph.
+        weight_bytes_per_replica: Bytes of the weights of these updates, in the same way; unchanged
+            where only their slots live in shards.
+        place: Where the replicas sit and which groups follow from that; "" where all of them share
+            one process.
         pass_ms: Milliseconds spent in the pass.
         trace_ms: Milliseconds of the whole trace that the pass was part of.
     """
@@ -86,6 +93,8 @@ class Report:
     slot_bytes_per_replica: Bytes
     wire_bytes: Bytes
     emitted: dict[str, int]
+    weight_bytes_per_replica: Bytes = Bytes(0, 0)
+    place: str = ""
     pass_ms: float = 0.0
     trace_ms: float = 0.0
 
@@ -107,7 +116,7 @@ class Report:
 
 
 def summarize(
-    function: str, analysis: Analysis, plan: ShardingPlan, emitted: dict[str, int]
+    function: str, analysis: Analysis, plan: ShardingPlan, emitted: dict[str, int], place: str
 ) -> Report:
     """Describes what a plan does to a graph.
 
@@ -116,6 +125,7 @@ def summarize(
         analysis: What was found in it.
         plan: What is done to it.
         emitted: How many communication steps of each kind the rewrite emitted.
+        place: Where the replicas sit; see `Dialect.place`.
 
     Returns:
         The report, without times.
@@ -136,6 +146,8 @@ def summarize(
         slot_bytes_per_replica=_slot_bytes(analysis, plan),
         wire_bytes=Bytes(wire_before, wire_after),
         emitted=emitted,
+        weight_bytes_per_replica=_weight_bytes(analysis, plan),
+        place=place,
     )
 
 
@@ -167,6 +179,24 @@ def _slot_bytes(analysis: Analysis, plan: ShardingPlan) -> Bytes:
     return Bytes(before, after)
 
 
+def _weight_bytes(analysis: Analysis, plan: ShardingPlan) -> Bytes:
+    """Bytes of all weights of the updates found, on the fullest replica, before and after."""
+    cut = {master.variable: master for v in plan.variables for master in v.masters}
+    before = after = 0
+    for weight in (w for u in analysis.updates for w in u.weights):
+        width = item_bytes(weight.dtype)
+        whole = math.prod(weight.shape) * width
+        before += whole
+        after += cut[weight.key].layout.shard_elements * width if weight.key in cut else whole
+    return Bytes(before, after)
+
+
+def _gathered_in(variable: VariablePlan) -> str:
+    """What the weight travels in, where that is not its own type."""
+    own = [m.dtype for m in variable.masters if m.variable == variable.variable]
+    return dtype_name(variable.gather_dtype) if own not in ([], [variable.gather_dtype]) else ""
+
+
 def _sharded(variable: VariablePlan) -> ShardedVariable:
     return ShardedVariable(
         name=variable.variable,
@@ -176,6 +206,7 @@ def _sharded(variable: VariablePlan) -> ShardedVariable:
         slots=tuple(s.variable for s in variable.slots),
         bucket=variable.bucket,
         padding=variable.layout.padding,
+        gathered_in=_gathered_in(variable),
     )
 
 
@@ -196,6 +227,8 @@ def _wire(analysis: Analysis, plan: ShardingPlan) -> tuple[int, int]:
         after += size if reduction.key in sharded else 2 * size
     for variable in plan.variables:
         update = analysis.updates[variable.update]
+        narrow = {variable.variable: variable.gather_dtype} if variable.masters else {}
         for weight in update.weights:
-            after += variable.layout.size * item_bytes(weight.dtype) * (n - 1) // n
+            width = item_bytes(narrow.get(weight.key, weight.dtype))
+            after += variable.layout.size * width * (n - 1) // n
     return before, after

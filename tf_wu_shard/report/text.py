@@ -19,24 +19,41 @@ def headline(report: Report) -> str:
         more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
         return f"{report.function}: nothing sharded: {why}{more}"
     slots, wire = report.slot_bytes_per_replica, report.wire_bytes
+    weights = report.weight_bytes_per_replica
+    stored = f"slots {byte_text(slots.unsharded)} -> {byte_text(slots.sharded)} a replica"
+    if weights.sharded != weights.unsharded:
+        stored += f"   weights {byte_text(weights.unsharded)} -> {byte_text(weights.sharded)}"
     moved = "unchanged" if wire.sharded == wire.unsharded else f"was {byte_text(wire.unsharded)}"
     return (
         f"{report.function}: sharded {len(report.variables)} of {total} variables over"
-        f" {report.num_replicas} replicas   slots {byte_text(slots.unsharded)} ->"
-        f" {byte_text(slots.sharded)} a replica   wire {byte_text(wire.sharded)} a step ({moved})"
+        f" {report.num_replicas} replicas   {stored}   wire {byte_text(wire.sharded)} a step"
+        f" ({moved})"
     )
+
+
+def facts(report: Report) -> list[str]:
+    """What concerns the step as a whole: where its replicas sit, and what weights travel in."""
+    found = [f"replicas: {report.place}"] if report.place else []
+    for dtype in sorted({v.gathered_in for v in report.variables} - {""}):
+        count = sum(v.gathered_in == dtype for v in report.variables)
+        found.append(
+            f"weights gathered in {dtype}: {count} of {len(report.variables)}, the shards keep"
+            " their own type"
+        )
+    return found
 
 
 def as_text(report: Report) -> str:
     """The whole report."""
-    lines = [headline(report)]
+    lines = [headline(report), *facts(report)]
     names = [v.name for v in report.variables] + [a.name for a in report.left_alone]
     width = max(map(len, names), default=0)
     for variable in report.variables:
         slots = ", ".join(slot_label(s, variable.name) for s in variable.slots) or "none"
+        gathered = f"   gathered in {variable.gathered_in}" if variable.gathered_in else ""
         lines.append(
             f"  {variable.name:<{width}}  {variable.layout}   slots {slots}"
-            f"   bucket {variable.bucket}"
+            f"   bucket {variable.bucket}{gathered}"
         )
     if report.left_alone:
         lines.append("left alone")

@@ -39,6 +39,14 @@ class Compiled:
     error: str
     seconds: dict[str, float]
 
+    @property
+    def turned_back(self) -> int:
+        """How many reduce-scatters the compiler turned back into all-reduces."""
+        if self.figures is None:
+            return 0
+        left = self.figures.collectives.get("reduce-scatter", 0)
+        return max(0, self.requested.get("reduce-scatter", 0) - left)
+
     def to_json(self) -> dict[str, Any]:
         """All fields, flat; an `error` in the place of figures that are not there."""
         figures = {"error": self.error} if self.figures is None else self.figures.to_json()

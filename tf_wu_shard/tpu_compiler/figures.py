@@ -18,11 +18,8 @@ from typing import Any
 from tf_wu_shard.tpu_compiler.chips import Chip
 from tf_wu_shard.tpu_compiler.optimized import Instruction, read_instructions
 from tf_wu_shard.tpu_compiler.scopes import Scope, scope_at
+from tf_wu_shard.tpu_compiler.survivors import survivors
 
-_COLLECTIVES = (
-    *("all-reduce", "all-gather", "reduce-scatter", "all-to-all"),
-    *("collective-permute", "collective-broadcast"),
-)
 _COPIES = ("copy", "copy-start")
 _HBM = 0
 
@@ -97,7 +94,11 @@ def figures_of(text: str, memory: Memory, chip: Chip, scopes: Mapping[str, Scope
         by_scope[scope_at(instruction.op_name, scopes).value] += instruction.cycles or 0
     cycles = sum(by_scope.values())
     copied, transferred = _copied_bytes(instructions)
-    kinds, sizes = _collectives(instructions)
+    kinds: collections.Counter[str] = collections.Counter()
+    sizes: collections.Counter[str] = collections.Counter()
+    for survivor in survivors(instructions):
+        kinds[survivor.kind] += 1
+        sizes[survivor.kind] += survivor.bytes
     milliseconds = chip.cycles_per_second and cycles / chip.cycles_per_second * 1e3
     copying = 2 * copied / chip.hbm_bytes_per_second * 1e3
     return Figures(
@@ -106,8 +107,8 @@ def figures_of(text: str, memory: Memory, chip: Chip, scopes: Mapping[str, Scope
         by_scope,
         copied,
         transferred,
-        kinds,
-        sizes,
+        dict(kinds),
+        dict(sizes),
         milliseconds,
         None if milliseconds is None else milliseconds + copying,
     )
@@ -132,33 +133,3 @@ def _copied_bytes(instructions: Iterable[Instruction]) -> tuple[int, int]:
         elif _HBM in spaces:
             between += target.bytes
     return within, between
-
-
-def _collectives(instructions: list[Instruction]) -> tuple[dict[str, int], dict[str, int]]:
-    """How many collectives of each kind, and how many bytes they exchange."""
-    named = {instruction.name: instruction for instruction in instructions}
-    sliced = {
-        operand for i in instructions if i.opcode == "dynamic-slice" for operand in i.operands[:1]
-    }
-    fused = {name for i in instructions if i.opcode == "fusion" for name in i.calls}
-    chains: set[tuple[str, str, str]] = set()
-    counts: collections.Counter[str] = collections.Counter()
-    sizes: collections.Counter[str] = collections.Counter()
-    for instruction in instructions:
-        kind = instruction.opcode.removesuffix("-start")
-        if kind not in _COLLECTIVES:
-            continue
-        # A reduction over an axis of the torus comes out as a fusion that reduces and keeps the
-        # own part, as one program on the chip: it sends what a reduce-scatter sends.
-        inside = instruction.computation in fused
-        if kind == "all-reduce" and inside and instruction.name in sliced:
-            kind = "reduce-scatter"
-        # One that goes on while others compute has a piece in each of their fusions.
-        piece = (kind, instruction.op_name, instruction.chain)
-        if instruction.chain and piece in chains:
-            continue
-        chains.add(piece)
-        counts[kind] += 1
-        read = sum(a.bytes for o in instruction.operands if o in named for a in named[o].arrays)
-        sizes[kind] += max(read, sum(array.bytes for array in instruction.arrays))
-    return dict(counts), dict(sizes)

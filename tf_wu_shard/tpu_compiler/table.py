@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 
@@ -13,25 +14,44 @@ from tf_wu_shard.tpu_compiler.scopes import Scope
 
 _LABEL, _COLUMN = 34, 22
 
+Row = tuple[str, tuple[str, ...]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """Rows that belong together.
+
+    Attributes:
+        title: Above them.
+        rows: A label, and a text for each step in the order of `MODES`.
+    """
+
+    title: str
+    rows: tuple[Row, ...]
+
 
 def table_of(comparison: Comparison) -> str:
     """Returns the whole table, without a line break at its end."""
-    lines = [
-        _title(comparison),
-        "",
-        _row("", MODES),
-        *_memory(comparison),
-        "",
-        *_collectives(comparison),
-        "",
-        *_times(comparison),
-        "",
-        *_remarks(comparison),
-    ]
-    return "\n".join(lines)
+    lines = [title_of(comparison), "", _line("", MODES)]
+    for part in parts_of(comparison):
+        lines += [part.title, *(_line(f"  {label}", cells) for label, cells in part.rows), ""]
+    return "\n".join([*lines, *remarks_of(comparison)])
 
 
-def _title(comparison: Comparison) -> str:
+def parts_of(comparison: Comparison) -> tuple[Part, ...]:
+    """Returns the figures: memory, collectives, times."""
+    return (
+        Part("memory of a device", tuple(_memory(comparison))),
+        Part(
+            "collectives, asked for -> left by the compiler, bytes of a step",
+            tuple(_collectives(comparison)),
+        ),
+        Part("estimated time of a step, collectives excluded", tuple(_times(comparison))),
+    )
+
+
+def title_of(comparison: Comparison) -> str:
+    """Returns what was compiled, and for what."""
     settings = comparison.settings
     what = settings.model or settings.script
     optimizer = f", {settings.optimizer}" if settings.model else ""
@@ -41,9 +61,8 @@ def _title(comparison: Comparison) -> str:
     )
 
 
-def _memory(comparison: Comparison) -> Iterator[str]:
+def _memory(comparison: Comparison) -> Iterator[Row]:
     chip = CHIPS[comparison.settings.slice.generation]
-    yield "memory of a device"
     for label, field in (
         ("arguments", "argument_bytes"),
         ("outputs", "output_bytes"),
@@ -54,7 +73,7 @@ def _memory(comparison: Comparison) -> Iterator[str]:
         show = functools.partial(_bytes, field)
         yield _figure_row(label, comparison, show)
     sides = [getattr(comparison, mode) for mode in MODES]
-    yield _row(f"  of {byte_text(chip.hbm_bytes)}", [_fit(side) for side in sides])
+    yield f"of {byte_text(chip.hbm_bytes)}", tuple(map(_fit, sides))
 
 
 def _fit(side: Compiled) -> str:
@@ -68,8 +87,7 @@ def _bytes(field: str, figures: Figures) -> str:
     return byte_text(getattr(figures.memory, field))
 
 
-def _collectives(comparison: Comparison) -> Iterator[str]:
-    yield "collectives, asked for -> left by the compiler, bytes of a step"
+def _collectives(comparison: Comparison) -> Iterator[Row]:
     sides = [getattr(comparison, mode) for mode in MODES]
     kinds = dict.fromkeys(
         kind
@@ -77,7 +95,7 @@ def _collectives(comparison: Comparison) -> Iterator[str]:
         for kind in (*side.requested, *(side.figures.collectives if side.figures else ()))
     )
     for kind in kinds:
-        yield _row(f"  {kind}", [_collective(side, kind) for side in sides])
+        yield kind, tuple(_collective(side, kind) for side in sides)
 
 
 def _collective(side: Compiled, kind: str) -> str:
@@ -89,8 +107,7 @@ def _collective(side: Compiled, kind: str) -> str:
     return f"{asked} -> {left}, {size}" if asked or left else "-"
 
 
-def _times(comparison: Comparison) -> Iterator[str]:
-    yield "estimated time of a step, collectives excluded"
+def _times(comparison: Comparison) -> Iterator[Row]:
     seconds = CHIPS[comparison.settings.slice.generation].cycles_per_second
     for scope in Scope:
         show = functools.partial(_scope_time, scope, seconds)
@@ -117,11 +134,18 @@ def _pessimistic(figures: Figures) -> str:
     return "-" if time is None else second_text(time / 1e3)
 
 
-def _remarks(comparison: Comparison) -> Iterator[str]:
+def remarks_of(comparison: Comparison) -> Iterator[str]:
+    """Yields what failed, what this pass says and what libtpu's own one did."""
     replicated, sharded = comparison.replicated, comparison.sharded
     for mode, side in zip(MODES, (replicated, sharded), strict=True):
         if side.error:
             yield f"{mode}: {side.error}"
+        lost = side.turned_back
+        if lost:
+            yield (
+                f"{mode}: the compiler turned {lost} of {side.requested['reduce-scatter']}"
+                " reduce-scatters back into all-reduces"
+            )
     yield f"this pass: {comparison.said or 'nothing to say'}"
     if replicated.figures is not None:
         scattered = replicated.figures.collectives.get("reduce-scatter", 0)
@@ -132,10 +156,10 @@ def _remarks(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def _figure_row(label: str, comparison: Comparison, show: Callable[[Figures], str]) -> str:
+def _figure_row(label: str, comparison: Comparison, show: Callable[[Figures], str]) -> Row:
     figures = [getattr(comparison, mode).figures for mode in MODES]
-    return _row(f"  {label}", ["-" if f is None else show(f) for f in figures])
+    return label, tuple("-" if f is None else show(f) for f in figures)
 
 
-def _row(label: str, cells: tuple[str, ...] | list[str]) -> str:
+def _line(label: str, cells: tuple[str, ...]) -> str:
     return f"{label:<{_LABEL}}" + "".join(f"{cell:>{_COLUMN}}" for cell in cells)
