@@ -9,7 +9,9 @@ from __future__ import annotations
 from tf_wu_shard.errors import WuShardError
 
 FLOAT32 = 1
+FLOAT64 = 2
 BFLOAT16 = 14
+FLOAT16 = 19
 
 _NAMES_AND_BYTES: dict[int, tuple[str, int]] = {
     1: ("float32", 4),

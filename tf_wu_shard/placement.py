@@ -28,6 +28,17 @@ class Sharded:
 
 
 @dataclasses.dataclass(frozen=True)
+class Partial:
+    """Every replica holds what its shard adds to the value; all of them summed up are the value.
+
+    Attributes:
+        shape: The shape of the value.
+    """
+
+    shape: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Refusal:
     """A reason not to shard, and the place it was found: an answer, not an error.
 
@@ -43,4 +54,4 @@ class Refusal:
         return f"{self.reason} ({self.where})" if self.where else self.reason
 
 
-Placement: TypeAlias = Replicated | Sharded
+Placement: TypeAlias = Replicated | Sharded | Partial

@@ -95,3 +95,51 @@ class Lars(_WithSlots):
         scaled = learning_rate * trust
         momentum.assign(0.9 * momentum + scaled * (gradient + 1e-4 * weight))
         weight.assign_sub(momentum)
+
+
+class ClippedAfter(keras.optimizers.Adam):
+    """Adam whose gradients are clipped by their norm after they were summed over the replicas.
+
+    By the norm of "each" by itself, or by the "global" norm of all together.
+    """
+
+    def __init__(self, norm: str, learning_rate: float) -> None:
+        super().__init__(learning_rate)
+        self.norm = norm
+
+    def _all_reduce_sum_gradients(self, grads_and_vars: Any) -> Any:
+        gradients, variables = zip(*super()._all_reduce_sum_gradients(grads_and_vars), strict=True)
+        if self.norm == "global":
+            clipped, _ = tf.clip_by_global_norm(gradients, 0.05)
+        else:
+            clipped = [tf.clip_by_norm(gradient, 0.02) for gradient in gradients]
+        return [*zip(clipped, variables, strict=True)]
+
+
+class RowNorms(_WithSlots):
+    """Momentum along the gradient's rows, each divided by its norm."""
+
+    slot_names = ("momentum",)
+
+    def update_step(self, gradient: tf.Tensor, variable: Any, learning_rate: Any) -> None:
+        weight, momentum = _tensor(variable), self.slot("momentum", variable)
+        norms = tf.raw_ops.EuclideanNorm(input=gradient, axis=tf.constant([-1]), keep_dims=True)
+        momentum.assign(0.9 * momentum + gradient / (norms + 0.01))
+        weight.assign_sub(learning_rate * 0.1 * momentum)
+
+
+class LoggedNorms(_WithSlots):
+    """Adam's first moment alone, and the largest norm of a gradient so far, kept for a look."""
+
+    slot_names = ("m",)
+
+    def build(self, variables: list[Any]) -> None:
+        if not self.built:
+            super().build(variables)
+            self.norms = [self.add_variable((), name="norm") for _ in variables]
+
+    def update_step(self, gradient: tf.Tensor, variable: Any, learning_rate: Any) -> None:
+        m, norm = self.slot("m", variable), self.norms[self._get_variable_index(variable)].value
+        norm.assign(tf.maximum(norm, tf.sqrt(2 * tf.nn.l2_loss(gradient))))
+        m.assign(0.9 * m + 0.1 * gradient)
+        _tensor(variable).assign_sub(learning_rate * m)

@@ -2,8 +2,8 @@
 
 The body is the backward slice from every write of the update's variables, cut off where values do
 not depend on the shard: outside values, the same on every replica, enter as scalars or as whole
-tensors to slice. Each body op must be local under the flat cut, and nothing but the body may look
-at what it computes.
+tensors to slice. Each body op must be local under the cut or a sum over it, and nothing but the
+body may look at what it computes in shards.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import math
 from tf_wu_shard.analysis.accesses import VariableAccess, accesses, check_order
 from tf_wu_shard.analysis.gradients import ResultNames
 from tf_wu_shard.analysis.replicas import ReplicaMatcher
+from tf_wu_shard.analysis.side_sums import sums_over_gradients
 from tf_wu_shard.analysis.types import (
     BodyOp,
     Operand,
@@ -20,12 +21,11 @@ from tf_wu_shard.analysis.types import (
     UpdatedVariable,
     WeightUpdate,
 )
+from tf_wu_shard.analysis.update_slice import UpdateSlice
 from tf_wu_shard.graph.view import GraphView, Op, Value
-from tf_wu_shard.placement import Placement, Refusal, Replicated, Sharded
-from tf_wu_shard.rules import registry
+from tf_wu_shard.placement import Refusal, Sharded
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import Family, family_of
-from tf_wu_shard.rules.shapes import source_operands
 from tf_wu_shard.rules.variables import READ, WRITES, Access
 
 
@@ -39,7 +39,19 @@ class BodyBuilder:
         names: ResultNames,
         handles: dict[str, dict[int, str]],
         devices: tuple[str, ...],
+        claimed: set[str],
     ) -> None:
+        """Prepares to build.
+
+        Args:
+            view: The graph.
+            matcher: Matches the copies of updates in it.
+            names: Every name of a reduced gradient.
+            handles: For each mirrored variable, its handles by replica.
+            devices: Per copy of the update, its device.
+            claimed: Keys of the variables that some gradient was followed to.
+        """
+        self._claimed = set(claimed)
         self._view = view
         self._matcher = matcher
         self._names = names
@@ -49,6 +61,9 @@ class BodyBuilder:
     def build(self, keys: tuple[int, ...], variables: tuple[str, ...]) -> WeightUpdate | Refusal:
         """Builds the update that writes `variables` from the reductions `keys`.
 
+        Slots that the update writes with sums of its gradient only (Adafactor's second moments) are
+        found by going backward, and belong to it where nothing else touches them.
+
         Args:
             keys: The reductions that were followed to these variables.
             variables: Keys of all variables that they reach.
@@ -56,23 +71,53 @@ class BodyBuilder:
         Returns:
             The update, or the first reason against it.
         """
+        found = self._build(keys, variables)
+        if isinstance(found, Refusal):
+            return found
+        update, more = found
+        if more:
+            larger = self._build(keys, (*variables, *more))
+            if not isinstance(larger, Refusal) and {v.key for v in larger[0].slots} >= more:
+                self._claimed |= more
+                return larger[0]
+        return update
+
+    def _build(
+        self, keys: tuple[int, ...], variables: tuple[str, ...]
+    ) -> tuple[WeightUpdate, set[str]] | Refusal:
+        """The update, and the slots that it may have besides."""
         touching: dict[str, list[list[VariableAccess]]] = {}
         for variable in variables:
             found = self._accesses(variable)
             if isinstance(found, Refusal):
                 return found
             touching[variable] = found
-        refusal = self._match_writes(touching)
+        sums = [
+            sums_over_gradients(self._view, self._names, keys, replica)
+            for replica in range(len(self._devices))
+        ]
+        refusal = self._match_writes(touching) or self._match(variables[0], sums, "sums over")
         if refusal is not None:
             return refusal
-        slice_ = _Slice(self._view, self._names, keys, touching, self._handles)
+        slice_ = UpdateSlice(self._view, self._names, keys, touching, self._handles, sums[0])
         refusal = slice_.place() or self._only_body_looks(slice_, keys)
         if refusal is not None:
             return refusal
         updated = self._updated_variables(slice_, touching)
         if isinstance(updated, Refusal):
             return updated
-        return WeightUpdate(updated, keys, self._body(slice_), self._devices)
+        update = WeightUpdate(updated, keys, self._body(slice_), self._devices)
+        return update, {v for v in slice_.read_besides if self._may_adopt(v, slice_.size)}
+
+    def _may_adopt(self, variable: str, size: int) -> bool:
+        """Whether a variable that an update reads may be a slot of it."""
+        handle = self._handles.get(variable, {}).get(0)
+        if handle is None or variable in self._claimed:
+            return False
+        ref = self._view.variables[handle]
+        if ref.trainable or math.prod(ref.shape or ()) != size:
+            return False
+        return any(not a.access.is_read for a in accesses(self._view, handle))
 
     def _accesses(self, variable: str) -> list[list[VariableAccess]] | Refusal:
         """Per replica, who touches the variable, if that is known and ordered."""
@@ -96,25 +141,35 @@ class BodyBuilder:
     def _match_writes(self, touching: dict[str, list[list[VariableAccess]]]) -> Refusal | None:
         for variable, per_replica in touching.items():
             writes = [[a.op for a in t if not a.access.is_read] for t in per_replica]
-            # The copies are matched with the first one; where there is but one, with themselves.
-            first_matched = 1 if len(writes) > 1 else 0
-            for replica, own in enumerate(writes[first_matched:], start=first_matched):
-                if len(own) != len(writes[0]):
-                    return Refusal(variable, f"replica {replica} writes it another number of times")
-                for first, other in zip(writes[0], own, strict=True):
-                    refusal = self._matcher.match(replica, first.name, other.name)
-                    if refusal is not None:
-                        return refusal
+            refusal = self._match(variable, writes, "writes")
+            if refusal is not None:
+                return refusal
         return None
 
-    def _only_body_looks(self, slice_: _Slice, keys: tuple[int, ...]) -> Refusal | None:
+    def _match(self, variable: str, per_replica: list[list[Op]], does: str) -> Refusal | None:
+        """Matches the replicas' ops one by one; `does` says what they do to the variable."""
+        # The copies are matched with the first one; where there is but one, with themselves.
+        first_matched = 1 if len(per_replica) > 1 else 0
+        for replica, own in enumerate(per_replica[first_matched:], start=first_matched):
+            if len(own) != len(per_replica[0]):
+                return Refusal(variable, f"replica {replica} {does} it another number of times")
+            for first, other in zip(per_replica[0], own, strict=True):
+                refusal = self._matcher.match(replica, first.name, other.name)
+                if refusal is not None:
+                    return refusal
+        return None
+
+    def _only_body_looks(self, slice_: UpdateSlice, keys: tuple[int, ...]) -> Refusal | None:
         """Why something outside would miss a value that the body computes, or None."""
         for replica in range(len(self._devices)):
             body = {self._matcher.partner(replica, op.name) for op in slice_.body}
             values = [
                 Value(self._matcher.partner(replica, op.name))
                 for op in slice_.body
-                if op.type != READ and op.type not in WRITES and op.type not in FUSED
+                if op.type != READ
+                and op.type not in WRITES
+                and op.type not in FUSED
+                and op.name not in slice_.sums
             ]
             values += [v for key in keys for v in self._names.of(key, replica)]
             refusal = self._look_from_outside(values, body)
@@ -139,7 +194,7 @@ class BodyBuilder:
         return None
 
     def _updated_variables(
-        self, slice_: _Slice, touching: dict[str, list[list[VariableAccess]]]
+        self, slice_: UpdateSlice, touching: dict[str, list[list[VariableAccess]]]
     ) -> tuple[UpdatedVariable, ...] | Refusal:
         seen_outside: set[str] = set()
         casts: dict[str, set[int]] = {}
@@ -192,22 +247,26 @@ class BodyBuilder:
             return True
         return self._look_from_outside([Value(read.name)], body) is not None
 
-    def _body(self, slice_: _Slice) -> tuple[BodyOp, ...]:
+    def _body(self, slice_: UpdateSlice) -> tuple[BodyOp, ...]:
         numbers = {op.name: i for i, op in enumerate(slice_.body)}
         return tuple(self._body_op(slice_, op, numbers) for op in slice_.body)
 
-    def _body_op(self, slice_: _Slice, op: Op, numbers: dict[str, int]) -> BodyOp:
+    def _body_op(self, slice_: UpdateSlice, op: Op, numbers: dict[str, int]) -> BodyOp:
         num_replicas = len(self._devices)
         names = tuple(self._matcher.partner(r, op.name) for r in range(num_replicas))
-        operands = tuple(self._operand(slice_, op, v, numbers) for v in op.inputs)
+        summed = slice_.sums.get(op.name)
+        inputs = op.inputs if summed is None else op.inputs[:1]
+        operands = tuple(self._operand(slice_, op, v, numbers) for v in inputs)
         variable = operands[0].variable if operands else ""
-        return BodyOp(op.type, names, operands, variable)
+        return BodyOp(op.type, names, operands, variable, summed)
 
-    def _operand(self, slice_: _Slice, op: Op, value: Value, numbers: dict[str, int]) -> Operand:
+    def _operand(
+        self, slice_: UpdateSlice, op: Op, value: Value, numbers: dict[str, int]
+    ) -> Operand:
         view = self._view
         if value.op in view.variables:
             return Operand(OperandKind.HANDLE, variable=view.variables[value.op].key)
-        if value in self._names:
+        if slice_.is_gradient(value):
             return Operand(OperandKind.GRADIENT, index=self._names[value][0])
         placement = slice_.placements[value]
         if isinstance(placement, Sharded):
@@ -216,129 +275,9 @@ class BodyBuilder:
         scalar = math.prod(placement.shape) == 1 and slice_.size != 1
         if op.type in FUSED:
             scalar = value != op.inputs[FUSED[op.type].gradient]
-        kind = OperandKind.SCALAR if scalar else OperandKind.SLICE
-        return Operand(kind, values=values, shape=placement.shape)
-
-
-class _Slice:
-    """The backward slice from the writes on replica 0, with the placement of every value."""
-
-    def __init__(
-        self,
-        view: GraphView,
-        names: ResultNames,
-        keys: tuple[int, ...],
-        touching: dict[str, list[list[VariableAccess]]],
-        handles: dict[str, dict[int, str]],
-    ) -> None:
-        self._view = view
-        self._names = names
-        self._keys = keys
-        self._own_handles = {handles[v][0] for v in touching}
-        self._writes = [a.op for t in touching.values() for a in t[0] if not a.access.is_read]
-        shapes = {view.variables[handles[v][0]].shape for v in touching}
-        self.sizes = {math.prod(s or ()) for s in shapes}
-        self.size = max(self.sizes)
-        self.body: list[Op] = []
-        self.placements: dict[Value, Placement] = {}
-        self._sources: dict[Value, Value] = {}
-
-    def source(self, value: Value) -> Value:
-        """The value that `value` is another name of."""
-        return self._sources.get(value, value)
-
-    def place(self) -> Refusal | None:
-        """Computes all placements and the body; the reason why that is impossible, or None."""
-        if len(self.sizes) != 1:
-            return Refusal(self._writes[0].name, "it mixes variables of different sizes")
-        for op in sorted(self._ancestors(), key=lambda o: o.position):
-            refusal = self._place_op(op)
-            if refusal is not None:
-                return refusal
-        return None
-
-    def _ancestors(self) -> list[Op]:
-        """The writes and what they depend on, up to gradients and variables."""
-        found: dict[str, Op] = {}
-        stack = list({op.name: op for op in self._writes}.values())
-        while stack:
-            op = stack.pop()
-            if op.name in found:
-                continue
-            found[op.name] = op
-            inputs = op.inputs
-            if op.type == READ:
-                inputs = ()
-            for value in inputs:
-                if value not in self._names and value.op not in self._view.variables:
-                    stack.append(self._view.producer(value))
-        return list(found.values())
-
-    def _place_op(self, op: Op) -> Refusal | None:
-        if op.type == READ and op.inputs[0].op in self._own_handles:
-            ref = self._view.variables[op.inputs[0].op]
-            self.placements[Value(op.name)] = Sharded(ref.shape or ())
-            self.body.append(op)
-            return None
-        if op in self._writes:
-            self.body.append(op)
-            return self._check_write(op)
-        operands = [self._placement(v) for v in op.inputs]
-        if op.type == "IdentityN":
-            self._place_elements(op, operands)
-            return None
-        if not any(isinstance(o, Sharded) for o in operands):
-            return None
-        shape = self._view.shape(Value(op.name))
-        known = []
-        for value, operand in zip(op.inputs, operands, strict=True):
-            if operand is None:
-                return Refusal(value.op, "the shape of its result is not known when traced")
-            known.append(operand)
-        outcome = registry.propagate(op.type, op.name, tuple(known), shape)
-        if isinstance(outcome, Refusal):
-            return outcome
-        self.placements[Value(op.name)] = outcome
-        if family_of(op.type) is Family.RELABEL:
-            first = op.inputs[source_operands(op.type, 0, 1)[0]]
-            self._sources[Value(op.name)] = self.source(first)
-        else:
-            self.body.append(op)
-        return None
-
-    def _place_elements(self, op: Op, operands: list[Placement | None]) -> None:
-        for i, (value, operand) in enumerate(zip(op.inputs, operands, strict=True)):
-            if isinstance(operand, Sharded):
-                self.placements[Value(op.name, i)] = operand
-                self._sources[Value(op.name, i)] = self.source(value)
-
-    def _placement(self, value: Value) -> Placement | None:
-        """Where an operand lies; None where its shape is not known."""
-        if value in self._names:
-            return Sharded(self._view.shape(value) or ())
-        if value not in self.placements:
-            shape = self._view.shape(value)
-            if shape is None:
-                return None
-            self.placements[value] = Replicated(shape)
-        return self.placements[value]
-
-    def _check_write(self, op: Op) -> Refusal | None:
-        """Whether a write's operands are what its shard needs."""
-        fused = FUSED.get(op.type)
-        first = fused.num_handles if fused else 1
-        for value in op.inputs[:first]:
-            if value.op not in self._own_handles:
-                return Refusal(op.name, "it updates variables that no gradient reaches")
-        for slot, value in enumerate(op.inputs[first:], start=first):
-            operand = self._placement(value)
-            if operand is None:
-                return Refusal(value.op, "the shape of its result is not known when traced")
-            wants_scalar = fused is not None and slot != fused.gradient
-            if wants_scalar and not isinstance(operand, Replicated):
-                return Refusal(op.name, f"operand {slot} is not a scalar")
-            if not wants_scalar and math.prod(operand.shape) != self.size:
-                return Refusal(op.name, f"it writes a value of shape {list(operand.shape)}")
-            if value in self._names and self._names[value][0] not in self._keys:
-                return Refusal(op.name, "it mixes gradients whose updates are kept apart")
-        return None
+        if scalar:
+            return Operand(OperandKind.SCALAR, values=values, shape=placement.shape)
+        result = view.shape(Value(op.name))
+        if result is not None and math.prod(placement.shape) != math.prod(result):
+            return Operand(OperandKind.BROADCAST, values=values, shape=result)
+        return Operand(OperandKind.SLICE, values=values, shape=placement.shape)

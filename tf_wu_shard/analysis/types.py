@@ -48,6 +48,7 @@ class OperandKind(enum.Enum):
     GRADIENT = "the shard of a reduced gradient"
     SCALAR = "one element, computed outside the body on every replica"
     SLICE = "a whole tensor that every replica holds, of which the shard is cut"
+    BROADCAST = "a smaller tensor that every replica holds, broadcast over the shard"
     HANDLE = "the handle of a variable of the update"
 
 
@@ -58,9 +59,9 @@ class Operand:
     Attributes:
         kind: What it is.
         index: BODY: position of the op in the body. GRADIENT: the reduction's key.
-        values: SCALAR, SLICE: per replica, the outside value.
+        values: SCALAR, SLICE, BROADCAST: per replica, the outside value.
         variable: HANDLE: the variable's key.
-        shape: SLICE and SCALAR: the logical shape.
+        shape: SLICE and SCALAR: the logical shape. BROADCAST: the shape that it is broadcast to.
     """
 
     kind: OperandKind
@@ -68,6 +69,23 @@ class Operand:
     values: tuple[Value, ...] = ()
     variable: str = ""
     shape: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardSum:
+    """A sum over elements of all shards; its result is the same on every replica.
+
+    Attributes:
+        shape: The logical shape of what is summed.
+        axes: The axes that it is summed over, counted from the front.
+        result_shape: The logical shape of the result.
+        dtype: The element type of both, as a DataType number.
+    """
+
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+    result_shape: tuple[int, ...]
+    dtype: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,12 +97,15 @@ class BodyOp:
         ops: Per replica, the name of the op that plays this part.
         operands: Its operands on the shard.
         variable: READ and WRITE: the key of the variable it touches; a fused update's weight.
+        sum: What it sums, where it sums over elements of several shards. The rest of the body has
+            its result from outside, as ops that stay where they are may have it.
     """
 
     type: str
     ops: tuple[str, ...]
     operands: tuple[Operand, ...]
     variable: str = ""
+    sum: ShardSum | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,7 +19,7 @@ from tf_wu_shard.analysis.types import GradientReduction, RefusedUpdate, WeightU
 from tf_wu_shard.graph.view import GraphView, Op, Value
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.fused import FUSED
-from tf_wu_shard.rules.registry import family_of
+from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.variables import READ, WRITES
 
 
@@ -58,8 +58,9 @@ def weight_updates(
         if len(devices) == num_replicas
         else SingleProgram(view, names, num_replicas)
     )
-    builder = BodyBuilder(view, matcher, names, handles, devices)
     floods = [_flood(view, reduction, names, handles) for reduction in reductions]
+    claimed = {variable for flood in floods for variable in flood.variables}
+    builder = BodyBuilder(view, matcher, names, handles, devices, claimed)
     updates: list[WeightUpdate] = []
     refused: list[RefusedUpdate] = []
     for flood in _entangled(floods):
@@ -135,6 +136,9 @@ def _reach(view: GraphView, start: Iterable[Value]) -> tuple[list[str], Refusal 
                 continue
             if family_of(op.type) is None:
                 refusal = refusal or Refusal(op.name, f"no rule for {op.type}")
+                continue
+            if family_of(op.type) is Family.SUM:
+                # The same on every replica from here on, whatever it goes into.
                 continue
             result = Value(op.name, slot if op.type == "IdentityN" else 0)
             if result not in seen:
@@ -286,6 +290,8 @@ def _first_without_rule(view: GraphView, start: Iterable[Value], within: set[str
             if family_of(op.type) is None:
                 if found is None or op.position < found.position:
                     found = op
+                continue
+            if family_of(op.type) is Family.SUM:
                 continue
             result = Value(op.name, slot if op.type == "IdentityN" else 0)
             if result not in seen:

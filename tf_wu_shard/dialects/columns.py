@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from tf_wu_shard.dialects import plain_ops
 from tf_wu_shard.graph.builder import GraphBuilder
@@ -82,6 +83,19 @@ def block(
     shape = builder.constant(list(size), device="")
     types = {"T": dtype, "Index": _INT32}
     return builder.op("Slice", [tensor, start, shape], name=name, device="", types=types)
+
+
+def own_begin(builder: GraphBuilder, layout: RowLayout, name: str) -> Value:
+    """Where the replica's shard begins among all, as rows and columns; known when it runs."""
+    rows = layout.shard_shape(0)[0]
+    number = builder.op("XlaReplicaId", [], name=f"{name}/replica_id", device="")
+    held = builder.constant([h * rows for h in layout.held], device="")
+    axis = builder.constant(0, device="")
+    types = {"Tparams": _INT32, "Tindices": _INT32, "Taxis": _INT32}
+    inputs = [held, number, axis]
+    first = builder.op("GatherV2", inputs, name=f"{name}/first_row", device="", types=types)
+    pack: dict[str, Any] = {"types": {"T": _INT32}, "ints": {"N": 2, "axis": 0}}
+    return builder.op("Pack", [first, axis], name=f"{name}/begin", device="", **pack)
 
 
 def transposed(
@@ -160,3 +174,17 @@ def tiles_together(
         bucket = placed(builder, bucket, apart, (0, number, 0, 0), dtype, scope)
     shape = (rows * len(shards), TILE[1])
     return plain_ops.reshape(builder, bucket, shape, dtype, "", f"{scope}/tiles")
+
+
+def whole_of_rows(
+    builder: GraphBuilder, matrix: Value, layout: RowLayout, dtype: int, scope: str
+) -> Value:
+    """The tensor, in `layout.shape`, of all its shards one above the other, without padding."""
+    if layout.tile_shards > 1:
+        matrix = rows_of_tiles(builder, matrix, layout.columns, 1, dtype, scope)
+    elements = plain_ops.flat(builder, matrix, dtype, "", f"{scope}/elements")
+    held = plain_ops.run(builder, elements, 0, layout.size, dtype, "", f"{scope}/held")
+    shape = layout.ordered_shape
+    ordered = plain_ops.reshape(builder, held, shape, dtype, "", f"{scope}/ordered")
+    back = tuple(layout.order.index(dimension) for dimension in range(len(layout.order)))
+    return transposed(builder, ordered, back, dtype, f"{scope}/whole")

@@ -270,24 +270,7 @@ class TpuCluster:
         if layout.tile_shards > 1:
             padded = columns.tiles_of_rows(builder, padded, layout.columns, 1, dtype, name)
         shard = layout.shard_shape(replica)
-        number = builder.op("XlaReplicaId", [], name=f"{name}/replica_id", device="")
-        held = builder.constant([h * shard[0] for h in layout.held], device="")
-        axis = builder.constant(0, device="")
-        first = builder.op(
-            "GatherV2",
-            [held, number, axis],
-            name=f"{name}/first_row",
-            device="",
-            types={"Tparams": _INT32, "Tindices": _INT32, "Taxis": _INT32},
-        )
-        begin = builder.op(
-            "Pack",
-            [first, axis],
-            name=f"{name}/begin",
-            device="",
-            types={"T": _INT32},
-            ints={"N": 2, "axis": 0},
-        )
+        begin = columns.own_begin(builder, layout, name)
         size = builder.constant(list(shard), device="")
         types = {"T": dtype, "Index": _INT32}
         return builder.op("Slice", [padded, begin, size], name=name, device="", types=types)

@@ -65,11 +65,4 @@ def joined(
     """
     runs = [shards[layout.held.index(run)] for run in range(layout.num_shards)]
     matrix = plain_ops.joined(builder, runs, dtype, "", f"{scope}/all_gather")
-    if layout.tile_shards > 1:
-        matrix = columns.rows_of_tiles(builder, matrix, layout.columns, 1, dtype, scope)
-    elements = plain_ops.flat(builder, matrix, dtype, "", f"{scope}/elements")
-    held = plain_ops.run(builder, elements, 0, layout.size, dtype, "", f"{scope}/held")
-    shape = layout.ordered_shape
-    ordered = plain_ops.reshape(builder, held, shape, dtype, "", f"{scope}/ordered")
-    back = tuple(layout.order.index(dimension) for dimension in range(len(layout.order)))
-    return columns.transposed(builder, ordered, back, dtype, f"{scope}/whole")
+    return columns.whole_of_rows(builder, matrix, layout, dtype, scope)

@@ -14,11 +14,13 @@ from typing import Any
 from tf_wu_shard.analysis.types import BodyOp, Operand, OperandKind, WeightUpdate
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dialects.plain_ops import keep_order, reshape
+from tf_wu_shard.dialects.shard_sums import broadcast_own
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import GraphView, Value
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.scratch import scratch_variable
+from tf_wu_shard.rewrite.sums import Parts, part
 from tf_wu_shard.rules.elementwise import ON_VECTORS
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ, WRITES
@@ -28,11 +30,14 @@ class BodyEmitter:
     """Emits the body of one update for one replica.
 
     Attributes:
+        update: The update.
         weights: After `emit`: for each weight, its updated shard.
         weight_controls: After `emit`: for each weight, the ops that its old writes waited for.
         emitted: After `emit`: for each op of the old body on this replica that goes away, the
             ops that took its place; for a write of a weight none yet (see `weight_writes`).
         weight_writes: After `emit`: for each weight, its old writes.
+        parts: After `emit`: for each sum over several shards, by its old op, what the replica's
+            shard adds to it.
     """
 
     def __init__(
@@ -61,7 +66,7 @@ class BodyEmitter:
         self._view = view
         self._builder = builder
         self._dialect = dialect
-        self._update = update
+        self.update = update
         self._layout = layout
         self._replica = replica
         self._gradients = gradients
@@ -77,10 +82,11 @@ class BodyEmitter:
         self.weight_controls: dict[str, list[str]] = {w.key: [] for w in update.weights}
         self.weight_writes: dict[str, list[str]] = {w.key: [] for w in update.weights}
         self.emitted: dict[str, list[str]] = {}
+        self.parts: dict[str, Value] = {}
 
     def emit(self) -> None:
         """Emits every op of the body, in order."""
-        for op in self._update.body:
+        for op in self.update.body:
             local: Value | None = None
             if op.type == READ:
                 local = self._read(op)
@@ -88,6 +94,8 @@ class BodyEmitter:
                 self._write(op)
             elif op.type in FUSED:
                 self._apply(op)
+            elif op.sum is not None:
+                self._add(op)
             else:
                 local = self._compute(op)
             self._locals.append(local)
@@ -188,6 +196,16 @@ class BodyEmitter:
         dtype = self._variables[key].dtype
         return scratch_variable(self._builder, present, shape, dtype, self._device, self._scope)
 
+    def _add(self, op: BodyOp) -> None:
+        """A sum over several shards: what this one adds to it."""
+        name = op.ops[self._replica]
+        shard = self._local(op, op.operands[0])
+        self.parts[name] = part(
+            *(self._builder, self._dialect, op, shard, self._layout, self._replica, self._device),
+            scope=self._name(op),
+        )
+        self.emitted[name] = [self.parts[name].op]
+
     def _compute(self, op: BodyOp) -> Value:
         name = op.ops[self._replica]
         operands = [self._local(op, operand) for operand in op.operands]
@@ -221,6 +239,14 @@ class BodyEmitter:
             # A one-element tensor of rank 2 would turn the shard into a matrix.
             element = self._view.dtype(value)
             return reshape(self._builder, value, (), element, self._device, f"{self._scope}/scalar")
+        if operand.kind is OperandKind.BROADCAST:
+            own_shape = self._view.shape(value)
+            assert own_shape is not None, f"{value} has no static shape"
+            return broadcast_own(
+                *(self._builder, self._dialect, value, own_shape, operand.shape, self._layout),
+                *(self._view.dtype(value), self._replica, self._device),
+                scope=f"{self._scope}/broadcast",
+            )
         return self._slice(value, self._view.dtype(value), f"{self._scope}/slice")
 
     def _slice(self, value: Value, dtype: int, name: str) -> Value:
@@ -270,6 +296,20 @@ class BodyEmitter:
             self._reads[key] = []
         else:
             self._reads.setdefault(key, []).append(name)
+
+
+def parts_of(emitters: Sequence[BodyEmitter]) -> list[Parts]:
+    """The parts of every sum of an update, from the emitters of all its copies."""
+    update = emitters[0].update
+    return [
+        Parts(
+            op,
+            tuple(e.parts[name] for e, name in zip(emitters, op.ops, strict=True)),
+            update.devices,
+        )
+        for op in update.body
+        if op.sum is not None
+    ]
 
 
 def _writes_by_variable(update: WeightUpdate) -> collections.Counter[str]:

@@ -16,7 +16,7 @@ from tf_wu_shard.analysis.gradients import result_names
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.dialects.plain_ops import reshape
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.graph.view import GraphView, Op, Value, parse_value
 
 _INPUTS = frozenset({"Placeholder", "_Arg", "Arg"})
 
@@ -83,7 +83,7 @@ class Remains:
         nodes = [self._node(op) for op in self._view if op.name in self._kept]
         controls = [n for c in self._view.control_outputs for n in self._waited_for(c)]
         outputs = tuple(self._replaced_values.get(v, v) for v in self._view.outputs)
-        self._lead_new_controls()
+        self._lead_new_nodes()
         return nodes, tuple(dict.fromkeys(controls)), outputs
 
     def _bypass_identities(self) -> None:
@@ -110,7 +110,8 @@ class Remains:
         stack += self._inputs
         for node in self._builder.nodes:
             for text in node.input:
-                stack.append(text.lstrip("^").partition(":")[0])
+                waits = text[0] == "^"
+                stack.append(text[1:] if waits else self._value(parse_value(text)).op)
         kept: set[str] = set()
         while stack:
             name = stack.pop()
@@ -192,14 +193,14 @@ class Remains:
             self._control_memo[name] = tuple(dict.fromkeys(found))
         return self._control_memo[name]
 
-    def _lead_new_controls(self) -> None:
-        """Leads control edges of new nodes that still point at dropped old ops."""
+    def _lead_new_nodes(self) -> None:
+        """Leads edges of new nodes away from old values and ops that were replaced."""
         old = self._view.ops
         for node in self._builder.nodes:
-            if not any(i[0] == "^" and i[1:] in old for i in node.input):
+            if not any(i.lstrip("^").partition(":")[0] in old for i in node.input):
                 continue
-            data = [i for i in node.input if not i.startswith("^")]
-            waits = [i[1:] for i in node.input if i.startswith("^")]
+            data = [str(self._value(parse_value(i))) for i in node.input if i[0] != "^"]
+            waits = [i[1:] for i in node.input if i[0] == "^"]
             led = dict.fromkeys(n for w in waits for n in self._waited_for(w))
             del node.input[:]
             node.input.extend([*data, *(f"^{n}" for n in led)])

@@ -18,9 +18,10 @@ from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.builder import GraphBuilder, graph_def_of
 from tf_wu_shard.graph.view import GraphView, Op, Value
 from tf_wu_shard.plan.types import ShardingPlan, SlotPlan, VariablePlan
-from tf_wu_shard.rewrite.body_emitter import BodyEmitter
+from tf_wu_shard.rewrite.body_emitter import BodyEmitter, parts_of
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.remains import Remains
+from tf_wu_shard.rewrite.sums import Parts, add_up
 from tf_wu_shard.rewrite.weight_reads import reads_by_time, wire_dtype
 from tf_wu_shard.rules.variables import READ
 
@@ -115,6 +116,7 @@ class _Rewriter:
         self._handles: dict[str, list[Value]] = {}
         self._emitted: collections.Counter[str] = collections.Counter()
         self._assigns: dict[str, tuple[str, ...]] = {}
+        self._parts: list[Parts] = []
 
     def run(self) -> RewriteResult:
         for bucket in self._plan.buckets:
@@ -122,6 +124,7 @@ class _Rewriter:
                 self._add_shard_inputs(variable)
             gradients = self._reduce_scatter(bucket)
             self._update(bucket, gradients)
+        self._add_up()
         self._sum_whole()
         nodes, control_outputs, outputs = self._remains.collect()
         self._dialect.adopt(self._builder.nodes)
@@ -202,6 +205,7 @@ class _Rewriter:
         for per_replica in emitters:
             for emitter in per_replica:
                 self._remains.replace_ops(emitter.emitted)
+            self._parts += parts_of(per_replica)
 
     def _gather(
         self, bucket: Sequence[VariablePlan], emitters: Sequence[Sequence[BodyEmitter]]
@@ -304,6 +308,14 @@ class _Rewriter:
             device=device,
             types={"T": dtype, "Tshape": 3},
         )
+
+    def _add_up(self) -> None:
+        """Gives everything that reads a sum over several shards the sum of all their parts."""
+        if self._parts:
+            found, count = add_up(self._view, self._builder, self._dialect, self._parts)
+            self._emitted["all_reduce"] += count
+            for old, new in found.items():
+                self._remains.replace_value(old, new)
 
     def _sum_whole(self) -> None:
         """Sums the gradients that lose their carrier but are not sharded, by element type."""

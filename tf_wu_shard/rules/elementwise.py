@@ -4,7 +4,8 @@ For an elementwise f, f(x)[lanes of shard i] = f(x[lanes of shard i]): the local
 Padding lanes compute garbage (a 0/0, say) and are never looked at.
 
 What is to be proved of each: run on the shards of its operands, whatever their padding holds, it
-gives the shards of its result, bit for bit; scalars among the operands stay scalars.
+gives the shards of its result, bit for bit; scalars among the operands stay scalars, and of smaller
+tensors that every replica holds, what is broadcast over its shard is cut out.
 
 BiasAdd is one of them where the bias has as many elements as the value (Keras adds tensors of shape
 [1, n] by it). Its kernel wants a matrix, which a shard is not, so there it is a plain addition.
@@ -41,8 +42,8 @@ _COMPARISONS = (
     *("LeftShift", "RightShift"),
 )
 
-# Select wants its operands in one shape, where SelectV2 broadcasts them.
-_MORE = ("AddN", "Select", "SelectV2", "ClipByValue")
+# These want their operands in one shape, but for scalars; SelectV2 broadcasts, Select does not.
+_OF_ONE_SHAPE = ("AddN", "Select", "ClipByValue")
 
 # Ops that are another op, of the same element type, on a vector.
 ON_VECTORS = {"BiasAdd": "AddV2"}
@@ -50,6 +51,10 @@ ON_VECTORS = {"BiasAdd": "AddV2"}
 registry.register(
     registry.Family.ELEMENTWISE,
     registry.same_lanes,
-    *(*_ARITHMETIC, *_TRANSCENDENTAL, *_ACTIVATIONS, *_TESTS, *_BINARY, *_COMPARISONS, *_MORE),
+    *(*_ARITHMETIC, *_TRANSCENDENTAL, *_ACTIVATIONS, *_TESTS, *_OF_ONE_SHAPE, *ON_VECTORS),
 )
-registry.register(registry.Family.ELEMENTWISE, registry.same_lanes, *ON_VECTORS)
+registry.register(
+    registry.Family.ELEMENTWISE,
+    registry.broadcast_lanes,
+    *(*_BINARY, *_COMPARISONS, "SelectV2"),
+)

@@ -3,9 +3,10 @@
 `propagate` answers "if the operands lie so, where does the result lie?"; it is pure and is proved
 by running ops whole and in shards. An op that no table names is a `Refusal`, never a guess.
 
-Every rule here is for the *flat* cut: shard `i` is a run of the row-major elements. A value may be
-relabelled with another shape of the same size without moving (`Reshape`), and an op is local
-exactly when element `k` of its result needs only elements `k` of its operands and scalars.
+A cut gives each shard some of the row-major elements. A value may be relabelled with another shape
+of the same size without moving (`Reshape`); an op is local exactly when element `k` of its result
+needs only elements `k` of its operands and what every replica holds whole; and a sum over elements
+of several shards is a sum of sums.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import enum
 import math
 from collections.abc import Callable
 
-from tf_wu_shard.placement import Placement, Refusal, Replicated, Sharded
+from tf_wu_shard.placement import Partial, Placement, Refusal, Replicated, Sharded
 
 
 class Family(enum.Enum):
@@ -22,9 +23,12 @@ class Family(enum.Enum):
 
     ELEMENTWISE = "the same op on the shard"
     RELABEL = "nothing: the result is the operand under another shape or name"
+    SUM = "the same sum over the shard's elements, then a sum over the replicas"
 
 
 Propagate = Callable[[str, tuple[Placement, ...], tuple[int, ...] | None], Placement | Refusal]
+
+_UNKNOWN = "the shape of its result is not known when the step is traced"
 
 _RULES: dict[str, tuple[Family, Propagate]] = {}
 
@@ -78,23 +82,44 @@ def propagate(
 def same_lanes(
     name: str, operands: tuple[Placement, ...], result_shape: tuple[int, ...] | None
 ) -> Placement | Refusal:
-    """The rule of every elementwise op: each operand is a scalar or has the result's elements.
-
-    Broadcasting keeps the row-major order of an operand exactly when the operand has as many
-    elements as the result (shapes then differ by leading ones only); an operand of one element
-    is the same everywhere; any other broadcast (a bias along a row) would need other elements
-    than its shard holds.
-    """
+    """The rule of elementwise ops that do not broadcast: operands are scalars or of one size."""
     if result_shape is None:
-        return Refusal(name, "the shape of its result is not known when the step is traced")
+        return Refusal(name, _UNKNOWN)
     size = math.prod(result_shape)
     for operand in operands:
         operand_size = math.prod(operand.shape)
-        if operand_size == size:
-            continue
-        if isinstance(operand, Sharded) or operand_size != 1:
+        if operand_size != size and (isinstance(operand, Sharded) or operand_size != 1):
             return Refusal(name, f"it broadcasts {list(operand.shape)} over {list(result_shape)}")
     return Sharded(result_shape)
+
+
+def broadcast_lanes(
+    name: str, operands: tuple[Placement, ...], result_shape: tuple[int, ...] | None
+) -> Placement | Refusal:
+    """The rule of elementwise ops that broadcast as NumPy does.
+
+    Broadcasting keeps the row-major order of an operand exactly when the operand has as many
+    elements as the result (shapes then differ by leading ones only). A smaller operand (a scalar, a
+    norm of each row) is broadcast by whoever holds it whole, which a shard does not.
+    """
+    if result_shape is None:
+        return Refusal(name, _UNKNOWN)
+    size = math.prod(result_shape)
+    for operand in operands:
+        if isinstance(operand, Sharded) and math.prod(operand.shape) != size:
+            return Refusal(name, f"it broadcasts {list(operand.shape)} over {list(result_shape)}")
+    return Sharded(result_shape)
+
+
+def summed(
+    name: str, operands: tuple[Placement, ...], result_shape: tuple[int, ...] | None
+) -> Placement | Refusal:
+    """The rule of sums: of a tensor in shards, every replica has a part."""
+    if result_shape is None:
+        return Refusal(name, _UNKNOWN)
+    if any(isinstance(operand, Sharded) for operand in operands[1:]):
+        return Refusal(name, "it takes its axes from the values of a sharded tensor")
+    return Partial(result_shape)
 
 
 def relabelled(
@@ -102,7 +127,7 @@ def relabelled(
 ) -> Placement | Refusal:
     """The rule of ops that only rename or reshape their first operand."""
     if result_shape is None:
-        return Refusal(name, "the shape of its result is not known when the step is traced")
+        return Refusal(name, _UNKNOWN)
     if any(isinstance(operand, Sharded) for operand in operands[1:]):
         return Refusal(name, "it takes a shape from the values of a sharded tensor")
     if math.prod(operands[0].shape) != math.prod(result_shape):

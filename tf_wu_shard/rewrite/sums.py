@@ -1,0 +1,145 @@
+"""Sums over elements of several shards: every replica's part, and what is made of their total.
+
+All parts that may travel at once do: there is one all-reduce for each step of the way from the
+gradients through one sum to the next, and each element type.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from tf_wu_shard.analysis.types import BodyOp, ShardSum
+from tf_wu_shard.dialects import plain_ops
+from tf_wu_shard.dialects.base import Dialect
+from tf_wu_shard.dialects.shard_sums import contribution
+from tf_wu_shard.dtypes import FLOAT32, item_bytes
+from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.view import GraphView, Value
+from tf_wu_shard.layout import AnyLayout
+from tf_wu_shard.rewrite.names import SCOPE
+from tf_wu_shard.rules.sums import SUMS, kept_shape
+
+_INT32 = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts:
+    """What every replica's shard adds to one sum.
+
+    Attributes:
+        op: The body op that sums.
+        values: Per replica, its part.
+        devices: Per replica, its device.
+    """
+
+    op: BodyOp
+    values: tuple[Value, ...]
+    devices: tuple[str, ...]
+
+
+def wire_dtype(summed: ShardSum) -> int:
+    """What parts of a sum are computed in and travel in: 16 bits would round every part."""
+    return summed.dtype if item_bytes(summed.dtype) >= item_bytes(FLOAT32) else FLOAT32
+
+
+def part(
+    builder: GraphBuilder,
+    dialect: Dialect,
+    op: BodyOp,
+    shard: Value,
+    layout: AnyLayout,
+    replica: int,
+    device: str,
+    scope: str,
+) -> Value:
+    """What a replica's shard adds to a sum, in `wire_dtype`."""
+    summed = op.sum
+    assert summed is not None, f"{op.type} is no sum"
+    dtype = wire_dtype(summed)
+    shard = plain_ops.cast(builder, shard, summed.dtype, dtype, scope)
+    if SUMS[op.type].squares:
+        types = {"T": dtype}
+        shard = builder.op("Square", [shard], name=f"{scope}/Square", device=device, types=types)
+    return contribution(
+        *(builder, dialect, shard, layout, summed.shape, summed.axes, dtype, replica, device),
+        scope=scope,
+    )
+
+
+def add_up(
+    view: GraphView, builder: GraphBuilder, dialect: Dialect, parts: Sequence[Parts]
+) -> tuple[dict[Value, Value], int]:
+    """Adds up the parts of all sums.
+
+    Args:
+        view: The old graph.
+        builder: Where to emit.
+        dialect: How to communicate.
+        parts: The parts of every sum.
+
+    Returns:
+        For each old sum, what takes its place, and the number of all-reduces.
+    """
+    steps = _steps(view, {name for own in parts for name in own.op.ops})
+    together: dict[tuple[int, int], list[Parts]] = {}
+    for own in parts:
+        assert own.op.sum is not None, f"{own.op.type} is no sum"
+        together.setdefault((steps[own.op.ops[0]], wire_dtype(own.op.sum)), []).append(own)
+    found: dict[Value, Value] = {}
+    for (step, dtype), members in sorted(together.items(), key=lambda item: item[0]):
+        scope = f"{SCOPE}/sums_{step}/all_reduce"
+        sums = [m.op.sum for m in members if m.op.sum is not None]
+        shapes = [kept_shape(s.shape, s.axes) for s in sums]
+        operands = [m.values for m in members]
+        totals = dialect.all_reduce(builder, operands, shapes, dtype, scope)
+        for own, values in zip(members, totals, strict=True):
+            found.update(_results(builder, own, values, dtype))
+    return found, len(together)
+
+
+def _results(
+    builder: GraphBuilder, own: Parts, totals: Sequence[Value], dtype: int
+) -> Mapping[Value, Value]:
+    """What is made of a total where the first replica that has it computes."""
+    made: dict[Value, Value] = {}
+    for total, device in zip(totals, own.devices, strict=True):
+        if total not in made:
+            made[total] = _result(builder, own.op, total, dtype, device)
+    return {Value(op): made[total] for op, total in zip(own.op.ops, totals, strict=True)}
+
+
+def _result(builder: GraphBuilder, op: BodyOp, total: Value, dtype: int, device: str) -> Value:
+    """A reduction's result, of its shape and type, out of the sum that it is made of."""
+    summed, rule = op.sum, SUMS[op.type]
+    assert summed is not None, f"{op.type} is no sum"
+    scope, types = f"{SCOPE}/{op.ops[0]}", {"T": dtype}
+    count = 1
+    for axis in summed.axes:
+        count *= summed.shape[axis]
+    divisor = count if rule.mean else 2 if rule.half else 1
+    if divisor != 1:
+        by = builder.constant(divisor, device=device, dtype=dtype)
+        name = f"{scope}/divided"
+        total = builder.op("RealDiv", [total, by], name=name, device=device, types=types)
+    if rule.root:
+        total = builder.op("Sqrt", [total], name=f"{scope}/Sqrt", device=device, types=types)
+    total = plain_ops.cast(builder, total, dtype, summed.dtype, scope)
+    shape = builder.constant(list(summed.result_shape), device=device)
+    types = {"T": summed.dtype, "Tshape": _INT32}
+    return builder.op("Reshape", [total, shape], name=f"{scope}/sum", device=device, types=types)
+
+
+def _steps(view: GraphView, sums: Iterable[str]) -> dict[str, int]:
+    """For each sum, how many others at most stand one behind the other on the way to it."""
+    wanted = frozenset(sums)
+    before: dict[str, int] = {}
+    steps: dict[str, int] = {}
+    for op in view:
+        step = max((before[s] for s in (*op.controls, *(v.op for v in op.inputs))), default=0)
+        if op.name in wanted:
+            steps[op.name] = step
+            step += 1
+        before[op.name] = step
+    # The copies of one sum may stand behind different numbers of others only by their controls.
+    return steps
