@@ -225,6 +225,7 @@ def _rewritten(graph: Any, captured: Captured, options: ShardingOptions | None) 
         options,
         min_elements=dialect.min_elements,
         bucket_bytes=dialect.bucket_bytes,
+        most_buckets=dialect.most_buckets,
         pinned=function_slots.pinned(graph, analysis, captured),
         in_shards=function_slots.slots_in_shards(captured).keys(),
         layout_of=dialect.layout,
