@@ -27,7 +27,7 @@ _INT32 = 3
 _RESOURCE = 20
 _SUM = "CrossReplicaSum"
 
-# A collective takes time however little it carries; see `TpuCluster.most_buckets`.
+# How many reduce-scatters, and how many all-gathers, a step may have; none is combined with others.
 MOST_COLLECTIVES = 24
 
 # Brings what lies outside of a cluster into it.
@@ -41,8 +41,8 @@ class TpuCluster:
         name: "tpu".
         min_elements: Below N * 1,024 elements a shard does not fill a tile; such tensors stay
             replicated, and the compiler combines their all-reduces.
-        bucket_bytes: Buckets of up to 20 MiB stay in a core's vector memory on their way, and
-            travel while the layers before or after them compute.
+        bucket_bytes: Several buckets of 20 MiB find room in a core's vector memory.
+        most_buckets: Each costs a collective of each kind along every axis of the torus.
     """
 
     name = "tpu"
