@@ -28,7 +28,8 @@ class ShardingOptions:
             default of the ground the step runs on: 1024 where all replicas share one process.
         bucket_bytes: Small variables travel together in buckets of about this many bytes; at
             least 1. A variable as large as this travels alone, uncopied. None means the default of
-            the ground: 256 KiB where all replicas share one process.
+            the ground: 256 KiB where all replicas share one process; on TPUs 20 MiB, or more where
+            a step would have more than 24 collectives of a kind.
         on_refusal: What happens when a function is traced with the flag on and none of it can be
             sharded: "warn" logs the reason, "raise" raises `NothingShardedError`.
         deterministic: Sum the replicas' gradients in the order of the replicas, so that two runs

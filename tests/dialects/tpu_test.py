@@ -197,6 +197,56 @@ def test_a_bucket_costs_one_collective_for_each_axis(torus: Torus, axes: int) ->
         assert [node.op for node in builder.nodes].count(op_type) == axes
 
 
+def needs(builder: GraphBuilder, name: str) -> set[str]:
+    """The op and all that it needs, by name."""
+    nodes = {node.name: node for node in builder.nodes}
+    found, stack = set(), [name]
+    while stack:
+        own = stack.pop().removesuffix(":0").lstrip("^")
+        if own in nodes and own not in found:
+            found.add(own)
+            stack += nodes[own].input
+    return found
+
+
+@pytest.mark.parametrize("shapes", [[(64, 250), (64, 300)], [(20_001,), (7, 5000)]], ids=str)
+def test_a_bucket_is_filled_when_the_one_before_has_been_scattered(
+    shapes: list[tuple[int, ...]],
+) -> None:
+    dialect, builder = TpuCluster("cluster", one_group(8)), GraphBuilder(())
+    layouts = layouts_of(shapes, one_group(8))
+    values = [[Value("a")], [Value("b")]]
+    for scope in ("first", "second"):
+        dialect.reduce_scatter(builder, values, layouts, FLOAT, scope)
+    scatters = [node.name for node in builder.nodes if node.op == "XlaReduceScatter"]
+    assert scatters[0] in needs(builder, scatters[1])
+    # A graph of its own begins anew.
+    other = GraphBuilder(())
+    dialect.reduce_scatter(other, values, layouts, FLOAT, "third")
+    assert not any(name.startswith("second") for node in other.nodes for name in node.input)
+
+
+@pytest.mark.parametrize("torus", TORUSES.values(), ids=TORUSES)
+def test_what_the_bucket_before_held_reaches_no_shard(emulated: Any, torus: Torus) -> None:
+    shapes = BUCKETS["padded and side by side"]
+    layouts = layouts_of(shapes, torus)
+    operands = contributions(shapes, torus.num_replicas)
+    broken = [np.full_like(operand, np.nan) for operand in operands]
+
+    def both(
+        dialect: TpuCluster, builder: GraphBuilder, fed: list[list[Value]], two: list[RowLayout]
+    ) -> list[list[Value]]:
+        reduce_scatter(dialect, builder, fed[:2], two[:2])
+        return reduce_scatter(dialect, builder, fed[2:], two[2:])
+
+    found = emitted(emulated, torus, layouts * 2, [*broken, *operands], both)
+    for replica, (own,) in enumerate(found):
+        wanted = [
+            shard_of(o.sum(0), lay, replica) for o, lay in zip(operands, layouts, strict=True)
+        ]
+        np.testing.assert_array_equal(own, flattened(wanted))
+
+
 def test_the_groups_of_an_all_gather_run_back_through_the_axes() -> None:
     builder = GraphBuilder(())
     layouts = layouts_of([(64, 128)], EIGHT)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Set
 
 from tests.plan.analyses import FLOAT16, FLOAT64, Weight, analysis_of
@@ -151,3 +152,27 @@ def test_where_nothing_is_sharded_no_carrier_is_lost() -> None:
     plan = plan_of(analysis_of(weights), min_elements=8)
     assert plan.variables == ()
     assert plan.summed_whole == ()
+
+
+def in_phases() -> Analysis:
+    """Gradients of b and d wait for the updates of a and c; the later ones are ready first."""
+    weights = [Weight(name, (8,)) for name in "abcd"]
+    analysis = analysis_of(weights)
+    reductions = tuple(
+        dataclasses.replace(r, depth=r.key % 2, ready=9 - r.key) for r in analysis.reductions
+    )
+    return dataclasses.replace(analysis, reductions=reductions)
+
+
+def test_gradients_that_wait_for_updates_never_travel_with_theirs() -> None:
+    plan = plan_of(in_phases(), bucket_bytes=1000)
+    assert [[v.variable for v in bucket] for bucket in plan.buckets] == [["a", "c"], ["b", "d"]]
+
+
+def test_buckets_take_turns_as_their_gradients_become_ready() -> None:
+    few = make_plan(in_phases(), ShardingOptions(), min_elements=1, bucket_bytes=1, most_buckets=4)
+    assert [v.variable for bucket in few.buckets for v in bucket] == ["c", "a", "d", "b"]
+    fewest = make_plan(
+        in_phases(), ShardingOptions(), min_elements=1, bucket_bytes=1, most_buckets=1
+    )
+    assert [[v.variable for v in bucket] for bucket in fewest.buckets] == [["a", "c"], ["b", "d"]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tf_wu_shard.analysis.gradients import gradient_reductions, result_names
+from tf_wu_shard.analysis.order import with_order
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.analysis.updates import weight_updates, without_halves, written_unreached
 from tf_wu_shard.dialects.base import Dialect
@@ -32,7 +33,7 @@ def analyze(view: GraphView, dialect: Dialect) -> Analysis:
     return Analysis(
         fingerprint=view.fingerprint,
         num_replicas=num_replicas if reductions else 0,
-        reductions=reductions,
+        reductions=with_order(view, reductions, {key for u in updates for key in u.reductions}),
         updates=updates,
         refused=(*without_halves(view, refused, unreached), *unreached),
         refusals=(*refusals, *more),

@@ -25,6 +25,8 @@ class GradientReduction:
         dtype: The DataType enum's number.
         divisor: What the sum is divided by (1, or the number of replicas for a mean).
         carriers: The ops that carry the reduction, which may carry other gradients too.
+        depth: How many reductions, each of which an update is made of, have to come before it.
+        ready: The place, in the order of the graph's ops, of the last op that its operands need.
     """
 
     key: int
@@ -34,6 +36,8 @@ class GradientReduction:
     dtype: int
     divisor: int
     carriers: tuple[str, ...]
+    depth: int = 0
+    ready: int = 0
 
     @property
     def num_replicas(self) -> int:

@@ -2,30 +2,53 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
+from tf_wu_shard.dialects import plain_ops
 from tf_wu_shard.dialects.torus import Groups
 from tf_wu_shard.graph import all_gather_module
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import Value
 
-_INT32 = 3
-
 
 def reduce_scatter(
-    builder: GraphBuilder, value: Value, groups: Groups, dtype: int, scope: str
+    builder: GraphBuilder,
+    matrix: Value,
+    shape: tuple[int, int],
+    axes: Sequence[Groups],
+    dtype: int,
+    scope: str,
 ) -> Value:
-    """The sum over each group; each replica of it has its run of the first dimension."""
-    assignment = builder.constant([list(group) for group in groups], device="")
-    axis = builder.constant(0, device="")
-    return builder.op(
-        "XlaReduceScatter",
-        [value, assignment, axis],
-        name=f"{scope}/axis",
-        device="",
-        types={"T": dtype},
-        strings={"reduce_op": "Add"},
-    )
+    """Sums a matrix along one axis after the other; each replica keeps a run of its rows.
+
+    The runs are a dimension of their own. Scattered along its rows, a matrix of some sizes would be
+    padded by the compiler, and its shards moved from chip to chip afterwards.
+
+    Args:
+        builder: Where to emit.
+        matrix: What each replica contributes.
+        shape: Its shape; its rows are as many runs as the axes make parts, of whole tiles.
+        axes: The groups along each axis.
+        dtype: Its element type.
+        scope: Name scope of the emitted ops.
+    """
+    runs = math.prod(len(groups[0]) for groups in axes)
+    rows, columns = shape[0] // runs, shape[1]
+    value = plain_ops.reshape(builder, matrix, (runs, rows, columns), dtype, "", f"{scope}/runs")
+    dimension = builder.constant(0, device="")
+    for groups in axes:
+        assignment = builder.constant([list(group) for group in groups], device="")
+        value = builder.op(
+            "XlaReduceScatter",
+            [value, assignment, dimension],
+            name=f"{scope}/axis",
+            device="",
+            types={"T": dtype},
+            strings={"reduce_op": "Add"},
+        )
+    return plain_ops.reshape(builder, value, (rows, columns), dtype, "", f"{scope}/run")
 
 
 def all_gather(

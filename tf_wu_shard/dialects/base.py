@@ -42,6 +42,8 @@ class Dialect(Protocol):
         name: What the report calls it.
         min_elements: Variables below this stay replicated, unless the user says otherwise.
         bucket_bytes: Tensors below this travel together, unless the user says otherwise.
+        most_buckets: How many buckets there may be; they hold more than `bucket_bytes` then, and
+            are filled one after the other. None for any number, filled at any time.
         weights_in_shards: Whether weights live in shards between steps and are gathered where the
             step reads them, instead of being gathered after the update.
         place: Where the replicas sit and which groups follow from that, for a reader; "" where
@@ -51,6 +53,7 @@ class Dialect(Protocol):
     name: str
     min_elements: int
     bucket_bytes: int
+    most_buckets: int | None
     weights_in_shards: bool
     place: str
 

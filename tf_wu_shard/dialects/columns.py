@@ -36,23 +36,58 @@ def side_by_side(
     shape: tuple[int, ...],
     dtype: int,
     scope: str,
+    fill: Value | None = None,
 ) -> Value:
-    """Tensors of equal leading dimensions in the columns of one, the rest zeros."""
+    """Tensors of equal leading dimensions in the columns of one.
+
+    The compiler would see through what they are written over, take each for a padded tensor and add
+    these up, one pass over the whole for each.
+
+    Args:
+        builder: Where to emit.
+        tensors: What to write.
+        starts: The column at which each begins.
+        shape: The shape of the one.
+        dtype: The element type.
+        scope: Name scope of the emitted ops.
+        fill: A scalar that they are written over; zero if there is none.
+    """
     if len(tensors) == 1:
-        return tensors[0]
-    bucket = zeros(builder, shape, dtype, scope)
+        return held_apart(builder, tensors[0], dtype, scope)
+    bucket = held_apart(builder, filled(builder, shape, dtype, scope, fill), dtype, scope)
     for tensor, start in zip(tensors, starts, strict=True):
         place = (*(0 for _ in shape[1:]), start)
         bucket = placed(builder, bucket, tensor, place, dtype, scope)
     return bucket
 
 
-def zeros(builder: GraphBuilder, shape: tuple[int, ...], dtype: int, scope: str) -> Value:
-    """A tensor of zeros."""
-    zero = builder.constant(0, device="", dtype=dtype)
+def held_apart(builder: GraphBuilder, value: Value, dtype: int, scope: str) -> Value:
+    """`value`, of whose making the compiler knows nothing where it is used."""
+    name = f"{scope}/barrier"
+    barrier = builder.op("XlaOptimizationBarrier", [value], name=name, device="")
+    attr: Any = builder.nodes[-1].attr
+    attr["T"].list.type.append(dtype)
+    return barrier
+
+
+def filled(
+    builder: GraphBuilder,
+    shape: tuple[int, ...],
+    dtype: int,
+    scope: str,
+    fill: Value | None = None,
+) -> Value:
+    """A tensor of one number, zero if none is given."""
+    number = fill or builder.constant(0, device="", dtype=dtype)
     dims = builder.constant(list(shape), device="")
     types = {"T": dtype, "index_type": _INT32}
-    return builder.op("Fill", [dims, zero], name=f"{scope}/zeros", device="", types=types)
+    return builder.op("Fill", [dims, number], name=f"{scope}/filled", device="", types=types)
+
+
+def first_element(builder: GraphBuilder, matrix: Value, dtype: int, scope: str) -> Value:
+    """The first element of a matrix, as a scalar."""
+    corner = block(builder, matrix, (0, 0), (1, 1), dtype, f"{scope}/first")
+    return plain_ops.reshape(builder, corner, (), dtype, "", f"{scope}/first")
 
 
 def placed(
@@ -167,7 +202,7 @@ def tiles_together(
     rows = layouts[0].shard_shape(0)[0]
     if len(shards) == 1:
         return shards[0]
-    bucket = zeros(builder, (rows // TILE[0], len(shards), *TILE), dtype, scope)
+    bucket = filled(builder, (rows // TILE[0], len(shards), *TILE), dtype, scope)
     for number, shard in enumerate(shards):
         size = (rows // TILE[0], 1, *TILE)
         apart = plain_ops.reshape(builder, shard, size, dtype, "", f"{scope}/tiles")

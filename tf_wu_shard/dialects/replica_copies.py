@@ -17,6 +17,7 @@ from tf_wu_shard.placement import Refusal
 class CopyOfEachReplica:
     """The read half of `Dialect` and the flat cut, for replicas of one process."""
 
+    most_buckets: int | None = None
     weights_in_shards = False
     place = ""
 

@@ -156,7 +156,7 @@ def _in_its_place(
 ) -> Value:
     """A tensor of `layout.shape` with the replica's shard in its place and zeros elsewhere."""
     rows, width = layout.shard_shape(0)
-    zeros = columns.zeros(builder, (rows * layout.num_shards, width), dtype, scope)
+    zeros = columns.filled(builder, (rows * layout.num_shards, width), dtype, scope)
     begin = columns.own_begin(builder, layout, scope)
     types = {"T": dtype, "Tindices": _INT32}
     inputs = [zeros, shard, begin]

@@ -27,6 +27,9 @@ _INT32 = 3
 _RESOURCE = 20
 _SUM = "CrossReplicaSum"
 
+# How many reduce-scatters, and how many all-gathers, a step may have; none is combined with others.
+MOST_COLLECTIVES = 24
+
 # Brings what lies outside of a cluster into it.
 REPLICATED_INPUT = "TPUReplicatedInput"
 
@@ -39,8 +42,8 @@ class TpuCluster:
         min_elements: Below N * 1,024 elements a shard does not fill a tile; such tensors stay
             replicated, and the compiler combines their all-reduces.
         place: Where its replicas sit; see `Torus.place`.
-        bucket_bytes: Buckets of up to 20 MiB stay in a core's vector memory on their way, and
-            travel while the layers before or after them compute.
+        bucket_bytes: Several buckets of 20 MiB find room in a core's vector memory.
+        most_buckets: Each costs a collective of each kind along every axis of the torus.
     """
 
     name = "tpu"
@@ -58,6 +61,8 @@ class TpuCluster:
         self._cluster = cluster
         self._torus = torus
         self.place = torus.place
+        self._last: tuple[GraphBuilder, Value, int] | None = None
+        self.most_buckets: int | None = MOST_COLLECTIVES // len(torus.axes)
         self.min_elements = torus.num_replicas * TILE[0] * TILE[1]
 
     def copies(self, view: GraphView) -> tuple[str, ...]:
@@ -144,44 +149,45 @@ class TpuCluster:
             self._ordered(builder, own[0], layout, dtype, scope)
             for own, layout in zip(operands, layouts, strict=True)
         ]
+        fill = self._after_the_last(builder, dtype, scope)
         if layouts[0].flattened:
-            return self._scatter_flattened(builder, ordered, layouts, dtype, scope)
+            axes = self._torus.axes
+            total = stacked.reduce_scatter(builder, ordered, layouts, axes, dtype, scope, fill)
+            self._note(builder, total, dtype, scope)
+            return [[own] for own in stacked.runs_apart(builder, total, layouts, 1, dtype, scope)]
         starts, width = columns.beginnings(layouts)
-        total = self._bucket(builder, ordered, layouts[0], starts, width, dtype, scope)
+        total = self._bucket(builder, ordered, layouts[0], starts, width, dtype, scope, fill)
         by_row, by_tile = self._axes(layouts[0])
-        for groups in by_row:
-            total = axis_ops.reduce_scatter(builder, total, groups, dtype, scope)
+        shape = (layouts[0].padded_rows, width)
+        total = axis_ops.reduce_scatter(builder, total, shape, by_row, dtype, scope)
+        self._note(builder, total, dtype, scope)
+        rows = layouts[0].run_rows
         if not by_tile:
-            rows = layouts[0].run_rows
             return [
                 [block(builder, total, (0, start), (rows, layout.columns), dtype, f"{scope}/shard")]
                 for start, layout in zip(starts, layouts, strict=True)
             ]
         count, width = len(layouts), layouts[0].columns
         total = columns.tiles_of_rows(builder, total, width, count, dtype, scope)
-        for groups in by_tile:
-            total = axis_ops.reduce_scatter(builder, total, groups, dtype, scope)
+        shape = (rows * width * count // TILE[1], TILE[1])
+        total = axis_ops.reduce_scatter(builder, total, shape, by_tile, dtype, scope)
         return [[own] for own in columns.tiles_apart(builder, total, layouts, dtype, scope)]
 
-    def _scatter_flattened(
-        self,
-        builder: GraphBuilder,
-        ordered: Sequence[Value],
-        layouts: Sequence[RowLayout],
-        dtype: int,
-        scope: str,
-    ) -> list[list[Value]]:
-        """`reduce_scatter` of flattened tensors."""
-        matrices = [
-            stacked.flattened(builder, value, layout, dtype, scope)
-            for value, layout in zip(ordered, layouts, strict=True)
-        ]
-        runs = self._torus.num_replicas
-        total = stacked.runs_together(builder, matrices, layouts, dtype, scope, num_runs=runs)
-        for groups in self._torus.axes:
-            total = axis_ops.reduce_scatter(builder, total, groups, dtype, scope)
-        shards = stacked.runs_apart(builder, total, layouts, dtype, f"{scope}/shard", num_runs=1)
-        return [[own] for own in shards]
+    def _after_the_last(self, builder: GraphBuilder, dtype: int, scope: str) -> Value | None:
+        """A number that is there when the last bucket has been scattered, if there was one.
+
+        What is written over it waits for that. So the compiler computes gradients when their turn
+        comes, and keeps room for one bucket or two, instead of leaving all of them to the end.
+        """
+        if self._last is None or self._last[0] is not builder:
+            return None
+        _, number, its_dtype = self._last
+        return plain_ops.cast(builder, number, its_dtype, dtype, scope)
+
+    def _note(self, builder: GraphBuilder, scattered: Value, dtype: int, scope: str) -> None:
+        """Notes that a bucket has been scattered."""
+        number = columns.first_element(builder, scattered, dtype, scope)
+        self._last = builder, number, dtype
 
     def _axes(self, layout: RowLayout) -> tuple[tuple[Groups, ...], tuple[Groups, ...]]:
         """The axes along which a layout cuts rows, and those along which it cuts tiles."""
@@ -202,7 +208,11 @@ class TpuCluster:
         """See `Dialect.all_gather`."""
         own = [shard[0] for shard in shards]
         if layouts[0].flattened:
-            return self._gather_flattened(builder, own, layouts, dtype, scope)
+            tensors = stacked.all_gather(builder, own, layouts, self._torus.axes, dtype, scope)
+            return [
+                [self._shaped(builder, ordered, layout, dtype, scope)]
+                for ordered, layout in zip(tensors, layouts, strict=True)
+            ]
         starts, width = columns.beginnings(layouts)
         first = layouts[0]
         by_row, by_tile = self._axes(first)
@@ -229,28 +239,6 @@ class TpuCluster:
             [self._tensor(builder, whole, start, layout, dtype, scope)]
             for start, layout in zip(starts, layouts, strict=True)
         ]
-
-    def _gather_flattened(
-        self,
-        builder: GraphBuilder,
-        own: Sequence[Value],
-        layouts: Sequence[RowLayout],
-        dtype: int,
-        scope: str,
-    ) -> list[list[Value]]:
-        """`all_gather` of flattened tensors."""
-        whole = stacked.runs_together(builder, own, layouts, dtype, scope, num_runs=1)
-        rows = stacked.height(layouts)
-        for groups in reversed(self._torus.axes):
-            whole = axis_ops.all_gather(builder, whole, (rows, TILE[1]), groups, dtype, scope)
-            rows *= len(groups[0])
-        runs = self._torus.num_replicas
-        matrices = stacked.runs_apart(builder, whole, layouts, dtype, scope, num_runs=runs)
-        found = []
-        for matrix, layout in zip(matrices, layouts, strict=True):
-            ordered = stacked.unflattened(builder, matrix, layout, dtype, scope)
-            found.append([self._shaped(builder, ordered, layout, dtype, scope)])
-        return found
 
     def slice_own(
         self,
@@ -291,17 +279,18 @@ class TpuCluster:
         width: int,
         dtype: int,
         scope: str,
+        fill: Value | None = None,
     ) -> Value:
         """Tensors of equal leading dimensions side by side, as a matrix of padded rows."""
         shape = (*first.ordered_shape[:-1], width)
-        bucket = columns.side_by_side(builder, ordered, starts, shape, dtype, scope)
+        bucket = columns.side_by_side(builder, ordered, starts, shape, dtype, scope, fill)
         rows = (first.rows, width)
         matrix = plain_ops.reshape(builder, bucket, rows, dtype, "", f"{scope}/rows")
         if first.padded_rows == first.rows:
             return matrix
         padded = (first.padded_rows, width)
         return columns.placed(
-            builder, columns.zeros(builder, padded, dtype, scope), matrix, (0, 0), dtype, scope
+            builder, columns.filled(builder, padded, dtype, scope), matrix, (0, 0), dtype, scope
         )
 
     def _tensor(

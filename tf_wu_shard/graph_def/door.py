@@ -157,6 +157,7 @@ def _rewritten(
         options,
         min_elements=dialect.min_elements,
         bucket_bytes=dialect.bucket_bytes,
+        most_buckets=dialect.most_buckets,
         pinned=slots,
         whole_weights=weights,
         layout_of=dialect.layout,

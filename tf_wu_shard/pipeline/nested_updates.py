@@ -126,6 +126,7 @@ class _Work:
             self._options,
             min_elements=self._dialect.min_elements,
             bucket_bytes=self._dialect.bucket_bytes,
+            most_buckets=self._dialect.most_buckets,
             pinned=whole.slots,
             whole_weights=whole.weights,
             in_shards=function_slots.slots_in_shards(self._captured).keys(),

@@ -98,6 +98,7 @@ def run_stages(
         options,
         min_elements=dialect.min_elements,
         bucket_bytes=dialect.bucket_bytes,
+        most_buckets=dialect.most_buckets,
         pinned=whole.slots,
         whole_weights=whole.weights,
         in_shards=function_slots.slots_in_shards(captured).keys(),

@@ -14,7 +14,7 @@ from tf_wu_shard.analysis.types import (
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.dtypes import BFLOAT16, FLOAT32, item_bytes
 from tf_wu_shard.layout import AnyLayout, Layout, RowLayout, flat_layout
-from tf_wu_shard.plan.buckets import assign_buckets
+from tf_wu_shard.plan.buckets import assign_buckets, assign_in_turn
 from tf_wu_shard.plan.types import (
     PLAN_VERSION,
     LeftAlone,
@@ -32,6 +32,7 @@ def make_plan(
     *,
     min_elements: int,
     bucket_bytes: int,
+    most_buckets: int | None = None,
     pinned: Mapping[str, str] | None = None,
     in_shards: Set[str] = frozenset(),
     layout_of: LayoutOf | None = None,
@@ -45,6 +46,8 @@ def make_plan(
         options: What the user asked for.
         min_elements: The dialect's default for `options.min_elements`.
         bucket_bytes: The dialect's default for `options.bucket_bytes`.
+        most_buckets: How many buckets there may be, where the user does not say what they hold:
+            they hold more then. Where it is not None they are filled one after the other.
         pinned: Variables with which their update must stay whole, by key, each with the reason.
         in_shards: Variables that live in shards already, by key. Their updates stay sharded however
             small they are: one that gathers its slots first would be the slowest of all.
@@ -58,7 +61,6 @@ def make_plan(
         The plan. Every variable with a reduced gradient is in it, sharded or left alone.
     """
     smallest = min_elements if options.min_elements is None else options.min_elements
-    capacity = bucket_bytes if options.bucket_bytes is None else options.bucket_bytes
     cut = layout_of or (lambda shape, width: flat_layout(shape, analysis.num_replicas, width))
     chosen: list[tuple[int, WeightUpdate, AnyLayout]] = []
     left: list[LeftAlone] = []
@@ -75,7 +77,13 @@ def make_plan(
     for refused in analysis.refused:
         refusal = refused.refusal
         left.append(LeftAlone(refused.variable, refusal.reason, refusal.where, refused.reductions))
-    buckets = assign_buckets([_travels(analysis, u, lay) for _, u, lay in chosen], capacity)
+    travelling = [_travels(analysis, u, lay) for _, u, lay in chosen]
+    if most_buckets is None:
+        buckets = assign_buckets(travelling, options.bucket_bytes or bucket_bytes)
+    else:
+        ready = [_ready(analysis, u) for _, u, _ in chosen]
+        least, most = bucket_bytes, most_buckets
+        buckets = assign_in_turn(travelling, ready, least, most, options.bucket_bytes)
     whole = whole_weights or {}
     variables = tuple(
         _variable_plan(analysis, number, layout, bucket, options, whole)
@@ -130,8 +138,15 @@ def _travels(
 ) -> tuple[int, tuple[int | str, ...]]:
     """How many bytes of a gradient travel, and what must be alike in what travels with it."""
     reduction = analysis.reductions[update.reductions[0]]
+    depth, _ = _ready(analysis, update)
     alike: tuple[int | str, ...] = layout.bucket_kind if isinstance(layout, RowLayout) else ()
-    return reduction.size * item_bytes(reduction.dtype), (reduction.dtype, *alike)
+    return reduction.size * item_bytes(reduction.dtype), (depth, reduction.dtype, *alike)
+
+
+def _ready(analysis: Analysis, update: WeightUpdate) -> tuple[int, int]:
+    """The place in the step from which on all gradients of an update are there."""
+    reductions = [analysis.reductions[key] for key in update.reductions]
+    return max((r.depth, r.ready) for r in reductions)
 
 
 def _variable_plan(
