@@ -30,7 +30,7 @@ from tf_wu_shard.graph.capture import Captured, capture
 from tf_wu_shard.pipeline.hand_over import hand_over
 from tf_wu_shard.pipeline.nested_updates import NestedUpdates
 from tf_wu_shard.pipeline.stages import Outcome, run_stages
-from tf_wu_shard.program.flatten import flatten
+from tf_wu_shard.program.prepare import prepared
 from tf_wu_shard.report.published import nothing_sharded, publish, reports
 from tf_wu_shard.storage import function_slots, sharded_slot
 from tf_wu_shard.tensorflow_private import (
@@ -165,7 +165,9 @@ def _shard(graph: Any, options: ShardingOptions | None, start: float, trace_seco
 def _captured(graph: Any) -> Captured:
     captured = capture(graph)
     cluster = tpu_graph.cluster_of(graph)
-    return captured if cluster is None else flatten(graph, captured, cluster.name)
+    if cluster is None:
+        return captured
+    return prepared(graph, captured, cluster.name, cluster.num_replicas)
 
 
 def _only_lowered(graph: Any) -> Any:

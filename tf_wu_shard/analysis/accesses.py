@@ -111,6 +111,9 @@ def _access(view: GraphView, op: Op, slot: int) -> Access:
     if op.type in FUSED and slot < FUSED[op.type].num_handles:
         return Access.APPLY
     if op.type in _CALLS:
+        ref = view.variables.get(op.inputs[slot].op)
+        if ref is not None and ref.key in view.part_wise.get(op.name, ()):
+            return Access.PART_WISE
         return _access_in_call(view, op.type, op.node.attr, slot, ())
     return Access.UNKNOWN
 

@@ -92,6 +92,9 @@ class BodyBuilder:
             if isinstance(found, Refusal):
                 return found
             touching[variable] = found
+        refusal = self._check_part_wise(touching)
+        if refusal is not None:
+            return refusal
         sums = [
             sums_over_gradients(self._view, self._names, keys, replica)
             for replica in range(len(self._devices))
@@ -138,9 +141,20 @@ class BodyBuilder:
             per_replica.append(found)
         return per_replica
 
+    def _check_part_wise(self, touching: dict[str, list[list[VariableAccess]]]) -> Refusal | None:
+        """Why the branches that work on the variables part by part need others as well, or None."""
+        for variable, per_replica in touching.items():
+            for access in (a for own in per_replica for a in own):
+                if access.access is Access.PART_WISE:
+                    others = self._view.part_wise[access.op.name][variable] - touching.keys()
+                    if others:
+                        other = min(others)
+                        return Refusal(access.op.name, f"{access.op.type} takes {other} with it")
+        return None
+
     def _match_writes(self, touching: dict[str, list[list[VariableAccess]]]) -> Refusal | None:
         for variable, per_replica in touching.items():
-            writes = [[a.op for a in t if not a.access.is_read] for t in per_replica]
+            writes = [[a.op for a in t if a.access.is_own_write] for t in per_replica]
             refusal = self._match(variable, writes, "writes")
             if refusal is not None:
                 return refusal

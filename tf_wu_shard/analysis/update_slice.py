@@ -60,7 +60,7 @@ class UpdateSlice:
         self._keys = keys
         self._side_sums = sums
         self._own_handles = {handles[v][0] for v in touching}
-        self._writes = [a.op for t in touching.values() for a in t[0] if not a.access.is_read]
+        self._writes = [a.op for t in touching.values() for a in t[0] if a.access.is_own_write]
         shapes = {view.variables[handles[v][0]].shape for v in touching}
         self.sizes = {math.prod(s or ()) for s in shapes}
         self.size = max(self.sizes)

@@ -7,6 +7,7 @@ It does not know what the ops mean; that is the work of `rules`.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import hashlib
@@ -90,6 +91,8 @@ class GraphView:
         op_def: The OpDef of an op type, or None where TensorFlow does not know it.
         functions: The FunctionDefs that ops may call, by name.
         own_inputs: Names of inputs of which each replica has a value of its own.
+        part_wise: For ops, by name, that call functions which do to each part of some variables
+            what they do to the whole: for each such variable, by key, those that meet in it.
     """
 
     def __init__(
@@ -102,6 +105,7 @@ class GraphView:
         op_def: Callable[[str], Any | None],
         shape_of: Callable[[Value], tuple[int, ...] | None] | None = None,
         own_inputs: Iterable[str] = (),
+        part_wise: Mapping[str, Mapping[str, frozenset[str]]] | None = None,
     ) -> None:
         self.graph_def = graph_def
         self.ops: dict[str, Op] = {op.name: op for op in _ordered_ops(graph_def.node)}
@@ -112,7 +116,14 @@ class GraphView:
         self._shape_of = shape_of
         self.functions = {f.signature.name: f for f in graph_def.library.function}
         self.own_inputs = frozenset(own_inputs)
+        self.part_wise = dict(part_wise or {})
         self._by_position = list(self.ops.values())
+
+    def with_part_wise(self, part_wise: Mapping[str, Mapping[str, frozenset[str]]]) -> GraphView:
+        """The same view, in which more is known of some ops."""
+        found = copy.copy(self)
+        found.part_wise = dict(part_wise)
+        return found
 
     def with_graph(self, graph_def: Any, scalars: Container[str]) -> GraphView:
         """The same view of a graph that other nodes were added to, or whose ops call others.
@@ -135,6 +146,7 @@ class GraphView:
             op_def=self.op_def,
             shape_of=shape_of,
             own_inputs=self.own_inputs,
+            part_wise=self.part_wise,
         )
 
     @functools.cached_property

@@ -29,8 +29,8 @@ _PROGRAM = "_tpu_replicate"
 _SUM = "CrossReplicaSum"
 
 
-def flatten(graph: Any, captured: Captured, program: str) -> Captured:
-    """The same function with what matters of the called functions brought out.
+def write_out(graph: Any, captured: Captured, program: str) -> Captured:
+    """The same function with the calls that matter written out.
 
     Args:
         graph: The FuncGraph.
@@ -38,12 +38,26 @@ def flatten(graph: Any, captured: Captured, program: str) -> Captured:
         program: Name of the TPU program in it, or "" where all of it is inside of one.
 
     Returns:
+        The view to work on; `captured` itself where there is nothing to write out.
+    """
+    flat = _Flat(graph, captured, program)
+    return flat.result() if flat.write_out() else captured
+
+
+def lift(graph: Any, captured: Captured, program: str) -> Captured:
+    """The same function with the reads of loops and branches brought out.
+
+    Args:
+        graph: The FuncGraph.
+        captured: Its graph, calls written out, and variables. What its view says to work part by
+            part keeps its variables.
+        program: Name of the TPU program in it, or "" where all of it is inside of one.
+
+    Returns:
         The view to work on; `captured` itself where there is nothing to bring out.
     """
     flat = _Flat(graph, captured, program)
-    written_out = flat.write_out()
-    lifted = flat.lift()
-    return flat.result() if written_out or lifted else captured
+    return flat.result() if flat.lift() else captured
 
 
 class _NotTracedError(Exception):
@@ -168,6 +182,8 @@ class _Flat:
             for slot, text in enumerate(node.input)
             if text in self._handles and self._only_reads(node, slot)
         }
+        part_wise = self._captured.view.part_wise.get(node.name, {})
+        operands = {slot: ref for slot, ref in operands.items() if ref.key not in part_wise}
         if not operands:
             return [node]
         try:
@@ -233,6 +249,7 @@ class _Flat:
             op_def=old.view.op_def,
             shape_of=self._shape,
             own_inputs=old.view.own_inputs,
+            part_wise=old.view.part_wise,
         )
         return dataclasses.replace(old, view=view, functions=self._functions)
 

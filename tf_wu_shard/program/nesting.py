@@ -7,7 +7,7 @@ update that stands in one is found, shared and rewritten there.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from tf_wu_shard.analysis.accesses import (
@@ -17,22 +17,17 @@ from tf_wu_shard.analysis.accesses import (
     first_argument,
     is_call,
 )
-from tf_wu_shard.analysis.single_program import SingleProgram
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.view import GraphView, Op, Value
 from tf_wu_shard.program.flatten import (
     body_of,
-    flatten,
     inner_graph,
     program_of,
     sums_over_replicas,
 )
-from tf_wu_shard.program.inlining import Body
+from tf_wu_shard.program.inside import BRANCHES, differs, view_inside
+from tf_wu_shard.program.prepare import prepared
 from tf_wu_shard.rules.variables import READ, Access
-from tf_wu_shard.tensorflow_private import function_graph
-
-BRANCHES = frozenset({"If", "StatelessIf"})
-_LOOPS = frozenset({"While", "StatelessWhile"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,65 +93,15 @@ def nested_programs(
 
 
 def _nested(captured: Captured, op: Op, called: Any, name: str, num_replicas: int) -> Nested | None:
-    definition = captured.view.functions[name]
-    body = body_of(called, len(definition.signature.output_arg))
-    operands = op.inputs[first_argument(op.type) :]
-    if len(operands) != len(body.arguments):
+    view = view_inside(captured, op, called, name, num_replicas)
+    if view is None:
         return None
-    view = _view(captured.view, op, called, body, operands, num_replicas)
-    own = dataclasses.replace(captured, view=view)
-    own = flatten(called, own, "")
+    own = prepared(called, dataclasses.replace(captured, view=view), "", num_replicas)
     inner = nested_programs(called, own, "", num_replicas)
-    agreed = op.type not in BRANCHES or not _differs(captured.view, num_replicas)(op.inputs[0])
-    return Nested(op.name, "", 0, name, called, own, body.arguments, operands, inner, agreed)
-
-
-def _view(
-    outer: GraphView,
-    op: Op,
-    called: Any,
-    body: Body,
-    operands: tuple[Value, ...],
-    num_replicas: int,
-) -> GraphView:
-    source = outer.graph_def
-    graph_def = type(source)(versions=source.versions, library=source.library)
-    graph_def.node.extend(body.nodes)
-    variables = {
-        argument: outer.variables[value.op]
-        for argument, value in zip(body.arguments, operands, strict=True)
-        if value.op in outer.variables
-    }
-
-    def view(own_inputs: set[str]) -> GraphView:
-        return GraphView(
-            graph_def,
-            variables=variables,
-            outputs=body.results,
-            control_outputs=body.control_outputs,
-            op_def=outer.op_def,
-            shape_of=lambda value: function_graph.static_shape(called, value.op, value.index),
-            own_inputs=own_inputs,
-        )
-
-    differs = _differs(outer, num_replicas)
-    own = {a for a, v in zip(body.arguments, operands, strict=True) if differs(v)}
-    while True:
-        found = view(own)
-        if op.type not in _LOOPS:
-            return found
-        # What a turn of the loop leaves different, the next one begins with.
-        differs = _differs(found, num_replicas)
-        more = {a for a, v in zip(body.arguments, body.results, strict=True) if differs(v)} - own
-        if not more:
-            return found
-        own |= more
-
-
-def _differs(view: GraphView, num_replicas: int) -> Callable[[Value], bool]:
-    """Tells of values whether replicas may have different ones."""
-    program = SingleProgram(view, {}, num_replicas)
-    return lambda value: program.match(0, value.op, value.op) is not None
+    agreed = op.type not in BRANCHES or not differs(captured.view, num_replicas)(op.inputs[0])
+    operands = op.inputs[first_argument(op.type) :]
+    arguments = body_of(called, 0).arguments
+    return Nested(op.name, "", 0, name, called, own, arguments, operands, inner, agreed)
 
 
 def everything(nested: tuple[Nested, ...]) -> Iterator[tuple[Nested, tuple[Nested, ...]]]:

@@ -139,7 +139,8 @@ class _Rewriter:
         )
 
     def _add_shard_inputs(self, variable: VariablePlan) -> None:
-        copies = self._analysis.updates[variable.update].devices
+        update = self._analysis.updates[variable.update]
+        copies, whole = update.devices, {v.key: v.handles for v in update.variables}
         for slot in (*variable.masters, *variable.slots):
             self._handles[slot.variable] = []
             for copy in range(len(copies)):
@@ -150,6 +151,8 @@ class _Rewriter:
                 self._shard_inputs.append(
                     ShardInput(placeholder.op, slot.variable, copy, handle.op)
                 )
+                # What works on the variable part by part works on the shard.
+                self._remains.replace_value(Value(whole[slot.variable][copy]), handle)
 
     def _reduce_scatter(self, bucket: Sequence[VariablePlan]) -> dict[int, list[Value]]:
         """Per reduction of the bucket, per replica, the shard of the reduced gradient."""

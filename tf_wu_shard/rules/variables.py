@@ -31,9 +31,15 @@ class Access(enum.Enum):
     LOOK = "looks up parts of"
     WRITE = "writes"
     APPLY = "applies a fused update to"
+    PART_WISE = "does to each part what it does to the whole of"
     UNKNOWN = "does something unknown to"
 
     @property
     def is_read(self) -> bool:
         """Whether the variable is as it was afterwards."""
         return self in (Access.PASSED_ON, Access.READ, Access.LOOK)
+
+    @property
+    def is_own_write(self) -> bool:
+        """Whether the op itself writes the variable, not a function that it calls."""
+        return self in (Access.WRITE, Access.APPLY)

@@ -148,7 +148,7 @@ def must_stay_whole(graph: Any, analysis: Analysis, captured: Captured) -> Whole
         captured: Its graph and variables.
     """
     found = Whole({}, {})
-    fused = _written_in_place(analysis)
+    in_place = _written_in_place(analysis, captured.view)
     # No control edge orders a callee's accesses of the shards against the slot's own.
     passed_on = set(captured_shards(graph, slots_in_shards(captured)).values())
     for updated in (v for update in analysis.updates for v in update.variables):
@@ -163,24 +163,26 @@ def must_stay_whole(graph: Any, analysis: Analysis, captured: Captured) -> Whole
         if reason is None and not in_shards:
             reason = _against_storage(variable, packed)
         if reason is not None:
-            may = not updated.is_slot and not in_shards and updated.key not in fused
+            may = not updated.is_slot and not in_shards and updated.key not in in_place
             (found.weights if may else found.slots)[updated.key] = reason
     return found
 
 
-def _written_in_place(analysis: Analysis) -> set[str]:
-    """The variables that fused ops write.
+def _written_in_place(analysis: Analysis, view: GraphView) -> set[str]:
+    """The variables that are written through their handles by more than plain writes.
 
-    Such an op writes through the handle of a variable. Where the weight stays whole it needs one
-    for this step that holds the shard, and a TPU program cannot make a variable.
+    A fused op writes so: where the weight stays whole it needs a variable for this step that holds
+    the shard, and a TPU program cannot make one. So does a branch that works part by part, on
+    weight and slots alike.
     """
-    return {
+    fused = {
         operand.variable
         for update in analysis.updates
         for op in update.body
         if op.type in FUSED
         for operand in op.operands[: FUSED[op.type].num_handles]
     }
+    return fused.union(*(keys for keys in view.part_wise.values()))
 
 
 def _against_shards(

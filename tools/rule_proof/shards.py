@@ -17,9 +17,11 @@ def cut(array: np.ndarray, layout: AnyLayout, shard: int) -> np.ndarray:
     if isinstance(layout, Layout):
         start, stop = layout.bounds(shard)
         return array.reshape(-1)[start:stop]
-    matrix = array.reshape(layout.shape).transpose(layout.order)
-    padded = np.full((layout.padded_rows, layout.columns), garbage(array.dtype), array.dtype)
-    padded[: layout.rows] = matrix.reshape(layout.rows, layout.columns)
+    ordered = array.reshape(layout.shape).transpose(layout.order)
+    # Padded rows follow all others, so that the padding is at the end of the elements too.
+    elements = np.full(layout.size + layout.padding, garbage(array.dtype), array.dtype)
+    elements[: layout.size] = ordered.reshape(-1)
+    padded = elements.reshape(layout.padded_rows, layout.columns)
     if layout.tile_shards > 1:
         tiles = padded.reshape(-1, TILE[0], layout.columns // TILE[1], TILE[1])
         padded = tiles.transpose(0, 2, 1, 3).reshape(-1, TILE[1])
@@ -35,7 +37,7 @@ def together(shards: Sequence[np.ndarray], layout: AnyLayout) -> np.ndarray:
     if layout.tile_shards > 1:
         tiles = matrix.reshape(-1, layout.columns // TILE[1], *TILE)
         matrix = tiles.transpose(0, 2, 1, 3).reshape(-1, layout.columns)
-    ordered = matrix[: layout.rows].reshape(layout.ordered_shape)
+    ordered = matrix.reshape(-1)[: layout.size].reshape(layout.ordered_shape)
     return ordered.transpose(np.argsort(layout.order))
 
 
@@ -48,11 +50,11 @@ def garbage(dtype: np.dtype) -> object:
 def layouts(
     random: np.random.Generator, shape: tuple[int, ...], item_bytes: int
 ) -> list[AnyLayout]:
-    """Some cuts of a tensor, over random numbers of replicas: flat, by rows, by tiles of rows."""
+    """Some cuts of a tensor over random numbers of replicas: flat, by rows, by tiles, flattened."""
     found: list[AnyLayout] = [
         flat_layout(shape, int(n), item_bytes) for n in {2, *random.integers(3, 10, 2)}
     ]
-    if len(shape) > 1:
+    if shape:
         for axes in ((int(random.integers(2, 6)),), (2, 2), (2, 4)):
             held = tuple(int(h) for h in random.permutation(int(np.prod(axes))))
             found.append(row_layout(shape, axes, held))

@@ -1,0 +1,88 @@
+"""The graph of a branch or a loop's body, seen as part of the program around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tf_wu_shard.analysis.accesses import first_argument
+from tf_wu_shard.analysis.single_program import SingleProgram
+from tf_wu_shard.graph.capture import Captured
+from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.program.flatten import body_of
+from tf_wu_shard.program.inlining import Body
+from tf_wu_shard.tensorflow_private import function_graph
+
+BRANCHES = frozenset({"If", "StatelessIf"})
+_LOOPS = frozenset({"While", "StatelessWhile"})
+
+
+def view_inside(
+    captured: Captured, op: Op, called: Any, name: str, num_replicas: int
+) -> GraphView | None:
+    """The graph of a branch or a loop's body, seen as part of the program around it.
+
+    Args:
+        captured: The enclosing graph and variables.
+        op: The loop or branch op.
+        called: The FuncGraph of the branch or body.
+        name: Its name.
+        num_replicas: How many replicas run the program.
+
+    Returns:
+        The view, or None where the graph is not what the op calls.
+    """
+    definition = captured.view.functions[name]
+    body = body_of(called, len(definition.signature.output_arg))
+    operands = op.inputs[first_argument(op.type) :]
+    if len(operands) != len(body.arguments):
+        return None
+    return _view(captured.view, op, called, body, operands, num_replicas)
+
+
+def _view(
+    outer: GraphView,
+    op: Op,
+    called: Any,
+    body: Body,
+    operands: tuple[Value, ...],
+    num_replicas: int,
+) -> GraphView:
+    source = outer.graph_def
+    graph_def = type(source)(versions=source.versions, library=source.library)
+    graph_def.node.extend(body.nodes)
+    variables = {
+        argument: outer.variables[value.op]
+        for argument, value in zip(body.arguments, operands, strict=True)
+        if value.op in outer.variables
+    }
+
+    def view(own_inputs: set[str]) -> GraphView:
+        return GraphView(
+            graph_def,
+            variables=variables,
+            outputs=body.results,
+            control_outputs=body.control_outputs,
+            op_def=outer.op_def,
+            shape_of=lambda value: function_graph.static_shape(called, value.op, value.index),
+            own_inputs=own_inputs,
+        )
+
+    differ = differs(outer, num_replicas)
+    own = {a for a, v in zip(body.arguments, operands, strict=True) if differ(v)}
+    while True:
+        found = view(own)
+        if op.type not in _LOOPS:
+            return found
+        # What a turn of the loop leaves different, the next one begins with.
+        differ = differs(found, num_replicas)
+        more = {a for a, v in zip(body.arguments, body.results, strict=True) if differ(v)} - own
+        if not more:
+            return found
+        own |= more
+
+
+def differs(view: GraphView, num_replicas: int) -> Callable[[Value], bool]:
+    """Tells of values whether replicas may have different ones."""
+    program = SingleProgram(view, {}, num_replicas)
+    return lambda value: program.match(0, value.op, value.op) is not None

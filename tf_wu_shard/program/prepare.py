@@ -1,0 +1,24 @@
+"""All that is done to the graph of a TPU program before the analysis looks at it, in its order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tf_wu_shard.graph.capture import Captured
+from tf_wu_shard.program.flatten import lift, write_out
+from tf_wu_shard.program.part_wise import with_part_wise
+
+
+def prepared(graph: Any, captured: Captured, program: str, num_replicas: int) -> Captured:
+    """The same function, with what it does to variables in sight.
+
+    Args:
+        graph: The FuncGraph.
+        captured: Its graph and variables.
+        program: Name of the TPU program in it, or "" where all of it is inside of one.
+        num_replicas: How many replicas run the program.
+    """
+    captured = write_out(graph, captured, program)
+    # Before reads are lifted: what works part by part reads the parts.
+    captured = with_part_wise(graph, captured, program, num_replicas)
+    return lift(graph, captured, program)
