@@ -17,7 +17,8 @@ from tf_wu_shard.graph.capture import Captured, capture
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import ShardingPlan
-from tf_wu_shard.rewrite.rewriter import RewriteResult, rewrite
+from tf_wu_shard.rewrite.result import RewriteResult
+from tf_wu_shard.rewrite.rewriter import rewrite
 
 
 @dataclasses.dataclass(frozen=True)

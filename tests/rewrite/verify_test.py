@@ -14,7 +14,8 @@ from tests.rewrite.stages import Stages, run_stages
 from tf_wu_shard.dialects.in_process import InProcess
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.view import Value
-from tf_wu_shard.rewrite.rewriter import RewriteResult, rewrite
+from tf_wu_shard.rewrite.result import RewriteResult
+from tf_wu_shard.rewrite.rewriter import rewrite
 from tf_wu_shard.rewrite.verify import verify
 
 Strategies = Callable[[int], tf.distribute.MirroredStrategy]

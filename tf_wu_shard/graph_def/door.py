@@ -34,7 +34,8 @@ from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.report.published import nothing_sharded, publish
 from tf_wu_shard.report.summary import Report, summarize
 from tf_wu_shard.rewrite.names import scope_of
-from tf_wu_shard.rewrite.rewriter import RewriteResult, rewrite
+from tf_wu_shard.rewrite.result import RewriteResult
+from tf_wu_shard.rewrite.rewriter import rewrite
 from tf_wu_shard.rewrite.verify import verify
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ

@@ -13,7 +13,7 @@ from tf_wu_shard.ground import tpu_dialect
 from tf_wu_shard.layout import Layout, RowLayout
 from tf_wu_shard.pipeline.stages import Outcome
 from tf_wu_shard.rewrite.lowering import Lowered, lower_slot_accesses
-from tf_wu_shard.rewrite.rewriter import ShardInput
+from tf_wu_shard.rewrite.result import ShardInput
 from tf_wu_shard.rewrite.shard_reads import lower_shard_reads
 from tf_wu_shard.storage import function_slots, sharded_slot
 from tf_wu_shard.tensorflow_private import tpu_graph

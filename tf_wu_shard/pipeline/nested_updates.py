@@ -24,7 +24,8 @@ from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.program.nesting import Nested, everything, nested_programs, uses
 from tf_wu_shard.report.summary import Report, summarize
 from tf_wu_shard.rewrite.names import scope_of
-from tf_wu_shard.rewrite.rewriter import RewriteResult, ShardInput, rewrite
+from tf_wu_shard.rewrite.result import RewriteResult, ShardInput
+from tf_wu_shard.rewrite.rewriter import rewrite
 from tf_wu_shard.rewrite.verify import verify
 from tf_wu_shard.storage import function_slots
 from tf_wu_shard.tensorflow_private import function_graph, tpu_graph

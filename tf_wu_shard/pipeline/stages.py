@@ -19,7 +19,8 @@ from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.report.published import nothing_sharded
 from tf_wu_shard.report.summary import Report, summarize
-from tf_wu_shard.rewrite.rewriter import RewriteResult, rewrite
+from tf_wu_shard.rewrite.result import RewriteResult
+from tf_wu_shard.rewrite.rewriter import rewrite
 from tf_wu_shard.rewrite.verify import verify
 from tf_wu_shard.storage import function_slots
 from tf_wu_shard.tensorflow_private import function_graph, tpu_graph

@@ -29,7 +29,7 @@ from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import GraphView, Op, Value
 from tf_wu_shard.layout import Layout
 from tf_wu_shard.rewrite.names import scope_of
-from tf_wu_shard.rewrite.rewriter import ShardInput
+from tf_wu_shard.rewrite.result import ShardInput
 from tf_wu_shard.rewrite.scratch import scratch_variable
 from tf_wu_shard.rules.variables import READ, WHOLE_READS, WRITES, Access
 

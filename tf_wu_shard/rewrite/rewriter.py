@@ -6,8 +6,6 @@ Pure: the old graph is never touched, so giving up at any point leaves it as it 
 from __future__ import annotations
 
 import collections
-import dataclasses
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,65 +13,16 @@ from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dialects.plain_ops import cast
 from tf_wu_shard.errors import WuShardError
-from tf_wu_shard.graph.builder import GraphBuilder, graph_def_of
+from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import GraphView, Op, Value
 from tf_wu_shard.plan.types import ShardingPlan, SlotPlan, VariablePlan
 from tf_wu_shard.rewrite.body_emitter import BodyEmitter, parts_of
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.remains import Remains
+from tf_wu_shard.rewrite.result import RewriteResult, ShardInput
 from tf_wu_shard.rewrite.sums import Parts, add_up
-from tf_wu_shard.rewrite.weight_reads import reads_by_time, wire_dtype
+from tf_wu_shard.rewrite.weight_reads import looked_at, reads_by_time, wire_dtype
 from tf_wu_shard.rules.variables import READ
-
-
-@dataclasses.dataclass(frozen=True)
-class ShardInput:
-    """A new input of the graph: the handle of one shard of one slot.
-
-    Attributes:
-        placeholder: Name of the input.
-        slot: The slot's key.
-        replica: Which shard; 0 where one program stands for all replicas.
-        handle: Name of the op that yields the handle to the program.
-    """
-
-    placeholder: str
-    slot: str
-    replica: int
-    handle: str
-
-    @property
-    def is_packed(self) -> bool:
-        """Whether it stands for all shards, each replica's own in its program."""
-        return self.handle != self.placeholder
-
-
-@dataclasses.dataclass(frozen=True)
-class RewriteResult:
-    """A rewritten graph.
-
-    Attributes:
-        nodes: The NodeDefs of the new graph; some are the old graph's own: not to be changed.
-        source: The GraphDef that was rewritten, whose versions and functions stay.
-        shard_inputs: Placeholders to bind to the shards of the slots.
-        control_outputs: Names of the ops that must run.
-        outputs: The values that the graph returns, in the old order.
-        emitted: How many reduce-scatters, all-gathers and all-reduces were emitted.
-        assigns: Per sharded weight, the ops that assign it, by replica.
-    """
-
-    nodes: tuple[Any, ...]
-    source: Any
-    shard_inputs: tuple[ShardInput, ...]
-    control_outputs: tuple[str, ...]
-    outputs: tuple[Value, ...]
-    emitted: dict[str, int]
-    assigns: dict[str, tuple[str, ...]]
-
-    @functools.cached_property
-    def graph_def(self) -> Any:
-        """The new graph, with the old one's function library."""
-        return graph_def_of(self.nodes, self.source)
 
 
 def rewrite(
@@ -230,10 +179,7 @@ class _Rewriter:
                 self._assign(variable, own, key, values)
 
     def _gather_reads(self, bucket: Sequence[VariablePlan]) -> None:
-        """Gathers the weights that live in shards where something other than the update reads them.
-
-        Reads at one time, of whatever weights of the bucket, are served by one all-gather.
-        """
+        """Gathers the weights in shards whenever something beside the update reads them."""
         by_time: dict[tuple[Any, ...], list[tuple[VariablePlan, SlotPlan, list[Op]]]] = {}
         for variable in bucket:
             update = self._analysis.updates[variable.update]
@@ -246,8 +192,9 @@ class _Rewriter:
                     by_time.setdefault(when, []).append((variable, weight, reads))
         for (dtype, wire, _), members in by_time.items():
             scope = scope_of(_bucket_name([v for v, _, _ in members]), "all_gather")
-            own = []
-            for _, weight, reads in members:
+            own, wanted = [], []
+            for member in members:
+                _, weight, reads = member
                 shard = self._builder.op(
                     READ,
                     [self._handles[weight.variable][0]],
@@ -257,11 +204,15 @@ class _Rewriter:
                     types={"dtype": dtype},
                 )
                 self._remains.replace_ops({read.name: [shard.op] for read in reads})
-                own.append([cast(self._builder, shard, dtype, wire, scope)])
-            layouts = [weight.layout for _, weight, _ in members]
+                if looked_at(self._view, reads):
+                    wanted.append(member)
+                    own.append([cast(self._builder, shard, dtype, wire, scope)])
+            if not wanted:
+                continue
+            layouts = [weight.layout for _, weight, _ in wanted]
             whole = self._dialect.all_gather(self._builder, own, layouts, wire, scope)
             self._emitted["all_gather"] += 1
-            for (_, _, reads), values in zip(members, whole, strict=True):
+            for (_, _, reads), values in zip(wanted, whole, strict=True):
                 value = cast(self._builder, values[0], wire, dtype, scope)
                 for read in reads:
                     self._remains.replace_value(Value(read.name), value)

@@ -21,7 +21,7 @@ from tf_wu_shard.graph.view import GraphView, Op, Value
 from tf_wu_shard.layout import RowLayout
 from tf_wu_shard.rewrite.lowering import Lowered
 from tf_wu_shard.rewrite.names import scope_of
-from tf_wu_shard.rewrite.rewriter import ShardInput
+from tf_wu_shard.rewrite.result import ShardInput
 from tf_wu_shard.rules.variables import READ, Access
 
 # A variable enters the TPU program through this op.

@@ -11,7 +11,7 @@ from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.plan.types import ShardingPlan
-from tf_wu_shard.rewrite.rewriter import RewriteResult
+from tf_wu_shard.rewrite.result import RewriteResult
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import WRITES
 

@@ -26,3 +26,9 @@ def reads_by_time(view: GraphView, handle: str, body: set[str]) -> dict[int, lis
 
 def _is_read_by_others(view: GraphView, read: Op, body: set[str]) -> bool:
     return any(op.name not in body for op, _ in view.consumers(Value(read.name)))
+
+
+def looked_at(view: GraphView, reads: list[Op]) -> bool:
+    """Whether anybody looks at what these ops read; what an assignment returns is often ignored."""
+    values = [Value(read.name) for read in reads]
+    return any(view.consumers(value) or value in view.outputs for value in values)

@@ -1,0 +1,60 @@
+"""What a rewrite yields, as frozen data: the new graph and its new inputs."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any
+
+from tf_wu_shard.graph.builder import graph_def_of
+from tf_wu_shard.graph.view import Value
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardInput:
+    """A new input of the graph: the handle of one shard of one slot.
+
+    Attributes:
+        placeholder: Name of the input.
+        slot: The slot's key.
+        replica: Which shard; 0 where one program stands for all replicas.
+        handle: Name of the op that yields the handle to the program.
+    """
+
+    placeholder: str
+    slot: str
+    replica: int
+    handle: str
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether it stands for all shards, each replica's own in its program."""
+        return self.handle != self.placeholder
+
+
+@dataclasses.dataclass(frozen=True)
+class RewriteResult:
+    """A rewritten graph.
+
+    Attributes:
+        nodes: The NodeDefs of the new graph; some are the old graph's own: not to be changed.
+        source: The GraphDef that was rewritten, whose versions and functions stay.
+        shard_inputs: Placeholders to bind to the shards of the slots.
+        control_outputs: Names of the ops that must run.
+        outputs: The values that the graph returns, in the old order.
+        emitted: How many reduce-scatters, all-gathers and all-reduces were emitted.
+        assigns: Per sharded weight, the ops that assign it, by replica.
+    """
+
+    nodes: tuple[Any, ...]
+    source: Any
+    shard_inputs: tuple[ShardInput, ...]
+    control_outputs: tuple[str, ...]
+    outputs: tuple[Value, ...]
+    emitted: dict[str, int]
+    assigns: dict[str, tuple[str, ...]]
+
+    @functools.cached_property
+    def graph_def(self) -> Any:
+        """The new graph, with the old one's function library."""
+        return graph_def_of(self.nodes, self.source)
