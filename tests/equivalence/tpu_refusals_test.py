@@ -25,8 +25,9 @@ pytestmark = pytest.mark.usefixtures("logical_cpus")
 
 StrategyOf = Callable[..., tf.distribute.TPUStrategy]
 
-# Chips of two cores each.
-PLACE = parse_topology("v3:2x2")
+# Chips of two cores each, and more of them than any emulated strategy of the tests has replicas: a
+# program of as many replicas would be lowered for those.
+PLACE = parse_topology("v3:4x4")
 WIDTH, CLASSES = 24, 16
 
 
