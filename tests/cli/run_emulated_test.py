@@ -134,7 +134,10 @@ def test_replicas_of_several_cores_are_refused(folder: pathlib.Path) -> None:
         (("--emulate-tpu", "many"), "argument --emulate-tpu: invalid int value: 'many'"),
         (("--topology", "v5e:2x2"), "--topology goes with --emulate-tpu N"),
         (("--emulate-tpu", "2", "--topology", "v5e:2x2"), "'v5e:2x2' has 4 devices, not 2"),
-        (("--emulate-tpu", "2", "--topology", "x"), "topology"),
+        (
+            ("--emulate-tpu", "2", "--topology", "v5e:1x2"),
+            "unknown topology 'v5e:1x2'; choose one of v2:2x2, v2:4x4",
+        ),
     ],
 )
 def test_wrong_usage_is_told_before_the_script_runs(

@@ -10,12 +10,9 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
+from tf_wu_shard.graph.tpu_obstacles import MARK, obstacle
+
 _METADATA = "TPUReplicateMetadata"
-
-# The attribute that names the program an op belongs to.
-MARK = "_tpu_replicate"
-
-_OUTSIDE_COMPILATION = "_xla_outside_compilation"
 
 # TensorFlow 1's loops are cycles of plain ops.
 _LOOP = frozenset({"Enter", "RefEnter", "NextIteration", "RefNextIteration"})
@@ -78,14 +75,9 @@ def _refusal(graph_def: Any, found: list[Any], nodes: Iterable[Any]) -> str:
     if metadata.attr["num_replicas"].i < 2:
         return "it runs on one replica: no gradient is reduced"
     for node in nodes:
-        if _OUTSIDE_COMPILATION in node.attr:
-            return f"its op {node.name!r} runs on the host (outside compilation)"
         if node.op in _LOOP:
             return (
                 f"it holds a loop of TensorFlow 1 ({node.op} {node.name!r}); build the graph after"
                 " tf.compat.v1.enable_control_flow_v2()"
             )
-    for node in graph_def.node:
-        if "TPUEmbedding" in node.op:
-            return f"it uses TPU embeddings ({node.op} {node.name!r}), whose tables keep their own"
-    return ""
+    return obstacle(graph_def, metadata.attr[MARK].s.decode())

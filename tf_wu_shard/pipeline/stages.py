@@ -12,6 +12,7 @@ from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.graph.capture import Captured
+from tf_wu_shard.graph.tpu_obstacles import obstacle, sums_over_replicas
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.ground import dialect_of, tpu_dialect
 from tf_wu_shard.pipeline.nested_updates import NestedUpdates, share_nested_updates
@@ -80,8 +81,10 @@ def run_stages(
         options = _ONLY_WHAT_IS_IN_SHARDS
     title = function_graph.title(graph)
     if cluster is not None:
-        if cluster.refusal:
-            return Outcome(nested, report=nothing_sharded(title, cluster.refusal))
+        graph_def = captured.view.graph_def
+        refusal = cluster.refusal or obstacle(graph_def, cluster.name)
+        if refusal:
+            return Outcome(nested, report=_refused(title, captured, refusal))
         nested = share_nested_updates(
             graph,
             captured,
@@ -114,6 +117,15 @@ def run_stages(
     verify(view, analysis, plan, result)
     report = summarize(title, analysis, plan, result.emitted, dialect.place)
     return Outcome(nested, plan, result, report)
+
+
+def _refused(title: str, captured: Captured, reason: str) -> Report | None:
+    """Says why a program is left as it was, of each weight; a program that trains none, nothing."""
+    view = captured.view
+    if not sums_over_replicas(view.graph_def):
+        return None
+    weights = dict.fromkeys(ref.key for ref in view.variables.values() if ref.trainable)
+    return nothing_sharded(title, reason, tuple(weights))
 
 
 def _without_told(

@@ -69,10 +69,10 @@ def cluster_of(graph: Any) -> Cluster | None:
             f"the function holds {len(found)} TPU programs (call strategy.run once in each"
             " tf.function)"
         )
+    elif cores > 1 and metadata.get_attr("use_spmd_for_xla_partitioning"):
+        refusal = f"XLA partitions the program itself over {cores} cores a replica (SPMD)"
     elif cores > 1:
         refusal = f"each replica spreads over {cores} cores"
-    elif metadata.get_attr("use_spmd_for_xla_partitioning") and cores > 1:
-        refusal = "XLA partitions the program itself (SPMD)"
     name = metadata.get_attr("_tpu_replicate").decode()
     return Cluster(name, metadata.get_attr("num_replicas"), refusal)
 

@@ -19,6 +19,7 @@ import tf_wu_shard
 from tf_wu_shard.bench.conversation import Channel
 from tf_wu_shard.config import FLAG
 from tf_wu_shard.errors import OptionError, WuShardError
+from tf_wu_shard.report.text import facts
 from tf_wu_shard.tpu_compiler import step
 from tf_wu_shard.tpu_compiler.body import ReplicaBody, replica_body
 from tf_wu_shard.tpu_compiler.hlo import hlo_of
@@ -49,7 +50,9 @@ def trace(
     hlo.write_bytes(hlo_of(body))
     found = {name: scope.value for name, scope in scopes_of(body.graph_def).items()}
     scopes.write_text(json.dumps(found), encoding="utf-8")
-    said = "; ".join(report.headline for report in tf_wu_shard.reports())
+    said = "; ".join(
+        line for report in tf_wu_shard.reports() for line in (report.headline, *facts(report))
+    )
     return {
         "said": said,
         "batch": _batch(body),
