@@ -74,6 +74,16 @@ class RewriteResult:
         """The new graph, with the old one's function library."""
         return graph_def_of(self.nodes, self.source)
 
+    def view(self, before: GraphView) -> GraphView:
+        """The new graph, with what is known of the variables of the old one."""
+        return GraphView(
+            self.graph_def,
+            variables=before.variables,
+            outputs=self.outputs,
+            control_outputs=self.control_outputs,
+            op_def=before.op_def,
+        )
+
 
 def rewrite(
     view: GraphView, analysis: Analysis, plan: ShardingPlan, dialect: Dialect
