@@ -153,7 +153,11 @@ def inner_graph(graph: Any, name: str) -> Any | None:
 def called_graphs(graph: Any, op: str) -> list[Any]:
     """The FuncGraphs of the functions that an op may call, and of those that these may."""
     found: list[Any] = []
-    for attribute in graph.get_operation_by_name(op).node_def.attr.values():
+    try:
+        caller = graph.get_operation_by_name(op)
+    except KeyError:  # it came out of a function that the graph calls
+        return []
+    for attribute in caller.node_def.attr.values():
         named = [attribute.func] if attribute.HasField("func") else attribute.list.func
         for function in (graph._functions[f.name] for f in named if f.name in graph._functions):
             own = function._cached_graph
