@@ -184,8 +184,8 @@ class _Work:
             plan = self.plans.get(other)
             if plan is not None and any(slot.variable == key for slot in plan.in_shards):
                 continue
-            if is_weight and other in around and used[key]:
-                continue
+            if is_weight and used[key]:
+                continue  # its reads are led onto the shards
             op = self._programs[number].op
             where = "outside of it" if other in around else "in another branch or loop"
             return f"is updated inside of {op} and also used {where}"
@@ -216,10 +216,10 @@ class _Work:
         result = self._results.get(number)
         inputs = result.shard_inputs if result is not None else ()
         own = {slot.variable for slot in self.plans[number].in_shards}
-        further_inside = {k: s.layout for k, s in slots.items() if k not in own}
+        elsewhere = {k: s.layout for k, s in slots.items() if k not in own}
         view = result.view(before) if result is not None else before
         writers = {o.op for o in one.inner}
-        led = lead_reads(view, further_inside, writers, self._dialect) if writers else None
+        led = lead_reads(view, elsewhere, writers, self._dialect)
         final = led or result
         nodes = final.nodes if final is not None else [op.node for op in before]
         handles = {a.placeholder: one.handle(a.slot) for a in inputs}
