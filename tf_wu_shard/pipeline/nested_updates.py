@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tf_wu_shard.analysis.analyze import analyze
+from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.view import Value
 from tf_wu_shard.pipeline.nested_calls import Place, agreeing, as_arguments, by_place, calling
+from tf_wu_shard.pipeline.nested_reads import lead_reads
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.program.nesting import Nested, everything, nested_programs, uses
@@ -106,9 +108,21 @@ class _Work:
         # What each graph does to a variable; -1 stands for the enclosing one.
         self._uses = {-1: uses(captured, nested)}
         self._uses |= {n: uses(o.captured, o.inner) for n, o in enumerate(self._programs)}
-        self._analyses = [analyze(one.captured.view, dialect) for one in self._programs]
+        self._analyses: list[Analysis] = []
+        for one in self._programs:
+            found = analyze(one.captured.view, dialect)
+            self._analyses.append(self._without_inner(found, one))
         self.plans: dict[int, ShardingPlan] = {}
         self._results: dict[int, RewriteResult] = {}
+
+    def _without_inner(self, found: Analysis, one: Nested) -> Analysis:
+        """Leaves out updates that stand further inside; what is found there tells about them."""
+        hosts = {inner.op for inner in one.inner}
+        inner = [self._analyses[self._numbers[id(o)]] for o, _ in everything(one.inner)]
+        told = {r.variable for analysis in inner for r in analysis.refused}
+        told |= {v.key for a in inner for update in a.updates for v in update.variables}
+        kept = [r for r in found.refused if r.refusal.where not in hosts or r.variable not in told]
+        return dataclasses.replace(found, refused=tuple(kept))
 
     def plan(self) -> None:
         """Plans each, until no plan takes what another graph uses whole."""
@@ -159,8 +173,8 @@ class _Work:
             plan = self.plans.get(other)
             if plan is not None and any(slot.variable == key for slot in plan.in_shards):
                 continue
-            if is_weight and other in around and used[key]:
-                continue
+            if is_weight and used[key]:
+                continue  # its reads are led onto the shards
             op = self._programs[number].op
             where = "outside of it" if other in around else "in another branch or loop"
             return f"is updated inside of {op} and also used {where}"
@@ -206,13 +220,19 @@ class _Work:
 
     def made(self, one: Nested, slots: Mapping[str, Any]) -> Any:
         """The function that takes a branch's or body's place."""
-        view = one.captured.view
-        result = self._results.get(self._numbers[id(one)])
-        nodes = list(result.nodes if result is not None else (op.node for op in view))
+        before = one.captured.view
+        number = self._numbers[id(one)]
+        result = self._results.get(number)
         inputs = result.shard_inputs if result is not None else ()
+        own = {slot.variable for slot in self.plans[number].in_shards}
+        elsewhere = {k: s.layout for k, s in slots.items() if k not in own}
+        view = result.view(before) if result is not None else before
+        writers = {o.op for o in one.inner}
+        led = lead_reads(view, elsewhere, writers, self._dialect)
+        final = led or result
+        nodes = final.nodes if final is not None else [op.node for op in before]
         handles = {a.placeholder: one.handle(a.slot) for a in inputs}
         inner = {place: self.made(o, slots) for place, o in by_place(one.inner).items()}
-        outputs = result.outputs if result is not None else view.outputs
         nodes = calling(as_arguments(nodes, handles), inner)
         builder = GraphBuilder([node.name for node in nodes])
         nodes = agreeing(nodes, self.disagreements(one.inner), builder, self._dialect)
@@ -220,11 +240,11 @@ class _Work:
             one.graph,
             [*nodes, *builder.nodes],
             arguments=one.arguments,
-            results=[f"{v.op}:{v.index}" for v in outputs],
-            control_outputs=(result or view).control_outputs,
+            results=[f"{handles.get(v.op, v.op)}:{v.index}" for v in (final or before).outputs],
+            control_outputs=(final or before).control_outputs,
             handles={
                 name: slots[ref.key].packed_handle
-                for name, ref in view.variables.items()
+                for name, ref in before.variables.items()
                 if ref.key in slots
             },
             functions=[*one.captured.functions.values(), *inner.values()],

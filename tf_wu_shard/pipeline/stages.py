@@ -48,15 +48,7 @@ class Outcome:
     def view(self) -> GraphView:
         """The graph as it is now."""
         captured = self.nested.captured.view
-        if self.result is None:
-            return captured
-        return GraphView(
-            self.result.graph_def,
-            variables=captured.variables,
-            outputs=self.result.outputs,
-            control_outputs=self.result.control_outputs,
-            op_def=captured.op_def,
-        )
+        return captured if self.result is None else self.result.view(captured)
 
 
 def run_stages(

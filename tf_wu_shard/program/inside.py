@@ -14,7 +14,7 @@ from tf_wu_shard.program.inlining import Body
 from tf_wu_shard.tensorflow_private import function_graph
 
 BRANCHES = frozenset({"If", "StatelessIf"})
-_LOOPS = frozenset({"While", "StatelessWhile"})
+LOOPS = frozenset({"While", "StatelessWhile"})
 
 
 def view_inside(
@@ -72,7 +72,7 @@ def _view(
     own = {a for a, v in zip(body.arguments, operands, strict=True) if differ(v)}
     while True:
         found = view(own)
-        if op.type not in _LOOPS:
+        if op.type not in LOOPS:
             return found
         # What a turn of the loop leaves different, the next one begins with.
         differ = differs(found, num_replicas)

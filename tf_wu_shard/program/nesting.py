@@ -1,7 +1,8 @@
 """The branches and loop bodies of a TPU program in which replicas sum something.
 
 Each is a graph of its own, in which the enclosing graph's values and variables are arguments. An
-update that stands in one is found, shared and rewritten there.
+update that stands in one is found, shared and rewritten there. A branch beside it counts too: what
+it reads may be shared in the other one. All replicas take the same branch, or they could not sum.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from tf_wu_shard.program.flatten import (
     program_of,
     sums_over_replicas,
 )
-from tf_wu_shard.program.inside import BRANCHES, differs, view_inside
+from tf_wu_shard.program.inside import BRANCHES, LOOPS, differs, view_inside
 from tf_wu_shard.program.prepare import prepared
 from tf_wu_shard.rules.variables import READ, Access
 
@@ -83,9 +84,14 @@ def nested_programs(
     for op in view:
         if not is_call(op.type) or (program and program_of(op.node) != program.encode()):
             continue
-        for attribute, names in callees(op.type, op.node.attr):
+        called_by = callees(op.type, op.node.attr)
+        if not any(sums(name) for _, names in called_by for name in names):
+            continue
+        for attribute, names in called_by:
+            if op.type in LOOPS and attribute != "body":
+                continue
             for number, name in enumerate(names):
-                called = inner_graph(graph, captured.functions, name) if sums(name) else None
+                called = inner_graph(graph, captured.functions, name)
                 nested = called and _nested(captured, op, called, name, num_replicas)
                 if nested:
                     found.append(dataclasses.replace(nested, attribute=attribute, number=number))

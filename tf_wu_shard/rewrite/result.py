@@ -7,7 +7,7 @@ import functools
 from typing import Any
 
 from tf_wu_shard.graph.builder import graph_def_of
-from tf_wu_shard.graph.view import Value
+from tf_wu_shard.graph.view import GraphView, Value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,3 +58,13 @@ class RewriteResult:
     def graph_def(self) -> Any:
         """The new graph, with the old one's function library."""
         return graph_def_of(self.nodes, self.source)
+
+    def view(self, before: GraphView) -> GraphView:
+        """The new graph, with what is known of the variables of the old one."""
+        return GraphView(
+            self.graph_def,
+            variables=before.variables,
+            outputs=self.outputs,
+            control_outputs=self.control_outputs,
+            op_def=before.op_def,
+        )

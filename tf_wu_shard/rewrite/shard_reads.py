@@ -27,6 +27,9 @@ from tf_wu_shard.rules.variables import READ, Access
 # A variable enters the TPU program through this op.
 _ENTERS = "TPUReplicatedInput"
 
+# Names the program that an op is in.
+_PROGRAM = "_tpu_replicate"
+
 
 def lower_shard_reads(
     view: GraphView,
@@ -66,23 +69,30 @@ def lower_shard_reads(
     if not in_program and not outside:
         return None
     lowering = _Lowering(view, layouts)
-    for (program, _), own in _by_program(view, in_program, writers).items():
-        lowering.gather(own, dialect_of(program), writers)
+    for (program, after), own in _by_program(view, in_program, writers).items():
+        lowering.gather(own, dialect_of(program), after, writers)
     lowering.join_on_host(outside)
     return lowering.finish()
 
 
 def _by_program(
     view: GraphView, reads: Mapping[str, list[Op]], writers: Mapping[str, Sequence[str]]
-) -> dict[tuple[str, int], dict[str, list[Op]]]:
-    """Reads by the TPU program they stand in and the number of writes before, then by variable."""
-    found: dict[tuple[str, int], dict[str, list[Op]]] = {}
+) -> dict[tuple[str, tuple[str, ...]], dict[str, list[Op]]]:
+    """Reads by the TPU program they stand in and the writes before them, then by variable.
+
+    Reads that are served together wait for the same writes, and for nothing else: each of those
+    comes before every one of the reads, so no write waits for what waits for it.
+    """
+    found: dict[tuple[str, tuple[str, ...]], dict[str, list[Op]]] = {}
     for key, ops in reads.items():
-        writes = [view.ops[name].position for name in writers.get(key, ())]
+        writes = [view.ops[name] for name in writers.get(key, ())]
         for op in ops:
-            program = op.node.attr["_tpu_replicate"].s.decode()
-            when = sum(position < op.position for position in writes)
-            found.setdefault((program, when), {}).setdefault(key, []).append(op)
+            attributes = op.node.attr
+            # Asking for what is not there would add it.
+            inside = _PROGRAM in attributes
+            program = attributes[_PROGRAM].s.decode() if inside else ""
+            after = tuple(write.name for write in writes if write.position < op.position)
+            found.setdefault((program, after), {}).setdefault(key, []).append(op)
     return found
 
 
@@ -129,9 +139,10 @@ class _Lowering:
         self,
         reads: Mapping[str, list[Op]],
         dialect: Dialect,
+        after: Sequence[str],
         writers: Mapping[str, Sequence[str]],
     ) -> None:
-        """Serves reads of a program at one time; what nothing writes may be read at any time."""
+        """Serves reads of a program that come after the same writes."""
         self._begin()
         buckets: dict[tuple[int, Hashable], list[str]] = {}
         for key, ops in reads.items():
@@ -145,8 +156,7 @@ class _Lowering:
                 self._inputs.append(ShardInput(placeholder.op, key, 0, handle.op))
                 shard = self._read(handle, key, dtype)
                 if key in writers:
-                    controls = dict.fromkeys(c for op in reads[key] for c in op.controls)
-                    self._builder.nodes[-1].input.extend(f"^{c}" for c in controls)
+                    self._builder.nodes[-1].input.extend(f"^{write}" for write in after)
                     self._waited_for.update({op.name: shard.op for op in reads[key]})
                 shards.append([shard])
             scope = scope_of(keys[0] if len(keys) == 1 else "read", "all_gather")

@@ -61,11 +61,12 @@ def rebuild(
         for function in (*graph._functions.values(), *functions):
             new._add_function_recursive(function)
         inputs = _import_inputs(new, named, placeholders, new_captures)
-        rest = tf.compat.v1.GraphDef(versions=graph.graph_def_versions)
-        rest.node.extend(node for name, node in named.items() if name not in inputs)
-        _import(new, rest, {f"{name}:0": tensor for name, tensor in inputs.items()})
+        _import_rest(new, named, inputs)
     _bind(graph, new, inputs, new_captures, set(dropped_captures))
     new.outputs = [_tensor(new, name, inputs) for name in outputs]
+    for old, now in zip(graph.outputs, new.outputs, strict=True):
+        # Python knows more of some shapes than TensorFlow infers, such as a TPU program's results.
+        now.set_shape(old.shape)
     moved = {id(old): now for old, now in zip(graph.outputs, new.outputs, strict=True)}
     new.structured_outputs = _moved_structure(graph, moved)
     new.control_outputs = [new.get_operation_by_name(name) for name in control_outputs]
@@ -109,9 +110,7 @@ def make_function(
         for function in (*graph._functions.values(), *functions):
             new._add_function_recursive(function)
         inputs = _import_inputs(new, named, old, handles)
-        rest = tf.compat.v1.GraphDef(versions=graph.graph_def_versions)
-        rest.node.extend(node for name, node in named.items() if name not in inputs)
-        _import(new, rest, {f"{name}:0": tensor for name, tensor in inputs.items()})
+        _import_rest(new, named, inputs)
     new.inputs = [inputs[name] for name in arguments]
     new.outputs = [_tensor(new, name, inputs) for name in results]
     new.control_outputs = [new.get_operation_by_name(name) for name in control_outputs]
@@ -180,6 +179,21 @@ def _import_inputs(
             source = new_captures[name] if name in new_captures else old[name]
             handle_data_util.copy_handle_data(source, tensor)
     return inputs
+
+
+def _import_rest(new: Any, nodes: Mapping[str, Any], inputs: Mapping[str, Any]) -> None:
+    """Imports everything but the inputs, for which nothing has to wait."""
+    rest = tf.compat.v1.GraphDef(versions=new.graph_def_versions)
+    waits = {f"^{name}" for name in inputs}
+    for name, node in nodes.items():
+        if name in inputs:
+            continue
+        added = rest.node.add()
+        added.CopyFrom(node)
+        if not waits.isdisjoint(node.input):
+            del added.input[:]
+            added.input.extend(text for text in node.input if text not in waits)
+    _import(new, rest, {f"{name}:0": tensor for name, tensor in inputs.items()})
 
 
 def _scopes(name: str) -> list[str]:
