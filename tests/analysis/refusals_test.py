@@ -35,15 +35,36 @@ def test_an_op_without_a_rule_before_a_slot_that_the_weight_is_updated_from() ->
     assert refused(text, variables=SHAPES) == "no rule for Cumsum (total0)"
 
 
-def test_a_broadcast_bias() -> None:
+def test_a_gradient_that_is_broadcast() -> None:
     text = """
-    row# = Const() {value=1} [4] @d#
-    grid# = Reshape(sum#, row#) [2,2] @d#
-    bias# = Const() {value=1} [2] @d#
-    moved# = Mul(grid#, bias#) [2,2] @d#
+    grid# = Const() {value=1} [4,4] @d#
+    moved# = Mul(sum#, grid#) [4,4] @d#
     """
-    reason = refused(text + STEP.format("moved#"), variables={"w": (2, 2)})
-    assert reason == "it broadcasts [2] over [2, 2] (moved0)"
+    reason = refused(text + STEP.format("moved#"), variables={"w": (4, 4)})
+    assert reason == "it broadcasts [4] over [4, 4] (moved0)"
+
+
+def test_a_sum_over_axes_that_are_not_known() -> None:
+    text = """
+    rank = Const() {value=1} []
+    axes# = Neg(rank) [1] @d#
+    norm# = Sum(sum#, axes#) [] @d#
+    moved# = Mul(sum#, norm#) [4] @d#
+    """
+    reason = refused(text + STEP.format("moved#"), variables={"w": (4,)})
+    assert reason == "the axes of its sum are not known when traced (norm0)"
+
+
+def test_a_sum_over_whole_numbers() -> None:
+    text = """
+    axes = Const() {value=0} [1]
+    count# = Cast(sum#) {DstT=3 SrcT=1} [4] @d#
+    total# = Sum(count#, axes) {T=3} [] @d#
+    scale# = Cast(total#) {DstT=1 SrcT=3} [] @d#
+    moved# = Mul(sum#, scale#) [4] @d#
+    """
+    reason = refused(text + STEP.format("moved#"), variables={"w": (4,)})
+    assert reason == "no sum over the replicas is known for its element type (total0)"
 
 
 def test_a_returned_gradient() -> None:
@@ -252,20 +273,19 @@ def test_a_reduction_over_another_group() -> None:
 
 
 def test_an_update_that_goes_on_from_its_slot_is_named_by_its_weight_and_what_stops_it() -> None:
-    # Lamb: m += sum; w -= m * rate / norm(m). A schedule's op without a rule is not the reason.
+    # m += sum; w -= m * rate * sorted(m). A schedule's op without a rule is not the reason.
     text = """
     put# = AssignAddVariableOp(m#, sum#) @d#
     moved# = ReadVariableOp(m#) [4] @d# ^put#
-    axis = Const() {value=0} [1]
-    norm# = Sum(moved#, axis) [] @d#
+    sorted# = ReverseV2(moved#) [4] @d#
     present# = ReadVariableOp(s#) [] @d#
     rate# = Cumsum(present#) [] @d#
-    scaled# = Mul(moved#, norm#) [4] @d#
+    scaled# = Mul(moved#, sorted#) [4] @d#
     rated# = Mul(scaled#, rate#) [4] @d#
     step# = AssignSubVariableOp(w#, rated#) @d#
     """
     analysis = analysis_of(text, variables={**SHAPES, "s": ()})
-    assert reasons_of(analysis) == {"w": "no rule for Sum (norm0)"}
+    assert reasons_of(analysis) == {"w": "no rule for ReverseV2 (sorted0)"}
     assert analysis.updates == ()
 
 

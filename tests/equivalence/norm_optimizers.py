@@ -97,23 +97,32 @@ class Lars(_WithSlots):
         weight.assign_sub(momentum)
 
 
-class ClippedAfter(keras.optimizers.Adam):
-    """Adam whose gradients are clipped by their norm after they were summed over the replicas.
+def _clipped(norm: str, grads_and_vars: Any) -> Any:
+    """Gradients clipped by the norm of "each" by itself, or by the "global" one of all."""
+    gradients, variables = zip(*grads_and_vars, strict=True)
+    if norm == "global":
+        clipped, _ = tf.clip_by_global_norm(gradients, 0.05)
+    else:
+        clipped = [tf.clip_by_norm(gradient, 0.02) for gradient in gradients]
+    return [*zip(clipped, variables, strict=True)]
 
-    By the norm of "each" by itself, or by the "global" norm of all together.
-    """
+
+class ClippedAfter(keras.optimizers.Adam):
+    """Adam whose gradients are clipped after they were summed over the replicas."""
 
     def __init__(self, norm: str, learning_rate: float) -> None:
         super().__init__(learning_rate)
         self.norm = norm
 
     def _all_reduce_sum_gradients(self, grads_and_vars: Any) -> Any:
-        gradients, variables = zip(*super()._all_reduce_sum_gradients(grads_and_vars), strict=True)
-        if self.norm == "global":
-            clipped, _ = tf.clip_by_global_norm(gradients, 0.05)
-        else:
-            clipped = [tf.clip_by_norm(gradient, 0.02) for gradient in gradients]
-        return [*zip(clipped, variables, strict=True)]
+        return _clipped(self.norm, super()._all_reduce_sum_gradients(grads_and_vars))
+
+
+class ClippedLamb(Lamb):
+    """LAMB of gradients clipped by their global norm after they were summed."""
+
+    def _all_reduce_sum_gradients(self, grads_and_vars: Any) -> Any:
+        return _clipped("global", super()._all_reduce_sum_gradients(grads_and_vars))
 
 
 class RowNorms(_WithSlots):

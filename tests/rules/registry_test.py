@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tf_wu_shard.placement import Placement, Refusal, Replicated, Sharded
+from tf_wu_shard.placement import Partial, Placement, Refusal, Replicated, Sharded
 from tf_wu_shard.rules import registry
 from tf_wu_shard.rules.registry import Family, family_of, op_types, propagate
 from tf_wu_shard.rules.shapes import source_operands
@@ -31,6 +31,8 @@ def test_an_op_that_no_table_names_is_refused_never_guessed() -> None:
         (CUT, Replicated((1, 1))),
         (CUT, Replicated((1, 4, 3))),
         (Sharded((12,)), CUT),
+        (CUT, Replicated((3,))),
+        (Replicated((4, 1)), CUT),
     ],
     ids=str,
 )
@@ -38,8 +40,25 @@ def test_an_elementwise_result_is_cut_like_its_operands(operands: tuple[Placemen
     assert placed("Mul", *operands) == CUT
 
 
-def test_a_flat_layout_refuses_a_bias_broadcast() -> None:
-    assert placed("AddV2", CUT, Replicated((3,))) == "it broadcasts [3] over [4, 3] (op)"
+def test_an_op_that_does_not_broadcast_as_numpy_refuses_smaller_tensors() -> None:
+    # Select takes a vector of conditions for a condition of each row.
+    reason = "it broadcasts [4] over [4, 3] (op)"
+    assert placed("Select", Replicated((4,)), CUT, CUT) == reason
+    assert placed("ClipByValue", CUT, Replicated((3,)), SCALAR) == reason.replace("[4]", "[3]")
+
+
+def test_what_is_summed_over_shards_is_in_parts() -> None:
+    assert placed("Sum", CUT, Replicated((1,)), shape=(3,)) == Partial((3,))
+    assert placed("L2Loss", CUT, shape=()) == Partial(())
+    reason = "it takes its axes from the values of a sharded tensor (op)"
+    assert placed("Mean", CUT, CUT, shape=()) == reason
+    unknown = "the shape of its result is not known when the step is traced (op)"
+    assert placed("Sum", CUT, Replicated((1,)), shape=None) == unknown
+
+
+def test_a_relabelled_tensor_has_as_many_elements_as_before() -> None:
+    reason = "it makes [5, 4, 3] of [4, 3] (op)"
+    assert placed("BroadcastTo", CUT, Replicated((3,)), shape=(5, 4, 3)) == reason
 
 
 def test_a_cut_operand_is_never_broadcast() -> None:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tf_wu_shard.rules import fused, registry
+from tf_wu_shard.rules import fused, registry, sums
 from tf_wu_shard.rules.fused import FusedUpdate
 from tf_wu_shard.rules.registry import Family
+from tf_wu_shard.rules.sums import SumRule
 from tools.rule_proof import samples
 from tools.rule_proof.proofs import PROVED, REFUSED, WRONG, prove, rules
 from tools.rule_proof.samples import Call
@@ -38,9 +39,8 @@ def false_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_RULES", dict(registry._RULES))
     special = {"Cumsum": with_axis, "ReverseV2": with_axis, "Transpose": transposed}
     monkeypatch.setattr(samples, "_SPECIAL", samples._SPECIAL | special)
-    registry.register(
-        Family.ELEMENTWISE, registry.same_lanes, "Cumsum", "ReverseV2", "Softmax", "L2Loss"
-    )
+    registry.register(Family.ELEMENTWISE, registry.same_lanes, "Cumsum", "ReverseV2", "Softmax")
+    registry.register(Family.ELEMENTWISE, registry.same_lanes, "MatrixDeterminant")
     registry.register(Family.RELABEL, registry.relabelled, "Transpose")
 
 
@@ -54,9 +54,8 @@ def test_a_false_rule_is_caught(op_type: str) -> None:
 
 @pytest.mark.usefixtures("false_rules")
 def test_a_rule_that_takes_no_call_is_not_proved() -> None:
-    # Its result is a scalar: an elementwise rule refuses every operand of more elements, and an
-    # operand of one shows that it is not its own half square.
-    assert prove("L2Loss").outcome != PROVED
+    # Its kernel takes none of the samples: they are no square matrices.
+    assert prove("MatrixDeterminant").outcome == REFUSED
 
 
 def test_a_false_table_of_a_fused_update_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,6 +63,32 @@ def test_a_false_table_of_a_fused_update_is_caught(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(fused.FUSED, "ResourceApplyProximalAdagrad", FusedUpdate(2, 4))
     with pytest.raises(Exception, match="scalar"):
         prove("ResourceApplyProximalAdagrad")
+
+
+@pytest.mark.parametrize(
+    ("op_type", "false"),
+    [
+        ("Sum", SumRule(squares=True)),
+        ("Mean", SumRule()),
+        ("L2Loss", SumRule(squares=True)),
+        ("EuclideanNorm", SumRule(squares=True, half=True)),
+    ],
+)
+def test_a_false_rule_of_a_sum_is_caught(
+    monkeypatch: pytest.MonkeyPatch, op_type: str, false: SumRule
+) -> None:
+    monkeypatch.setitem(sums.SUMS, op_type, false)
+    verdict = prove(op_type)
+    assert verdict.outcome == WRONG and verdict.detail.startswith(f"{op_type} of ")
+
+
+def test_a_sum_that_looks_at_padding_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def with_padding(builder: object, dialect: object, shard: object, *others: object) -> object:
+        return shard
+
+    monkeypatch.setattr("tf_wu_shard.dialects.shard_sums._without_padding", with_padding)
+    verdict = prove("L2Loss")
+    assert verdict.outcome == WRONG and "nan" in verdict.detail
 
 
 def test_an_op_of_no_table_is_refused() -> None:

@@ -99,7 +99,10 @@ class BodyBuilder:
             sums_over_gradients(self._view, self._names, keys, replica)
             for replica in range(len(self._devices))
         ]
-        refusal = self._match_writes(touching) or self._match(variables[0], sums, "sums over")
+        if len({len(own) for own in sums}) > 1:
+            # What one replica alone looks at is no part of what they share.
+            sums = [[] for _ in sums]
+        refusal = self._match_writes(touching) or self._match(variables[0], sums)
         if refusal is not None:
             return refusal
         slice_ = UpdateSlice(self._view, self._names, keys, touching, self._handles, sums[0])
@@ -155,18 +158,18 @@ class BodyBuilder:
     def _match_writes(self, touching: dict[str, list[list[VariableAccess]]]) -> Refusal | None:
         for variable, per_replica in touching.items():
             writes = [[a.op for a in t if a.access.is_own_write] for t in per_replica]
-            refusal = self._match(variable, writes, "writes")
+            refusal = self._match(variable, writes)
             if refusal is not None:
                 return refusal
         return None
 
-    def _match(self, variable: str, per_replica: list[list[Op]], does: str) -> Refusal | None:
-        """Matches the replicas' ops one by one; `does` says what they do to the variable."""
+    def _match(self, variable: str, per_replica: list[list[Op]]) -> Refusal | None:
+        """Matches the replicas' ops, writes of the variable perhaps, one by one."""
         # The copies are matched with the first one; where there is but one, with themselves.
         first_matched = 1 if len(per_replica) > 1 else 0
         for replica, own in enumerate(per_replica[first_matched:], start=first_matched):
             if len(own) != len(per_replica[0]):
-                return Refusal(variable, f"replica {replica} {does} it another number of times")
+                return Refusal(variable, f"replica {replica} writes it another number of times")
             for first, other in zip(per_replica[0], own, strict=True):
                 refusal = self._matcher.match(replica, first.name, other.name)
                 if refusal is not None:
@@ -291,7 +294,7 @@ class BodyBuilder:
             scalar = value != op.inputs[FUSED[op.type].gradient]
         if scalar:
             return Operand(OperandKind.SCALAR, values=values, shape=placement.shape)
-        result = view.shape(Value(op.name))
-        if result is not None and math.prod(placement.shape) != math.prod(result):
+        if math.prod(placement.shape) != slice_.size and op.type not in FUSED:
+            result = view.shape(Value(op.name)) or ()
             return Operand(OperandKind.BROADCAST, values=values, shape=result)
         return Operand(OperandKind.SLICE, values=values, shape=placement.shape)

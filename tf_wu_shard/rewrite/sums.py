@@ -105,12 +105,20 @@ def _results(
     made: dict[Value, Value] = {}
     for total, device in zip(totals, own.devices, strict=True):
         if total not in made:
-            made[total] = _result(builder, own.op, total, dtype, device)
+            made[total] = result(builder, own.op, total, dtype, device)
     return {Value(op): made[total] for op, total in zip(own.op.ops, totals, strict=True)}
 
 
-def _result(builder: GraphBuilder, op: BodyOp, total: Value, dtype: int, device: str) -> Value:
-    """A reduction's result, of its shape and type, out of the sum that it is made of."""
+def result(builder: GraphBuilder, op: BodyOp, total: Value, dtype: int, device: str) -> Value:
+    """A reduction's result, of its own shape and type, out of the sum that it is made of.
+
+    Args:
+        builder: Where to emit.
+        op: The reduction.
+        total: The sum of every replica's part.
+        dtype: Its element type, `wire_dtype`.
+        device: Where to compute.
+    """
     summed, rule = op.sum, SUMS[op.type]
     assert summed is not None, f"{op.type} is no sum"
     scope, types = f"{SCOPE}/{op.ops[0]}", {"T": dtype}
@@ -121,7 +129,8 @@ def _result(builder: GraphBuilder, op: BodyOp, total: Value, dtype: int, device:
     if divisor != 1:
         by = builder.constant(divisor, device=device, dtype=dtype)
         name = f"{scope}/divided"
-        total = builder.op("RealDiv", [total, by], name=name, device=device, types=types)
+        # A plain division by a constant is made a multiplication when the graph is optimized.
+        total = builder.op("DivNoNan", [total, by], name=name, device=device, types=types)
     if rule.root:
         total = builder.op("Sqrt", [total], name=f"{scope}/Sqrt", device=device, types=types)
     total = plain_ops.cast(builder, total, dtype, summed.dtype, scope)

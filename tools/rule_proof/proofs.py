@@ -20,7 +20,7 @@ from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import Family, family_of, op_types, propagate
 from tf_wu_shard.rules.shapes import source_operands
 from tf_wu_shard.rules.variables import WRITES
-from tools.rule_proof import updates
+from tools.rule_proof import sums, updates
 from tools.rule_proof.samples import Call, calls
 from tools.rule_proof.shards import cut, layouts, together
 
@@ -60,6 +60,8 @@ def prove(op_type: str, seed: int = 7) -> Verdict:
     if op_type in FUSED or op_type in WRITES:
         found = updates.disagreements(op_type, random)
         return _verdict(op_type, found)
+    if family_of(op_type) is Family.SUM:
+        return _verdict(op_type, sums.disagreements(op_type, random))
     if family_of(op_type) is None:
         return Verdict(op_type, REFUSED, 0, f"no rule for {op_type}")
     return _verdict(
@@ -109,7 +111,9 @@ def disagreement(call: Call, layout: AnyLayout) -> str | Refusal | None:
         if outcome != Sharded(expected.shape):
             return f"{where} is placed {outcome}, its result has shape {list(expected.shape)}"
         try:
-            shards = [_on_shard(call, layout, r, output) for r in range(layout.num_shards)]
+            shards = [
+                _on_shard(call, layout, r, output, expected.shape) for r in range(layout.num_shards)
+            ]
         except tf.errors.OpError as error:
             return f"{where} fails in shards: {error.message}"
         if any(s.shape != layout.shard_shape(r) for r, s in enumerate(shards)):
@@ -135,15 +139,21 @@ def _placement(call: Call, operand: int) -> Placement:
     return Sharded(shape) if call.cut[operand] else Replicated(shape)
 
 
-def _on_shard(call: Call, layout: AnyLayout, replica: int, output: int) -> np.ndarray:
-    """One output of a call on one replica's shard, as the rewrite emits it."""
+def _on_shard(
+    call: Call, layout: AnyLayout, replica: int, output: int, shape: tuple[int, ...]
+) -> np.ndarray:
+    """One output of a call, of `shape` whole, on one replica's shard, as the rewrite emits it."""
     relabels = family_of(call.op_type) is Family.RELABEL
     own: list[Any] = []
     for operand, sharded in zip(call.operands, call.cut, strict=True):
         if sharded:
             own.append(cut(operand, layout, replica))
+        elif relabels:
+            own.append(operand)
+        elif operand.size == 1:
+            own.append(operand.reshape(()))
         else:
-            own.append(operand if relabels else operand.reshape(()))
+            own.append(cut(np.broadcast_to(operand, shape), layout, replica))
     if relabels:
         found: np.ndarray = own[source_operands(call.op_type, output, len(own))[0]]
         return found

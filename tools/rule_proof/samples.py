@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tf_wu_shard.rules.sums import SUMS
 from tf_wu_shard.tensorflow_private import function_graph
 
 _NUMBERS = (np.float32, np.float64, tf.bfloat16.as_numpy_dtype, np.int32)
@@ -24,8 +25,13 @@ _DTYPES = (*_NUMBERS, np.bool_)
 # Ops whose operands have one shape, scalars too.
 _SAME_SHAPE_ONLY = frozenset({"AddN", "IdentityN", "Select"})
 
+# What a kernel says of operands that it does not take.
+_NOT_TAKEN = (tf.errors.InvalidArgumentError, tf.errors.AbortedError, tf.errors.InternalError)
+
 # Operands that Python calls otherwise than the op's definition.
-_NAMES = {("ExpandDims", "dim"): "axis", ("Select", "t"): "x", ("Select", "e"): "y"}
+_NAMES = {("ExpandDims", "dim"): "axis", ("Select", "t"): "x", ("Select", "e"): "y"} | {
+    (op_type, "reduction_indices"): "axis" for op_type in SUMS
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,8 +68,11 @@ def calls(op_type: str, random: np.random.Generator) -> Iterator[Call]:
     for dtype in _element_types(op_type):
         for shape, cut in itertools.product(shapes(random), cuts):
             # An op that does not take such operands is not asked about them.
-            with contextlib.suppress(tf.errors.InvalidArgumentError, tf.errors.AbortedError):
+            with contextlib.suppress(*_NOT_TAKEN):
                 yield _call(op_type, random, shape, cut, dtype)
+                if not all(cut) and len(shape) > 1 and dtype is np.float32:
+                    for smaller in (shape[-1:], (*shape[:-1], 1)):
+                        yield _call(op_type, random, shape, cut, dtype, smaller)
 
 
 def shapes(random: np.random.Generator) -> list[tuple[int, ...]]:
@@ -142,7 +151,7 @@ def _element_types(op_type: str) -> list[Any]:
             continue
         try:
             _call(op_type, np.random.default_rng(0), (2,), [True] * arity(op_type), dtype)
-        except (tf.errors.NotFoundError, tf.errors.UnimplementedError, tf.errors.InternalError):
+        except (tf.errors.NotFoundError, tf.errors.UnimplementedError, *_NOT_TAKEN):
             continue
         found.append(dtype)
     return found
@@ -154,15 +163,20 @@ def _takes_scalars(op_type: str) -> bool:
 
 
 def _call(
-    op_type: str, random: np.random.Generator, shape: tuple[int, ...], cut: list[bool], dtype: Any
+    op_type: str,
+    random: np.random.Generator,
+    shape: tuple[int, ...],
+    cut: list[bool],
+    dtype: Any,
+    smaller: tuple[int, ...] = (),
 ) -> Call:
-    """A call whose operand i has `shape` if `cut[i]`, else one element; it has run once."""
+    """A call whose operand i has `shape` if `cut[i]`, else the shape `smaller`; it has run once."""
     operands = []
     own = [a for a in definition(op_type).input_arg for _ in range(2 if a.number_attr else 1)]
     own += own[-1:] * (len(cut) - len(own))
     for argument, sharded in zip(own, cut, strict=True):
         fixed = tf.as_dtype(argument.type).as_numpy_dtype if argument.type else dtype
-        operands.append(values(random, shape if sharded else (), fixed))
+        operands.append(values(random, shape if sharded else smaller, fixed))
     attributes = (("DstT", tf.int32),) if op_type == "Cast" else ()
     call = Call(op_type, tuple(operands), tuple(cut), attributes)
     call.run(call.operands)

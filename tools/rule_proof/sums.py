@@ -1,0 +1,105 @@
+"""The proof of sums over shards: what the rewrite emits for every replica adds up to the whole sum.
+
+Values are small whole numbers, of which every sum is exact whatever its order, so that the results
+must agree bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from tf_wu_shard.analysis.types import BodyOp, ShardSum
+from tf_wu_shard.dialects import plain_ops
+from tf_wu_shard.dialects.torus import one_group
+from tf_wu_shard.dialects.tpu import TpuCluster
+from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.view import Value
+from tf_wu_shard.layout import AnyLayout
+from tf_wu_shard.placement import Partial, Refusal, Sharded
+from tf_wu_shard.rewrite import sums as emission
+from tf_wu_shard.rules.registry import propagate
+from tools.rule_proof.samples import definition, run_op, shapes
+from tools.rule_proof.shards import cut, layouts
+
+
+def disagreements(op_type: str, random: np.random.Generator) -> Iterator[str | Refusal | None]:
+    """For each sum over some axes of a tensor, under each of some layouts, what is wrong."""
+    for shape in shapes(random):
+        dtype = (np.float32, np.float64)[int(random.integers(2))]
+        values = np.asarray(random.integers(-4, 10, shape), dtype)
+        for layout in layouts(random, shape, values.itemsize):
+            axes = _axes(op_type, random, len(shape))
+            yield disagreement(op_type, values, axes, layout, keep=bool(random.integers(2)))
+
+
+def disagreement(
+    op_type: str, values: np.ndarray, axes: tuple[int, ...], layout: AnyLayout, *, keep: bool
+) -> str | Refusal | None:
+    """How a sum over shards differs from the sum of the whole; None where they agree."""
+    operands: list[np.ndarray] = [values]
+    attributes = {}
+    if len(definition(op_type).input_arg) > 1:
+        operands.append(np.array(axes, np.int32))
+        attributes["keep_dims"] = keep
+    (whole,) = run_op(op_type, operands, attributes)
+    outcome = propagate(op_type, op_type, (Sharded(values.shape),), whole.shape)
+    if isinstance(outcome, Refusal):
+        return outcome
+    where = f"{op_type} of {list(values.shape)} over {list(axes)} cut as {layout}"
+    if outcome != Partial(whole.shape):
+        return f"{where} is placed {outcome}"
+    dtype = tf.as_dtype(values.dtype).as_datatype_enum
+    summed = ShardSum(values.shape, axes, whole.shape, dtype)
+    found = _emitted(BodyOp(op_type, ("sum",), (), sum=summed), values, layout, dtype)
+    if found.shape != whole.shape or found.tobytes() != whole.tobytes():
+        return f"{where} gives {found.reshape(-1)[:6]} in shards, {whole.reshape(-1)[:6]} whole"
+    return None
+
+
+def _axes(op_type: str, random: np.random.Generator, rank: int) -> tuple[int, ...]:
+    if len(definition(op_type).input_arg) == 1 or not rank:
+        return tuple(range(rank))
+    count = int(random.integers(1, rank + 1))
+    return tuple(sorted(int(a) for a in random.choice(rank, count, replace=False)))
+
+
+def _emitted(op: BodyOp, values: np.ndarray, layout: AnyLayout, dtype: int) -> np.ndarray:
+    """Runs what is emitted for every replica, and adds up the parts."""
+    builder = GraphBuilder(())
+    dialect = TpuCluster("proof", one_group(layout.num_shards))
+    wire = emission.wire_dtype(op.sum) if op.sum is not None else dtype
+    parts = []
+    for replica in range(layout.num_shards):
+        # A constant serves one replica only: what it tells of its number differs.
+        shard = _const(builder, cut(values, layout, replica), f"shard_{replica}")
+        before = len(builder.nodes)
+        where = (layout, replica, "", f"replica_{replica}")
+        parts.append(emission.part(builder, dialect, op, shard, *where))
+        _number(builder.nodes[before:], replica)
+    total = plain_ops.ordered_sum(builder, parts, wire, "", "total")
+    found = emission.result(builder, op, total, wire, "")
+    graph_def = tf.compat.v1.GraphDef(node=builder.nodes)
+    program = tf.compat.v1.wrap_function(
+        lambda: tf.graph_util.import_graph_def(graph_def, name=""), []
+    ).prune([], f"{found.op}:{found.index}")
+    return np.asarray(program().numpy())
+
+
+def _const(builder: GraphBuilder, array: np.ndarray, name: str) -> Value:
+    node = tf.compat.v1.NodeDef(name=builder.unique(name), op="Const")
+    node.attr["dtype"].type = tf.as_dtype(array.dtype).as_datatype_enum
+    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(array))
+    builder.nodes.append(node)
+    return Value(node.name)
+
+
+def _number(nodes: Sequence[tf.compat.v1.NodeDef], replica: int) -> None:
+    """Turns what asks for the replica's number, which only a TPU program knows, into the number."""
+    for node in nodes:
+        if node.op == "XlaReplicaId":
+            node.op = "Const"
+            node.attr["dtype"].type = tf.int32.as_datatype_enum
+            node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(replica))
