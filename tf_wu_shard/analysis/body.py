@@ -76,7 +76,7 @@ class BodyBuilder:
             return found
         update, more = found
         if more:
-            larger = self._build(keys, (*variables, *more))
+            larger = self._build(keys, (*variables, *sorted(more)))
             if not isinstance(larger, Refusal) and {v.key for v in larger[0].slots} >= more:
                 self._claimed |= more
                 return larger[0]
@@ -123,7 +123,7 @@ class BodyBuilder:
         ref = self._view.variables[handle]
         if ref.trainable or math.prod(ref.shape or ()) != size:
             return False
-        return any(not a.access.is_read for a in accesses(self._view, handle))
+        return any(a.access.is_own_write for a in accesses(self._view, handle))
 
     def _accesses(self, variable: str) -> list[list[VariableAccess]] | Refusal:
         """Per replica, who touches the variable, if that is known and ordered."""

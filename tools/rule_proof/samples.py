@@ -76,15 +76,11 @@ def calls(op_type: str, random: np.random.Generator) -> Iterator[Call]:
 
 
 def shapes(random: np.random.Generator) -> list[tuple[int, ...]]:
-    """Shapes of every rank, no dimension like another.
-
-    Those of more than one dimension end in whole vector registers: a cut by rows may else compute
-    an element in a kernel's vectorised loop that the whole tensor has in its scalar one, where
-    `Exp` rounds differently.
-    """
+    """Shapes of every rank, no dimension like another; most of whole vector registers."""
     small = [int(n) for n in random.choice(np.arange(2, 20), 3, replace=False)]
     return [
         *((), (1,), (small[0],), (int(random.integers(100, 300)),)),
+        (64 * int(random.integers(3, 40)),),
         (small[1] + 8, 16 * (small[2] // 2 + 1)),
         (small[0], 3, 64),
         (17, 256),
