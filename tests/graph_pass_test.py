@@ -16,6 +16,7 @@ from tests.graph.tracing import captured_step, momentum_step, traced, weight_and
 from tf_wu_shard import graph_pass
 from tf_wu_shard.config import FLAG, ShardingOptions
 from tf_wu_shard.errors import NothingShardedError
+from tf_wu_shard.pipeline import hand_over, stages
 from tf_wu_shard.report.summary import Report
 from tf_wu_shard.storage.sharded_slot import sharded_slot_of
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
@@ -184,7 +185,9 @@ def test_a_function_that_trains_nothing_is_not_reported(strategy: tf.distribute.
     assert tf_wu_shard.reports() == ()
 
 
-def test_an_update_inside_a_branch_is_named_and_left(strategy: tf.distribute.Strategy) -> None:
+def test_an_update_inside_a_branch_is_sharded_there_and_named_after_it(
+    strategy: tf.distribute.Strategy,
+) -> None:
     weight, slot = weight_and_slot(strategy)
     train = momentum_step(weight, slot)
 
@@ -196,9 +199,14 @@ def test_an_update_inside_a_branch_is_named_and_left(strategy: tf.distribute.Str
 
         return tf.cond(really, run, lambda: tf.constant(0.0))
 
-    step.get_concrete_function(tf.constant(True))
-    assert any("inside a tf.cond branch" in r.left_alone[0].reason for r in tf_wu_shard.reports())
-    assert not is_sharded(slot)
+    before = weight.numpy()
+    step(tf.constant(False))
+    np.testing.assert_array_equal(weight.numpy(), before)
+    step(tf.constant(True))
+    assert (weight.numpy() != before).any()
+    (report,) = tf_wu_shard.reports()
+    assert report.verdict == "sharded" and report.function.startswith("step/cond_true_")
+    assert is_sharded(slot)
 
 
 def test_nothing_sharded_is_an_error_on_demand(strategy: tf.distribute.Strategy) -> None:
@@ -217,14 +225,22 @@ def test_nothing_sharded_is_a_warning_otherwise(
     assert "weight_update_sharding is on, but step: nothing sharded" in caplog.text
 
 
-@pytest.mark.parametrize("stage", ["capture", "analyze", "make_plan", "rewrite", "verify"])
+@pytest.mark.parametrize(
+    ("module", "stage"),
+    [
+        (graph_pass, "capture"),
+        *((stages, name) for name in ("analyze", "make_plan", "rewrite", "verify")),
+        (hand_over, "rebuild"),
+    ],
+    ids=lambda part: getattr(part, "__name__", part),
+)
 def test_a_stage_that_fails_leaves_the_function_as_it_was_traced(
-    strategy: tf.distribute.Strategy, monkeypatch: pytest.MonkeyPatch, stage: str
+    strategy: tf.distribute.Strategy, monkeypatch: pytest.MonkeyPatch, module: Any, stage: str
 ) -> None:
     def fail(*args: Any, **kwargs: Any) -> None:
         raise RuntimeError(f"{stage} is broken")
 
-    monkeypatch.setattr(graph_pass, stage, fail)
+    monkeypatch.setattr(module, stage, fail)
     weight, slot = weight_and_slot(strategy)
     graph = traced(strategy, momentum_step(weight, slot))
     assert reasons() == [f"the pass failed and left the function as it was: {stage} is broken"]

@@ -20,12 +20,13 @@ from tests.equivalence.in_process import (
     turn_on,
 )
 from tf_wu_shard import graph_pass
+from tf_wu_shard.pipeline import hand_over, stages
 from tf_wu_shard.storage import sharded_slot
 
 STAGES = (
-    *((graph_pass, "capture"), (graph_pass, "analyze"), (graph_pass, "make_plan")),
-    *((graph_pass, "rewrite"), (graph_pass, "verify"), (graph_pass, "summarize")),
-    *((graph_pass, "rebuild"), (sharded_slot, "prepare"), (sharded_slot, "commit_all")),
+    *((graph_pass, "capture"), (stages, "analyze"), (stages, "make_plan")),
+    *((stages, "rewrite"), (stages, "verify"), (stages, "summarize")),
+    *((hand_over, "rebuild"), (sharded_slot, "prepare"), (sharded_slot, "commit_all")),
 )
 
 
@@ -100,7 +101,7 @@ def test_a_function_that_cannot_be_led_onto_the_shards_is_refused(
     turn_on()
     step_of(strategy, model)()
     slot = next(variable for variable in model.optimizer.variables if in_shards(variable))
-    monkeypatch.setattr(graph_pass, "lower_slot_accesses", broken)
+    monkeypatch.setattr(hand_over, "lower_slot_accesses", broken)
     # As traced it would read storage that is gone, so leaving it as it was is no choice.
     with pytest.raises(tf_wu_shard.StorageError, match="no way there"):
         tf.function(lambda: tf.reduce_sum(slot.value))()
