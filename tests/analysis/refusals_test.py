@@ -317,3 +317,21 @@ def test_the_last_replica_is_looked_at_like_the_second(replicas: int) -> None:
     )
     reason = refused(odd, replicas=replicas)
     assert reason == f"it differs from replica 0's c0 (c{last})"
+
+
+def test_an_own_value_refuses_every_update_that_it_enters() -> None:
+    analysis = analysis_of(
+        """
+        own# = Placeholder() [4] @d#
+        mixed# = Neg(own#) [4] @d#
+        h# = Square(mixed#) [4] @d#
+        other# = CollectiveReduceV2(h#, size, key) {merge_op=Add final_op=Id} [4] @d#
+        a# = Mul(sum#, mixed#) [4] @d#
+        put# = AssignSubVariableOp(w#, a#) @d#
+        b# = Mul(other#, mixed#) [4] @d#
+        also# = AssignSubVariableOp(v#, b#) @d#
+        """,
+        variables={"w": (4,), "v": (4,)},
+        trainable=("w", "v"),
+    )
+    assert set(reasons_of(analysis)) == {"w", "v"}

@@ -85,3 +85,22 @@ def test_one_operand_of_several_that_differs_is_found() -> None:
     found = SingleProgram(view_of(text, refs=REFS), {}, REPLICAS).match(0, "put", "put")
     assert found is not None
     assert found.where == "number"
+
+
+def test_what_a_refusal_followed_halfway_is_refused_again() -> None:
+    text = PROGRAM + (
+        "mixed = Square(own) [4]\n"
+        "put = AssignSubVariableOp(w, mixed)\n"
+        "again = AssignAddVariableOp(w, mixed) ^put\n"
+    )
+    program = SingleProgram(view_of(text, refs=REFS), {}, REPLICAS)
+    assert program.match(0, "put", "put") is not None
+    assert program.match(0, "again", "again") is not None
+
+
+def test_an_identity_hands_through_only_what_it_is_asked_for() -> None:
+    text = PROGRAM + "both = IdentityN(sum, own) [4] [4]\n"
+    for operand, same in (("both:0", True), ("both:1", False)):
+        more = f"step = Mul({operand}, rate) [4]\nput = AssignSubVariableOp(w, step)\n"
+        found = SingleProgram(view_of(text + more, refs=REFS), {}, REPLICAS)
+        assert (found.match(0, "put", "put") is None) == same

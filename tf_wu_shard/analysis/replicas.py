@@ -37,6 +37,8 @@ class ReplicaMatcher:
         self._view = view
         self._results = results
         self._partner: dict[int, dict[str, str]] = {}
+        # Ops of replica 0 in the order in which they got a partner.
+        self._matched: list[str] = []
         self._epochs: dict[str, dict[str, int]] = {}
         self._functions: dict[str, Any] = {}
 
@@ -64,6 +66,18 @@ class ReplicaMatcher:
             None when they match, else the first difference found.
         """
         partner = self._partner.setdefault(replica, {})
+        begun = len(self._matched)
+        refusal = self._follow(replica, partner, first, other)
+        if refusal is not None:
+            # What was matched on the way holds only with all that enters it.
+            for name in self._matched[begun:]:
+                del partner[name]
+            del self._matched[begun:]
+        return refusal
+
+    def _follow(
+        self, replica: int, partner: dict[str, str], first: str, other: str
+    ) -> Refusal | None:
         stack = [(first, other)]
         while stack:
             a_name, b_name = stack.pop()
@@ -76,6 +90,7 @@ class ReplicaMatcher:
             if refusal is not None:
                 return refusal
             partner[a_name] = b_name
+            self._matched.append(a_name)
             if a_name == b_name:
                 continue
             a, b = self._view.ops[a_name], self._view.ops[b_name]
@@ -90,6 +105,8 @@ class ReplicaMatcher:
                     refusal = self._same_element(replica, x, y)
                     if refusal is not None:
                         return refusal
+                    if x.op not in partner:
+                        self._matched.append(x.op)
                     partner[x.op] = y.op
                 else:
                     stack.append((x.op, y.op))

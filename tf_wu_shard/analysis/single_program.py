@@ -53,20 +53,35 @@ class SingleProgram(ReplicaMatcher):
         """
         assert replica == 0 and first == other, "one program has nothing to be matched with"
         stack = [first]
+        # Equal only once all that enters them has been followed without a refusal.
+        followed: set[str] = set()
         while stack:
             name = stack.pop()
-            if name in self._equal:
+            if name in self._equal or name in followed:
                 continue
             op = self._view.ops[name]
             refusal = self._differs(op)
             if refusal is not None:
                 return refusal
-            self._equal.add(name)
+            followed.add(name)
             if op.name in self._view.variables or op.type == READ or self._is_sum_of_all(op):
                 stack += [v.op for v in op.inputs[:1] if op.type == READ]
                 continue
-            stack += [v.op for v in op.inputs if v not in self._results]
+            sources = (self.source(v) for v in op.inputs if v not in self._results)
+            stack += [v.op for v in sources if v not in self._results]
+        self._equal |= followed
         return None
+
+    def source(self, value: Value) -> Value:
+        """The value that an IdentityN hands through; a gradient of one's own puts one there.
+
+        Beside a sum over all replicas it also hands through what a replica has of its own.
+        """
+        op = self._view.ops[value.op]
+        while op.type == "IdentityN" and value not in self._results:
+            value = op.inputs[value.index]
+            op = self._view.ops[value.op]
+        return value
 
     def _differs(self, op: Op) -> Refusal | None:
         """Why an op's result is not the same on every replica, its operands being so."""

@@ -85,4 +85,9 @@ def _view(
 def differs(view: GraphView, num_replicas: int) -> Callable[[Value], bool]:
     """Tells of values whether replicas may have different ones."""
     program = SingleProgram(view, {}, num_replicas)
-    return lambda value: program.match(0, value.op, value.op) is not None
+
+    def asked(value: Value) -> bool:
+        name = program.source(value).op
+        return program.match(0, name, name) is not None
+
+    return asked

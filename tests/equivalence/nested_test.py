@@ -1,0 +1,63 @@
+"""Updates in branches, loops and called functions are sharded, and train the same to the last bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.equivalence.nested_scenarios import SCENARIOS
+
+# Variables that live in shards after each scenario. A net has two kernels, Adam two slots of each.
+IN_SHARDS = {
+    **dict.fromkeys(SCENARIOS, 6),
+    # The weights are also set outside of the branch that trains them; their slots are in shards.
+    "averaged": 4,
+    "adversarial": 12,
+    "own_factor": 0,
+    # The host reads one of the weights.
+    "on_the_host": 5,
+}
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, Any]:
+    """What came of every scenario, all run by one process."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.equivalence.nested_run"],
+        env=os.environ | {"TF_ENABLE_ONEDNN_OPTS": "0", "TF_CPP_MIN_LOG_LEVEL": "3"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    results: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return results
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_nothing_differs_by_a_bit(found: dict[str, Any], name: str) -> None:
+    assert found[name]["apart"] == []
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_what_can_lives_in_shards(found: dict[str, Any], name: str) -> None:
+    reports = found[name]["reports"]
+    assert found[name]["in_shards"] == IN_SHARDS[name], reports
+    assert not any("failed" in text for text in reports)
+
+
+def test_an_update_in_a_branch_is_told_of_once(found: dict[str, Any]) -> None:
+    for text in found["overflowing"]["reports"]:
+        assert "runs inside of" not in text
+
+
+def test_what_each_replica_carries_of_its_own_is_why_an_update_is_left_alone(
+    found: dict[str, Any],
+) -> None:
+    reports = found["own_factor"]["reports"]
+    assert any("another value on each replica" in text for text in reports)

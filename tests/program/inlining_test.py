@@ -1,0 +1,125 @@
+"""A called function's ops stand in place of the call, and effects keep their order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.program.nodes import nodes, written
+from tf_wu_shard.graph.view import GraphView, Value
+from tf_wu_shard.program.inlining import Body, Inlined, inline
+
+# f(a, h): counts in h, then returns (a * a, a).
+COUNTING = Body(
+    nodes(
+        """
+        a = Placeholder()
+        h = Placeholder()
+        square = Mul(a, a)
+        add = AssignAddVariableOp(h, square)
+        result = Identity(square) ^add
+        """
+    ),
+    ("a", "h"),
+    (Value("result"), Value("a")),
+    ("add",),
+)
+
+CALLER = """
+x = Placeholder()
+n = Placeholder()
+before = NoOp()
+call = StatefulPartitionedCall(x, n) {f=&f} ^before
+use = AddV2(call, call:1)
+after = NoOp() ^call
+"""
+
+
+def inlined(caller: str, **calls: Body) -> Inlined:
+    return inline(nodes(caller), calls, lambda node: None)
+
+
+def view(found: Inlined) -> GraphView:
+    graph: Any = type("Graph", (), {})()
+    graph.node, graph.library = found.nodes, type("Library", (), {"function": ()})()
+    return GraphView(graph, variables={}, outputs=(), control_outputs=(), op_def=lambda _: None)
+
+
+def test_operands_stand_for_arguments_and_results_for_what_the_call_returned() -> None:
+    found = inlined(CALLER, call=COUNTING)
+    assert written(found.nodes) == sorted(
+        [
+            "x = Placeholder()",
+            "n = Placeholder()",
+            "before = NoOp()",
+            "call/start = NoOp(^before)",
+            "call/square = Mul(x, x, ^call/start)",
+            "call/add = AssignAddVariableOp(n, call/square)",
+            "call/result = Identity(call/square, ^call/add)",
+            "call/done = NoOp(^call/start, ^call/add, ^call/result, ^x)",
+            "use = AddV2(call/result, x)",
+            "after = NoOp(^call/done)",
+        ]
+    )
+    assert found.value(Value("call", 1)) == Value("x")
+    assert found.ends == {"call": "call/done"}
+    assert found.origins["call/add"] == ("call", "add")
+
+
+def test_what_waited_for_a_call_waits_for_its_effects_and_they_for_what_it_waited_for() -> None:
+    graph = view(inlined(CALLER, call=COUNTING))
+    add = graph.ops["call/add"]
+    assert graph.is_ancestor(graph.ops["before"], add)
+    assert graph.is_ancestor(add, graph.ops["after"])
+
+
+def test_effects_of_two_calls_in_a_row_keep_their_order() -> None:
+    found = inlined(
+        """
+        x = Placeholder()
+        n = Placeholder()
+        one = StatefulPartitionedCall(x, n) {f=&f}
+        two = StatefulPartitionedCall(x, n) {f=&f} ^one
+        read = ReadVariableOp(n) ^two
+        """,
+        one=COUNTING,
+        two=COUNTING,
+    )
+    graph = view(found)
+    assert graph.is_ancestor(graph.ops["one/add"], graph.ops["two/add"])
+    assert graph.is_ancestor(graph.ops["two/add"], graph.ops["read"])
+    assert not graph.is_ancestor(graph.ops["two/add"], graph.ops["one/add"])
+
+
+def test_a_call_may_take_what_another_returns() -> None:
+    caller = """
+    x = Placeholder()
+    n = Placeholder()
+    one = StatefulPartitionedCall(x, n) {f=&f}
+    two = StatefulPartitionedCall(one:1, n) {f=&f} ^one
+    use = Neg(two:1)
+    """
+    found = inlined(caller, one=COUNTING, two=COUNTING)
+    named = {node.name: node for node in found.nodes}
+    assert list(named["use"].input) == ["x"]
+    assert list(named["two/square"].input) == ["x", "x", "^two/start"]
+    assert found.value(Value("two", 1)) == Value("x")
+
+
+def test_names_that_are_taken_are_not_given_again() -> None:
+    caller = CALLER + "call/square = NoOp()\n"
+    names = [node.name for node in inlined(caller, call=COUNTING).nodes]
+    assert len(names) == len(set(names))
+    assert {"call/square", "call/square_1"} <= set(names)
+
+
+def test_the_given_nodes_stay_as_they_are() -> None:
+    caller = nodes(CALLER)
+    before = written(caller), written(COUNTING.nodes)
+    inline(caller, {"call": COUNTING}, lambda node: None)
+    assert (written(caller), written(COUNTING.nodes)) == before
+
+
+def test_each_new_node_is_adopted_and_no_other() -> None:
+    adopted: list[str] = []
+    inline(nodes(CALLER), {"call": COUNTING}, lambda node: adopted.append(node.name))
+    assert set(adopted) == {f"call/{n}" for n in ("start", "square", "add", "result", "done")}
