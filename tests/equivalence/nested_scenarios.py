@@ -119,7 +119,8 @@ def accumulated(strategy: tf.distribute.Strategy) -> Left:
 
 def averaged(strategy: tf.distribute.Strategy) -> Left:
     """Weights are set to their moving average in a branch of their own."""
-    net = Net(strategy, adam(gradient_accumulation_steps=2, use_ema=True, ema_overwrite_frequency=2))
+    average = {"use_ema": True, "ema_overwrite_frequency": 2}
+    net = Net(strategy, adam(gradient_accumulation_steps=2, **average))
     return Left(net.state, net.run(net.train, 5))
 
 

@@ -1,4 +1,4 @@
-"""Updates in branches, loops and called functions are sharded, and train the same to the last bit."""
+"""Updates in branches, loops and called functions are sharded, and not a bit differs."""
 
 from __future__ import annotations
 

@@ -207,12 +207,12 @@ class _Work:
             branches do, none is to be preferred.
         """
         branches: dict[str, list[Nested]] = {}
-        for one in nested:
+        for one in filter(self._shares, nested):
             branches.setdefault(one.op, []).append(one)
         return {
             op: found[0].attribute == "then_branch"
             for op, found in branches.items()
-            if len(found) == 1 and not found[0].is_agreed and self._shares(found[0])
+            if len(found) == 1 and not found[0].is_agreed
         }
 
     def _shares(self, one: Nested) -> bool:
