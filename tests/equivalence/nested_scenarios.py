@@ -132,6 +132,16 @@ def overflowing(strategy: tf.distribute.Strategy) -> Left:
     return Left(net.state, seen + net.run(net.train, 2))
 
 
+def overflowing_on_one(strategy: tf.distribute.Strategy) -> Left:
+    """The gradients of one replica alone are not finite: all skip the step."""
+    net = Net(strategy, scaled())
+    seen = net.run(net.train, 2)
+    rows = INPUTS.copy()
+    rows[:4] *= np.float32(1e30)
+    seen += net.run(net.train, 1, rows)
+    return Left(net.state, seen + net.run(net.train, 2))
+
+
 def looped(strategy: tf.distribute.Strategy) -> Left:
     net = Net(strategy, adam(gradient_accumulation_steps=2))
 
@@ -276,7 +286,17 @@ def fitted(strategy: tf.distribute.Strategy) -> Left:
 SCENARIOS: dict[str, Callable[[tf.distribute.Strategy], Left]] = {
     scenario.__name__: scenario
     for scenario in (
-        *(accumulated, averaged, overflowing, looped, branched, adversarial, called, own_factor),
+        *(
+            accumulated,
+            averaged,
+            overflowing,
+            overflowing_on_one,
+            looped,
+            branched,
+            adversarial,
+            called,
+            own_factor,
+        ),
         *(on_the_host, over_a_dataset, restored, fitted),
     )
 }
