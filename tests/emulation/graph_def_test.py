@@ -85,5 +85,5 @@ def test_a_loop_of_tensorflow_1_is_refused_by_name() -> None:
         graph_def, _ = graph_of(step)
     finally:
         v1.enable_control_flow_v2()
-    with pytest.raises(EmulationError, match="Enter 'while/Enter' cannot be emulated"):
+    with pytest.raises(EmulationError, match="cannot be emulated: a loop of TensorFlow 1"):
         lower_graph_def(graph_def)

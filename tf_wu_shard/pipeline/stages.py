@@ -133,11 +133,9 @@ def _without_told(
     kept = []
     for refused in analysis.refused:
         where = refused.refusal.where
-        called = (
-            function_graph.called_graphs(graph, view.ops[where].node)
-            if where in view.ops and is_call(view.ops[where].type)
-            else []
-        )
+        # What the graph itself updates as well, from a gradient of its own, it is to tell about.
+        inside = where in view.ops and is_call(view.ops[where].type) and not refused.reductions
+        called = function_graph.called_graphs(graph, view.ops[where].node) if inside else []
         if refused.variable not in nested and not any(one in told for one in called):
             kept.append(refused)
     return dataclasses.replace(analysis, refused=tuple(kept))

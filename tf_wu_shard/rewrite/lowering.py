@@ -92,8 +92,9 @@ def lower_slot_accesses(
     for key, per_replica in touched.items():
         calls = led.get(key, {})
         for replica in range(layouts[key].num_shards) if calls else ():
-            mixed = [*per_replica.get(replica, ()), *(view.ops[name] for name in calls)]
-            per_replica[replica] = sorted(mixed, key=lambda op: traced.ops[op.name].position)
+            once = dict.fromkeys([*(op.name for op in per_replica.get(replica, ())), *calls])
+            in_order = sorted(once, key=lambda name: traced.ops[name].position)
+            per_replica[replica] = [view.ops[name] for name in in_order]
         lowering.lower(key, per_replica, {name for name, writes in calls.items() if writes})
     return lowering.finish()
 

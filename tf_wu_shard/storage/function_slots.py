@@ -14,7 +14,7 @@ from tf_wu_shard.graph.view import GraphView, Value
 from tf_wu_shard.layout import RowLayout
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.rules.fused import FUSED
-from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.variables import READ, Access
 from tf_wu_shard.storage import sharded_slot
 from tf_wu_shard.storage.sharded_slot import (
     PendingSlot,
@@ -192,9 +192,19 @@ def _against_shards(
     if packed is None:
         on_tpus = tpu_graph.is_on_tpus(variable)
         return "is not packed into one handle for all replicas" if on_tpus else None
-    if function_graph.is_used_beside(graph, packed, _ENTERS):
+    if _is_used_beside(graph, view, packed):
         return "is also used outside of the TPU program"
     return cannot_read_shards(view, handle)
+
+
+def _is_used_beside(graph: Any, view: GraphView, packed: Any) -> bool:
+    """Whether the host uses a variable; a loop that trains it takes its shards and ignores it."""
+    return any(
+        access.op.type != _ENTERS and access.access is not Access.PASSED_ON
+        for outside, placeholder in function_graph.captured_handles(graph)
+        if outside is packed
+        for access in accesses(view, placeholder.op.name)
+    )
 
 
 def _against_storage(variable: Any, packed: Any | None) -> str | None:

@@ -86,16 +86,6 @@ def consumer_types(placeholder: Any) -> list[str]:
     return [op.type for op in placeholder.consumers()]
 
 
-def is_used_beside(graph: Any, handle: Any, op_type: str) -> bool:
-    """Whether ops of other types than one take a handle that a FuncGraph captured."""
-    return any(
-        kind != op_type
-        for outside, placeholder in graph.captures
-        if outside is handle
-        for kind in consumer_types(placeholder)
-    )
-
-
 @contextlib.contextmanager
 def no_garbage_collection() -> Iterator[None]:
     """Puts Python's cyclic garbage collector off.
