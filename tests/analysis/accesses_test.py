@@ -32,7 +32,8 @@ def test_reads_writes_and_fused_updates_are_told_apart() -> None:
         add = AssignAddVariableOp(w0, c) ^write
         apply = ResourceApplyGradientDescent(w0, c, c) ^add
         scatter = ResourceScatterAdd(w0, c, c) ^apply
-        rows = ResourceSparseApplyMomentum(w0, w1, c, c, c, c) ^scatter
+        m = Placeholder() {T=20}
+        rows = ResourceSparseApplyMomentum(w0, m, c, c, c, c) ^scatter
         odd = ResourceScatterMul(w0, c, c) ^rows
         """,
         outputs=["read"],

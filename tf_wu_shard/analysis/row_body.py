@@ -16,7 +16,7 @@ from tf_wu_shard.analysis.update_slice import UpdateSlice
 from tf_wu_shard.graph.view import Op, Value
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.sparse import SCATTERS, SPARSE_FUSED, SPARSE_WRITES, UNIQUE
-from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.rules.variables import READ, WRITES, Access
 
 
 class RowBodyBuilder(BodyBuilder):
@@ -26,6 +26,12 @@ class RowBodyBuilder(BodyBuilder):
         """Prepares to build; takes the reductions of the graph besides what its base takes."""
         super().__init__(*args)
         self._reductions = reductions
+
+    def _check_part_wise(self, touching: dict[str, list[list[VariableAccess]]]) -> Refusal | None:
+        for access in (a for replicas in touching.values() for own in replicas for a in own):
+            if access.access is Access.PART_WISE:
+                return Refusal(access.op.name, f"{access.op.type} also works on what it updates")
+        return None
 
     def _side_sums(self, keys: tuple[int, ...]) -> list[list[Op]]:
         # A sum over entries would have to be looked at in its own right; nothing outside may.

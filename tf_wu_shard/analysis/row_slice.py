@@ -92,7 +92,9 @@ class RowSlice(UpdateSlice):
         kinds = [part.gathered for part in parts]
         if None in kinds:
             return Refusal(where, "it mixes a sparse and a dense gradient")
-        if kinds.count(Gathered.VALUES) != 1 or kinds.count(Gathered.ROWS) != 1:
+        if Gathered.VALUES not in kinds or Gathered.ROWS not in kinds:
+            return Refusal(where, "its values or rows were not followed from the gradient")
+        if kinds.count(Gathered.VALUES) > 1 or kinds.count(Gathered.ROWS) > 1:
             return Refusal(where, "several sparse gradients update it together")
         whats = {
             Gathered.VALUES: Lies(What.ENTRIES, _ALL),
