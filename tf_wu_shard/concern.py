@@ -7,6 +7,7 @@ from typing import Any
 from tf_wu_shard.analysis.accesses import CALLS
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.rules.fused import FUSED
+from tf_wu_shard.rules.sparse import SPARSE_WRITES
 from tf_wu_shard.rules.variables import WRITES
 from tf_wu_shard.storage import sharded_slot
 from tf_wu_shard.tensorflow_private import function_graph, tpu_graph
@@ -18,7 +19,7 @@ from tf_wu_shard.tensorflow_private.distributed_variables import (
 # The resource handles that a function captured, `(outside, placeholder)` each.
 Handles = list[tuple[Any, Any]]
 
-WRITING = frozenset(WRITES) | frozenset(FUSED)
+WRITING = frozenset(WRITES) | frozenset(FUSED) | frozenset(SPARSE_WRITES)
 
 
 def writes_a_mirrored_variable(graph: Any, handles: Handles) -> bool:

@@ -88,7 +88,7 @@ class Layout:
         start = min(shard * self.shard_size, self.size)
         return start, min(start + self.shard_size, self.size)
 
-    def shard_shape(self, shard: int) -> tuple[int]:
+    def shard_shape(self, shard: int) -> tuple[int, ...]:
         """The shape of shard `shard`: a vector of `stop - start` elements (see `bounds`)."""
         start, stop = self.bounds(shard)
         return (stop - start,)

@@ -31,7 +31,10 @@ def test_reads_writes_and_fused_updates_are_told_apart() -> None:
         write = AssignVariableOp(w0, read) ^whole
         add = AssignAddVariableOp(w0, c) ^write
         apply = ResourceApplyGradientDescent(w0, c, c) ^add
-        odd = ResourceScatterAdd(w0, c, c) ^apply
+        scatter = ResourceScatterAdd(w0, c, c) ^apply
+        m = Placeholder() {T=20}
+        rows = ResourceSparseApplyMomentum(w0, m, c, c, c, c) ^scatter
+        odd = ResourceScatterMul(w0, c, c) ^rows
         """,
         outputs=["read"],
     )
@@ -41,6 +44,8 @@ def test_reads_writes_and_fused_updates_are_told_apart() -> None:
         ("write", Access.WRITE),
         ("add", Access.WRITE),
         ("apply", Access.APPLY),
+        ("scatter", Access.WRITE),
+        ("rows", Access.APPLY),
         ("odd", Access.UNKNOWN),
     ]
 

@@ -193,7 +193,10 @@ def test_a_read_from_outside_between_two_writes() -> None:
 def test_an_unknown_use_of_a_handle() -> None:
     text = STEP.format("sum#")
     text += "i# = Const() [4] @d#\nodd# = ResourceScatterAdd(w#, i#, i#) @d# ^step#\n"
-    assert refused(text) == "ResourceScatterAdd takes the handle of w (odd0)"
+    assert (
+        refused(text)
+        == "ResourceScatterAdd writes some rows of what a dense gradient updates (odd0)"
+    )
 
 
 def test_variables_of_different_size() -> None:

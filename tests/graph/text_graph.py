@@ -32,7 +32,8 @@ _STATEFUL = frozenset(
     {"ReadVariableOp", "VarHandleOp", "AssignVariableOp", "AssignAddVariableOp"}
     | {"AssignSubVariableOp", "ResourceApplyGradientDescent", "ResourceApplyMomentum"}
     | {"CollectiveReduceV2", "RandomUniform", "StatefulPartitionedCall", "Print", "ResourceGather"}
-    | {"ResourceScatterAdd", "If", "While", "VarIsInitializedOp"}
+    | {"ResourceScatterAdd", "ResourceScatterSub", "ResourceScatterMul", "CollectiveGatherV2"}
+    | {"ResourceSparseApplyMomentum", "If", "While", "VarIsInitializedOp"}
 )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from tf_wu_shard.graph.view import GraphView, Op, Value
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.fused import FUSED
+from tf_wu_shard.rules.sparse import SCATTERS, SPARSE_FUSED
 from tf_wu_shard.rules.variables import READ, WHOLE_READS, WRITES, Access
 
 # Which attributes of a calling op name the callee, and at which of its operands the callee's
@@ -106,9 +107,11 @@ def _access(view: GraphView, op: Op, slot: int) -> Access:
         return Access.READ
     if op.type in WHOLE_READS:
         return Access.LOOK
-    if op.type in WRITES and slot == 0:
+    if (op.type in WRITES or op.type in SCATTERS) and slot == 0:
         return Access.WRITE
     if op.type in FUSED and slot < FUSED[op.type].num_handles:
+        return Access.APPLY
+    if op.type in SPARSE_FUSED and slot < SPARSE_FUSED[op.type].num_handles:
         return Access.APPLY
     if op.type in _CALLS:
         ref = view.variables.get(op.inputs[slot].op)

@@ -95,17 +95,13 @@ class BodyBuilder:
         refusal = self._check_part_wise(touching)
         if refusal is not None:
             return refusal
-        sums = [
-            sums_over_gradients(self._view, self._names, keys, replica)
-            for replica in range(len(self._devices))
-        ]
-        if len({len(own) for own in sums}) > 1:
-            # What one replica alone looks at is no part of what they share.
-            sums = [[] for _ in sums]
+        sums = self._side_sums(keys)
         refusal = self._match_writes(touching) or self._match(variables[0], sums)
         if refusal is not None:
             return refusal
-        slice_ = UpdateSlice(self._view, self._names, keys, touching, self._handles, sums[0])
+        slice_ = self._slice(keys, touching, sums[0])
+        if isinstance(slice_, Refusal):
+            return slice_
         refusal = slice_.place() or self._only_body_looks(slice_, keys)
         if refusal is not None:
             return refusal
@@ -114,6 +110,28 @@ class BodyBuilder:
             return updated
         update = WeightUpdate(updated, keys, self._body(slice_), self._devices)
         return update, {v for v in slice_.read_besides if self._may_adopt(v, slice_.size)}
+
+    def _side_sums(self, keys: tuple[int, ...]) -> list[list[Op]]:
+        """Per replica, the sums over the gradients that go into what is outside."""
+        sums = [
+            sums_over_gradients(self._view, self._names, keys, replica)
+            for replica in range(len(self._devices))
+        ]
+        # What one replica alone looks at is no part of what they share.
+        return sums if len({len(own) for own in sums}) == 1 else [[] for _ in sums]
+
+    def _slice(
+        self,
+        keys: tuple[int, ...],
+        touching: dict[str, list[list[VariableAccess]]],
+        sums: list[Op],
+    ) -> UpdateSlice | Refusal:
+        """The slice from the writes, not placed yet."""
+        return UpdateSlice(self._view, self._names, keys, touching, self._handles, sums)
+
+    def _results(self, op: str) -> tuple[Value, ...]:
+        """What an op of the body yields."""
+        return (Value(op),)
 
     def _may_adopt(self, variable: str, size: int) -> bool:
         """Whether a variable that an update reads may be a slot of it."""
@@ -181,8 +199,9 @@ class BodyBuilder:
         for replica in range(len(self._devices)):
             body = {self._matcher.partner(replica, op.name) for op in slice_.body}
             values = [
-                Value(self._matcher.partner(replica, op.name))
+                value
                 for op in slice_.body
+                for value in self._results(self._matcher.partner(replica, op.name))
                 if op.type != READ
                 and op.type not in WRITES
                 and op.type not in FUSED

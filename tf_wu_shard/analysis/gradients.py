@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterable
 
 from tf_wu_shard.analysis.types import GradientReduction
-from tf_wu_shard.dialects.base import CarriedReduction
+from tf_wu_shard.dialects.base import CarriedReduction, CarriedSlices
 from tf_wu_shard.graph.view import GraphView, Value
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.registry import Family, family_of
@@ -33,6 +33,9 @@ def gradient_reductions(
     found: list[GradientReduction] = []
     refusals: list[Refusal] = []
     for reduction in carried:
+        if isinstance(reduction, CarriedSlices):
+            found.append(_slices(view, reduction, len(found)))
+            continue
         for operands, results in _parts(view, reduction):
             shape = view.shape(operands[0])
             if shape is None or any(view.shape(o) != shape for o in operands):
@@ -53,11 +56,38 @@ def gradient_reductions(
     return tuple(found), tuple(refusals)
 
 
-class ResultNames(dict[Value, tuple[int, int]]):
-    """For every value that is a reduced gradient, `(reduction key, replica)`."""
+def _slices(view: GraphView, reduction: CarriedSlices, key: int) -> GradientReduction:
+    """A part of a sparse gradient."""
+    return GradientReduction(
+        key=key,
+        operands=reduction.operands,
+        results=reduction.results,
+        size=0,
+        dtype=view.dtype(reduction.results[0]),
+        divisor=1,
+        carriers=reduction.carriers,
+        gathered=reduction.gathered,
+        order=reduction.order,
+    )
 
-    def __init__(self) -> None:
+
+def with_parts(reductions: tuple[GradientReduction, ...], keys: Iterable[int]) -> set[int]:
+    """The keys, and those of the other parts of sparse gradients that the same ops carry."""
+    carriers = {c for key in keys if reductions[key].gathered for c in reductions[key].carriers}
+    more = {r.key for r in reductions if r.gathered and carriers.intersection(r.carriers)}
+    return {*keys, *more}
+
+
+class ResultNames(dict[Value, tuple[int, int]]):
+    """For every value that is a reduced gradient, `(reduction key, replica)`.
+
+    Attributes:
+        sparse: Keys of those that are parts of sparse gradients.
+    """
+
+    def __init__(self, sparse: Iterable[int] = ()) -> None:
         super().__init__()
+        self.sparse = frozenset(sparse)
         self._values: dict[tuple[int, int], list[Value]] = {}
 
     def add(self, value: Value, key: int, replica: int) -> None:
@@ -80,7 +110,8 @@ def result_names(view: GraphView, reductions: Iterable[GradientReduction]) -> Re
     Returns:
         The values.
     """
-    names = ResultNames()
+    reductions = tuple(reductions)
+    names = ResultNames(r.key for r in reductions if r.gathered is not None)
     stack = [(r.results[i], r.key, i) for r in reductions for i in range(r.num_replicas)]
     while stack:
         value, key, replica = stack.pop()

@@ -15,6 +15,7 @@ from typing import Any
 from tf_wu_shard.analysis.accesses import accesses
 from tf_wu_shard.graph.view import GraphView, Op, Value
 from tf_wu_shard.placement import Refusal
+from tf_wu_shard.rules.sparse import SPARSE_WRITES
 from tf_wu_shard.rules.variables import READ
 
 _CALLABLE_TYPES = frozenset(
@@ -186,7 +187,7 @@ class ReplicaMatcher:
 
     def _repeatable(self, op: Op) -> bool:
         """Whether a stateful op still gives equal results for equal operands on two replicas."""
-        if op.type == READ or op.name in self._view.variables:
+        if op.type == READ or op.type in SPARSE_WRITES or op.name in self._view.variables:
             return True
         if op.type not in _CALLABLE_TYPES and not op.type.startswith("ResourceApply"):
             return op.type.startswith("Assign") and op.type.endswith("VariableOp")

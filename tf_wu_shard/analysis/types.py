@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 
+from tf_wu_shard.dialects.base import Gathered
 from tf_wu_shard.graph.view import Value
 from tf_wu_shard.placement import Refusal
 
@@ -25,6 +26,9 @@ class GradientReduction:
         dtype: The DataType enum's number.
         divisor: What the sum is divided by (1, or the number of replicas for a mean).
         carriers: The ops that carry the reduction, which may carry other gradients too.
+        gathered: For a part of a sparse gradient, which the replicas put one after the other
+            instead of adding them up, which one it is. Its size is then 0.
+        order: For such a part, the replicas in the order in which their entries stand.
         depth: How many reductions, each of which an update is made of, have to come before it.
         ready: The place, in the order of the graph's ops, of the last op that its operands need.
     """
@@ -36,6 +40,8 @@ class GradientReduction:
     dtype: int
     divisor: int
     carriers: tuple[str, ...]
+    gathered: Gathered | None = None
+    order: tuple[int, ...] = ()
     depth: int = 0
     ready: int = 0
 
@@ -63,6 +69,7 @@ class Operand:
     Attributes:
         kind: What it is.
         index: BODY: position of the op in the body. GRADIENT: the reduction's key.
+        output: BODY: which of its results.
         values: SCALAR, SLICE, BROADCAST: per replica, the outside value.
         variable: HANDLE: the variable's key.
         shape: SLICE and SCALAR: the logical shape. BROADCAST: the shape that it is broadcast to.
@@ -73,6 +80,7 @@ class Operand:
     values: tuple[Value, ...] = ()
     variable: str = ""
     shape: tuple[int, ...] = ()
+    output: int = 0
 
 
 @dataclasses.dataclass(frozen=True)

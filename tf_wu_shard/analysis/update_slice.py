@@ -19,6 +19,7 @@ from tf_wu_shard.rules import registry
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.shapes import source_operands
+from tf_wu_shard.rules.sparse import SPARSE_WRITES
 from tf_wu_shard.rules.variables import READ
 
 # Element types whose sums over shards all dialects can add up.
@@ -204,6 +205,8 @@ class UpdateSlice:
 
     def _check_write(self, op: Op) -> Refusal | None:
         """Whether a write's operands are what its shard needs."""
+        if op.type in SPARSE_WRITES:
+            return Refusal(op.name, f"{op.type} writes some rows of what a dense gradient updates")
         fused = FUSED.get(op.type)
         first = fused.num_handles if fused else 1
         for value in op.inputs[:first]:

@@ -12,14 +12,16 @@ from collections.abc import Iterable
 
 from tf_wu_shard.analysis.accesses import accesses, is_call
 from tf_wu_shard.analysis.body import BodyBuilder
-from tf_wu_shard.analysis.gradients import ResultNames
+from tf_wu_shard.analysis.gradients import ResultNames, with_parts
 from tf_wu_shard.analysis.replicas import ReplicaMatcher
+from tf_wu_shard.analysis.row_body import RowBodyBuilder
 from tf_wu_shard.analysis.single_program import SingleProgram
 from tf_wu_shard.analysis.types import GradientReduction, RefusedUpdate, WeightUpdate
 from tf_wu_shard.graph.view import GraphView, Op, Value
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import Family, family_of
+from tf_wu_shard.rules.sparse import ROW_OPS, SPARSE_WRITES, UNIQUE
 from tf_wu_shard.rules.variables import READ, WRITES
 
 
@@ -60,14 +62,18 @@ def weight_updates(
     )
     floods = [_flood(view, reduction, names, handles) for reduction in reductions]
     claimed = {variable for flood in floods for variable in flood.variables}
-    builder = BodyBuilder(view, matcher, names, handles, devices, claimed)
+    common = (view, matcher, names, handles, devices, claimed)
+    builder = BodyBuilder(*common)
+    row_builder = RowBodyBuilder(*common, reductions=reductions)
     updates: list[WeightUpdate] = []
     refused: list[RefusedUpdate] = []
     for flood in _entangled(floods):
         if not flood.variables:
             continue
-        keys = tuple(sorted(flood.keys))
-        outcome = flood.refusal or builder.build(keys, tuple(flood.variables))
+        keys = tuple(sorted(with_parts(reductions, flood.keys)))
+        sparse = any(reductions[key].gathered for key in keys)
+        chosen = row_builder if sparse else builder
+        outcome = flood.refusal or chosen.build(keys, tuple(flood.variables))
         if isinstance(outcome, Refusal):
             trained = [v for v in flood.variables if _is_trainable(view, v, handles)]
             weights = trained or [_likely_weight(view, flood.variables, handles)]
@@ -93,7 +99,8 @@ def _flood(
     handles: dict[str, dict[int, str]],
 ) -> _Flood:
     """Follows one reduced gradient, on replica 0, to the variables that are written with it."""
-    variables, refusal = _reach(view, names.of(reduction.key, 0))
+    sparse = reduction.gathered is not None
+    variables, refusal = _reach(view, names.of(reduction.key, 0), sparse)
     flood = _Flood({reduction.key}, [], refusal)
     pending = variables
     while pending:
@@ -112,14 +119,19 @@ def _flood(
         for access in accesses(view, handles[key][0]):
             written = written or not access.access.is_read
             if written and access.op.type == READ:
-                reached, outside = _reach(view, [Value(access.op.name)])
+                reached, outside = _reach(view, [Value(access.op.name)], sparse)
                 if outside is None:
                     pending.extend(reached)
     return flood
 
 
-def _reach(view: GraphView, start: Iterable[Value]) -> tuple[list[str], Refusal | None]:
-    """The variables written with what is computed from `start`; the first op with no rule."""
+def _reach(
+    view: GraphView, start: Iterable[Value], sparse: bool = False
+) -> tuple[list[str], Refusal | None]:
+    """The variables written with what is computed from `start`; the first op with no rule.
+
+    What is computed from a `sparse` gradient may also pass through ops on rows of a table.
+    """
     found: list[str] = []
     refusal: Refusal | None = None
     stack = list(start)
@@ -133,6 +145,16 @@ def _reach(view: GraphView, start: Iterable[Value]) -> tuple[list[str], Refusal 
             if op.type in WRITES or op.type in FUSED:
                 refusal = refusal or _bad_operand(op, slot)
                 found.extend(_written_keys(view, op))
+                continue
+            if op.type in SPARSE_WRITES:
+                if not sparse:
+                    refusal = refusal or Refusal(op.name, f"no rule for {op.type}")
+                found.extend(_written_keys(view, op))
+                continue
+            if sparse and op.type in ROW_OPS:
+                results = [Value(op.name, i) for i in range(2 if op.type == UNIQUE else 1)]
+                stack += [v for v in results if v not in seen]
+                seen.update(results)
                 continue
             if family_of(op.type) is None:
                 refusal = refusal or Refusal(op.name, f"no rule for {op.type}")
@@ -155,7 +177,7 @@ def _bad_operand(op: Op, slot: int) -> Refusal | None:
 
 
 def _written_keys(view: GraphView, op: Op) -> list[str]:
-    count = FUSED[op.type].num_handles if op.type in FUSED else 1
+    count = FUSED[op.type].num_handles if op.type in FUSED else SPARSE_WRITES.get(op.type, 1)
     refs = [view.variables.get(value.op) for value in op.inputs[:count]]
     return [ref.key if ref else value.op for ref, value in zip(refs, op.inputs, strict=False)]
 
@@ -266,7 +288,8 @@ def _why_unreached(
         and (ref := view.variables.get(view.ops[name].inputs[0].op)) is not None
         and ref.shape == shape
     ]
-    stopped = _first_without_rule(view, start, before) if keys else None
+    sparse = not names.sparse.isdisjoint(keys)
+    stopped = _first_without_rule(view, start, before, sparse) if keys else None
     if stopped is not None:
         return tuple(sorted(keys)), Refusal(stopped.name, f"no rule for {stopped.type}")
     if is_call(write.type):
@@ -278,7 +301,9 @@ def _why_unreached(
     return (), Refusal(write.name, f"{write.type} writes it from no gradient reduction known here")
 
 
-def _first_without_rule(view: GraphView, start: Iterable[Value], within: set[str]) -> Op | None:
+def _first_without_rule(
+    view: GraphView, start: Iterable[Value], within: set[str], sparse: bool
+) -> Op | None:
     """The first op in the order of the view, among those `within`, that no rule leads beyond."""
     stack = list(start)
     seen = set(stack)
@@ -287,7 +312,7 @@ def _first_without_rule(view: GraphView, start: Iterable[Value], within: set[str
         for op, slot in view.consumers(stack.pop()):
             if op.name not in within or op.type in WRITES or op.type in FUSED:
                 continue
-            if family_of(op.type) is None:
+            if family_of(op.type) is None and not (sparse and op.type in ROW_OPS):
                 if found is None or op.position < found.position:
                     found = op
                 continue

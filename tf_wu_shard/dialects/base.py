@@ -7,6 +7,7 @@ knows layouts, not optimizers: nothing behind this line knows what the values ar
 from __future__ import annotations
 
 import dataclasses
+import enum
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -33,6 +34,27 @@ class CarriedReduction:
     results: tuple[Value, ...]
     divisor: int
     carriers: tuple[str, ...]
+
+
+class Gathered(enum.Enum):
+    """A part of a sparse gradient: one entry for each row that a replica touched."""
+
+    VALUES = "a row of values for each entry"
+    ROWS = "the number of each entry's row"
+    SHAPE = "the shape of the table, which every replica knows"
+
+
+@dataclasses.dataclass(frozen=True)
+class CarriedSlices(CarriedReduction):
+    """One part of a sparse gradient, all replicas' entries one after the other.
+
+    Attributes:
+        gathered: Which part.
+        order: The replicas in the order in which their entries stand.
+    """
+
+    gathered: Gathered
+    order: tuple[int, ...]
 
 
 class Dialect(Protocol):

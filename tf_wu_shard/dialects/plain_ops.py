@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tf_wu_shard.dtypes import item_bytes
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import Value
-from tf_wu_shard.layout import ALIGNMENT_BYTES
+from tf_wu_shard.layout import ALIGNMENT_BYTES, Layout
 
 _INT32 = 3
 _RESOURCE = 20
@@ -67,6 +67,21 @@ def run(
     size = builder.constant([stop - start], device=device, dtype=_INT64)
     types = {"T": dtype, "Index": _INT64}
     return builder.op("Slice", [vector, begin, size], name=name, device=device, types=types)
+
+
+def own_part(
+    builder: GraphBuilder,
+    vector: Value,
+    layout: Layout,
+    shard: int,
+    dtype: int,
+    device: str,
+    name: str,
+) -> Value:
+    """One shard, in its own shape, of a tensor that is given as a vector."""
+    part = run(builder, vector, *layout.bounds(shard), dtype, device, name)
+    shape = layout.shard_shape(shard)
+    return part if len(shape) == 1 else reshape(builder, part, shape, dtype, device, f"{name}/rows")
 
 
 def joined(

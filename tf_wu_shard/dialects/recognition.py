@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tf_wu_shard.dialects.base import CarriedReduction
+from tf_wu_shard.dialects.slices import gathered_slices
 from tf_wu_shard.graph.view import GraphView, Op, Value
 from tf_wu_shard.placement import Refusal
 
@@ -50,6 +51,7 @@ def recognise_in_process(
         return [], refusals
     found, refusals = _collective_sums(view, collectives, devices)
     found += _sums_on_one_device(view, devices)
+    found += gathered_slices(view, devices)
     found.sort(key=lambda r: view.ops[r.carriers[0]].position)
     return found, refusals
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Set
 
+from tf_wu_shard.analysis.row_body import weights_by_rows
 from tf_wu_shard.analysis.types import (
     Analysis,
     GradientReduction,
@@ -12,6 +14,8 @@ from tf_wu_shard.analysis.types import (
     WeightUpdate,
 )
 from tf_wu_shard.config import ShardingOptions
+from tf_wu_shard.dialects.base import Gathered
+from tf_wu_shard.dialects.table_layout import table_layout
 from tf_wu_shard.dtypes import BFLOAT16, FLOAT32, item_bytes
 from tf_wu_shard.layout import AnyLayout, Layout, RowLayout, flat_layout
 from tf_wu_shard.plan.buckets import assign_buckets, assign_in_turn
@@ -107,6 +111,8 @@ def _reason_against(update: WeightUpdate, smallest: int, pinned: Mapping[str, st
         return "it has no elements"
     if size < smallest:
         return f"{size} elements, below min_elements={smallest}"
+    if not update.slots and len(weights_by_rows(update)) == len(update.weights):
+        return "its update touches no rows but those looked up, and has no slot: all is done"
     for variable in update.variables:
         if variable.key in pinned:
             what = "its slot" if variable.is_slot else "the weight"
@@ -114,12 +120,21 @@ def _reason_against(update: WeightUpdate, smallest: int, pinned: Mapping[str, st
     return None
 
 
+def _gradient(analysis: Analysis, update: WeightUpdate) -> GradientReduction:
+    """The reduction of the update's first gradient; of a sparse one, the values'."""
+    reductions = [analysis.reductions[key] for key in update.reductions]
+    return next(r for r in reductions if r.gathered in (None, Gathered.VALUES))
+
+
 def _layout(analysis: Analysis, update: WeightUpdate, cut: LayoutOf) -> AnyLayout:
-    dtype = analysis.reductions[update.reductions[0]].dtype
+    dtype = _gradient(analysis, update).dtype
     # One cut for weight, gradient and slots, though their dtypes may differ: the narrowest decides
     # where the boundaries are aligned for all of them.
     dtypes = [dtype, *(v.dtype for v in update.variables)]
-    return cut(update.variables[0].shape, min(item_bytes(d) for d in dtypes))
+    width = min(item_bytes(d) for d in dtypes)
+    if _gradient(analysis, update).gathered:
+        return table_layout(update.variables[0].shape, analysis.num_replicas, width)
+    return cut(update.variables[0].shape, width)
 
 
 def _reason_against_cut(update: WeightUpdate, layout: AnyLayout | None) -> str | None:
@@ -137,9 +152,11 @@ def _travels(
     analysis: Analysis, update: WeightUpdate, layout: AnyLayout
 ) -> tuple[int, tuple[int | str, ...]]:
     """How many bytes of a gradient travel, and what must be alike in what travels with it."""
-    reduction = analysis.reductions[update.reductions[0]]
+    reduction = _gradient(analysis, update)
     depth, _ = _ready(analysis, update)
     alike: tuple[int | str, ...] = layout.bucket_kind if isinstance(layout, RowLayout) else ()
+    if reduction.gathered:
+        alike = ("table", reduction.key)  # each travels alone
     return reduction.size * item_bytes(reduction.dtype), (depth, reduction.dtype, *alike)
 
 
@@ -167,7 +184,7 @@ def _variable_plan(
         variable=update.name,
         weights=() if in_shards else tuple(v.key for v in update.weights),
         layout=layout,
-        dtype=analysis.reductions[update.reductions[0]].dtype,
+        dtype=_gradient(analysis, update).dtype,
         slots=tuple(_slot_plan(v, layout) for v in update.slots),
         masters=tuple(_slot_plan(v, layout) for v in masters),
         gather_dtype=_gather_dtype(weight, options) if in_shards else weight.dtype,
@@ -187,7 +204,7 @@ def _gather_dtype(weight: UpdatedVariable, options: ShardingOptions) -> int:
 def _slot_plan(variable: UpdatedVariable, layout: AnyLayout) -> SlotPlan:
     own = layout
     if isinstance(layout, Layout):
-        own = Layout(variable.shape, layout.num_shards, layout.shard_size)
+        own = dataclasses.replace(layout, shape=variable.shape)
     return SlotPlan(variable.key, own, variable.dtype)
 
 
@@ -198,5 +215,7 @@ def _summed_whole(
     sharded = {key for v in variables for key in v.reductions}
     lost = {carrier for key in sharded for carrier in reductions[key].carriers}
     return tuple(
-        r.key for r in reductions if r.key not in sharded and lost.intersection(r.carriers)
+        r.key
+        for r in reductions
+        if r.key not in sharded and not r.gathered and lost.intersection(r.carriers)
     )

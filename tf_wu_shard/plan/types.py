@@ -10,9 +10,10 @@ import dataclasses
 import json
 from typing import Any
 
+from tf_wu_shard.dialects.table_layout import TableLayout
 from tf_wu_shard.layout import AnyLayout, Layout, RowLayout
 
-PLAN_VERSION = 3
+PLAN_VERSION = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +111,19 @@ class ShardingPlan:
 
     def to_json(self) -> str:
         """The plan as JSON; `plan_from_json` reads it back."""
-        return json.dumps(dataclasses.asdict(self), indent=1)
+        return json.dumps(_data_of(self), indent=1)
+
+
+def _data_of(value: Any) -> Any:
+    """Dataclasses as dictionaries; a table's layout besides says that it is one."""
+    if isinstance(value, tuple):
+        return [_data_of(element) for element in value]
+    if not dataclasses.is_dataclass(value):
+        return value
+    data = {f.name: _data_of(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, TableLayout):
+        data["kind"] = "table"
+    return data
 
 
 def plan_from_json(text: str) -> ShardingPlan:
@@ -166,4 +179,5 @@ def _layout(data: dict[str, Any]) -> AnyLayout:
             data["tile_shards"],
             data["flattened"],
         )
-    return Layout(tuple(data["shape"]), data["num_shards"], data["shard_size"])
+    kind = TableLayout if data.get("kind") == "table" else Layout
+    return kind(tuple(data["shape"]), data["num_shards"], data["shard_size"])

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 
+from tf_wu_shard.analysis.row_body import weights_by_rows
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.dtypes import dtype_name, item_bytes
 from tf_wu_shard.plan.types import ShardingPlan, VariablePlan
@@ -228,7 +229,8 @@ def _wire(analysis: Analysis, plan: ShardingPlan) -> tuple[int, int]:
     for variable in plan.variables:
         update = analysis.updates[variable.update]
         narrow = {variable.variable: variable.gather_dtype} if variable.masters else {}
-        for weight in update.weights:
+        by_rows = weights_by_rows(update)
+        for weight in (w for w in update.weights if w.key not in by_rows):
             width = item_bytes(narrow.get(weight.key, weight.dtype))
             after += variable.layout.size * width * (n - 1) // n
     return before, after

@@ -23,6 +23,7 @@ from tf_wu_shard.rewrite.scratch import scratch_variable
 from tf_wu_shard.rewrite.sums import Parts, part
 from tf_wu_shard.rules.elementwise import ON_VECTORS
 from tf_wu_shard.rules.fused import FUSED
+from tf_wu_shard.rules.sparse import SPARSE_WRITES
 from tf_wu_shard.rules.variables import READ, WRITES
 
 
@@ -67,7 +68,7 @@ class BodyEmitter:
         self._builder = builder
         self._dialect = dialect
         self.update = update
-        self._layout = layout
+        self.layout = layout
         self._replica = replica
         self._gradients = gradients
         self._shard_handles = shard_handles
@@ -192,7 +193,7 @@ class BodyEmitter:
     def _scratch(self, key: str, name: str) -> tuple[Value, str]:
         """A variable that holds the weight's shard during this step; see `scratch_variable`."""
         present = self._present(key, name)
-        shape = self._layout.shard_shape(self._replica)
+        shape = self.layout.shard_shape(self._replica)
         dtype = self._variables[key].dtype
         return scratch_variable(self._builder, present, shape, dtype, self._device, self._scope)
 
@@ -201,12 +202,12 @@ class BodyEmitter:
         name = op.ops[self._replica]
         shard = self._local(op, op.operands[0])
         self.parts[name] = part(
-            *(self._builder, self._dialect, op, shard, self._layout, self._replica, self._device),
+            *(self._builder, self._dialect, op, shard, self.layout, self._replica, self._device),
             scope=self._name(op),
         )
         self.emitted[name] = [self.parts[name].op]
 
-    def _compute(self, op: BodyOp) -> Value:
+    def _compute(self, op: BodyOp) -> Value | None:
         name = op.ops[self._replica]
         operands = [self._local(op, operand) for operand in op.operands]
         node = self._view.ops[name].node
@@ -243,7 +244,7 @@ class BodyEmitter:
             own_shape = self._view.shape(value)
             assert own_shape is not None, f"{value} has no static shape"
             return broadcast_own(
-                *(self._builder, self._dialect, value, own_shape, operand.shape, self._layout),
+                *(self._builder, self._dialect, value, own_shape, operand.shape, self.layout),
                 *(self._view.dtype(value), self._replica, self._device),
                 scope=f"{self._scope}/broadcast",
             )
@@ -251,7 +252,7 @@ class BodyEmitter:
 
     def _slice(self, value: Value, dtype: int, name: str) -> Value:
         return self._dialect.slice_own(
-            self._builder, value, self._layout, dtype, self._replica, name
+            self._builder, value, self.layout, dtype, self._replica, name
         )
 
     def _present(self, key: str, write: str) -> Value:
@@ -320,4 +321,6 @@ def _writes_by_variable(update: WeightUpdate) -> collections.Counter[str]:
             writes[op.variable] += 1
         elif op.type in FUSED:
             writes.update(o.variable for o in op.operands[: FUSED[op.type].num_handles])
+        elif op.type in SPARSE_WRITES:
+            writes.update(o.variable for o in op.operands[: SPARSE_WRITES[op.type]])
     return writes

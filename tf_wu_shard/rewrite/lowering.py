@@ -238,8 +238,8 @@ class _Lowering:
             types={"dtype": dtype},
         )
         vector = plain_ops.flat(self._builder, changed, dtype, op.device, f"{scope}/flat")
-        part = plain_ops.run(
-            self._builder, vector, *layout.bounds(replica), dtype, op.device, f"{scope}/own_shard"
+        part = plain_ops.own_part(
+            self._builder, vector, layout, replica, dtype, op.device, f"{scope}/own_shard"
         )
         written = self._builder.op(
             "AssignVariableOp",
@@ -298,8 +298,8 @@ class _Lowering:
         dtype = op.node.attr["dtype"].type
         scope = scope_of(key, "write")
         vector = plain_ops.flat(self._builder, op.inputs[1], dtype, op.device, f"{scope}/flat")
-        own = plain_ops.run(
-            self._builder, vector, *layout.bounds(replica), dtype, op.device, f"{scope}/own_shard"
+        own = plain_ops.own_part(
+            self._builder, vector, layout, replica, dtype, op.device, f"{scope}/own_shard"
         )
         written = self._builder.like(
             op.node,

@@ -11,7 +11,8 @@ from typing import Any
 
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.dialects.base import Dialect
-from tf_wu_shard.dialects.plain_ops import cast
+from tf_wu_shard.dialects.plain_ops import cast, reshape
+from tf_wu_shard.dialects.table_layout import TableLayout
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import GraphView, Op, Value
@@ -20,6 +21,7 @@ from tf_wu_shard.rewrite.body_emitter import BodyEmitter, parts_of
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.remains import Remains
 from tf_wu_shard.rewrite.result import RewriteResult, ShardInput
+from tf_wu_shard.rewrite.row_emitter import RowEmitter, exchange_rows, own_entries
 from tf_wu_shard.rewrite.sums import Parts, add_up
 from tf_wu_shard.rewrite.weight_reads import looked_at, reads_by_time, wire_dtype
 from tf_wu_shard.rules.variables import READ
@@ -106,8 +108,12 @@ class _Rewriter:
     def _reduce_scatter(self, bucket: Sequence[VariablePlan]) -> dict[int, list[Value]]:
         """Per reduction of the bucket, per replica, the shard of the reduced gradient."""
         keys = [key for v in bucket for key in v.reductions]
-        layouts = [v.layout for v in bucket for _ in v.reductions]
         reductions = [self._analysis.reductions[key] for key in keys]
+        if isinstance(bucket[0].layout, TableLayout):
+            self._emitted["gather_entries"] += 1
+            update = self._analysis.updates[bucket[0].update]
+            return own_entries(self._builder, reductions, bucket[0].layout, update)
+        layouts = [v.layout for v in bucket for _ in v.reductions]
         dtype = bucket[0].dtype
         scope = scope_of(_bucket_name(bucket), "reduce_scatter")
         operands = [r.operands for r in reductions]
@@ -139,7 +145,7 @@ class _Rewriter:
             update = self._analysis.updates[variable.update]
             per_replica = []
             for replica in range(len(update.devices)):
-                emitter = BodyEmitter(
+                emitter = (RowEmitter if isinstance(variable.layout, TableLayout) else BodyEmitter)(
                     self._view,
                     self._builder,
                     self._dialect,
@@ -166,8 +172,11 @@ class _Rewriter:
         by_type: dict[int, list[tuple[VariablePlan, Sequence[BodyEmitter], str]]] = {}
         for variable, own in zip(bucket, emitters, strict=True):
             update = self._analysis.updates[variable.update]
+            exchanged = exchange_rows(self._builder, own)
+            self._assigns.update(exchanged)
+            self._emitted += collections.Counter(exchange_rows=len(exchanged))
             for weight in update.weights:
-                if weight.key in variable.weights:
+                if weight.key in variable.weights and weight.key not in exchanged:
                     by_type.setdefault(weight.dtype, []).append((variable, own, weight.key))
         for dtype, members in by_type.items():
             scope = scope_of(_bucket_name([v for v, _, _ in members]), "all_gather")
@@ -254,14 +263,8 @@ class _Rewriter:
         if shape == variable.layout.shape:
             return value
         device = self._analysis.updates[variable.update].devices[replica]
-        target = self._builder.constant(list(shape), device=device)
-        return self._builder.op(
-            "Reshape",
-            [value, target],
-            name=scope_of(variable.variable, "all_gather/reshape"),
-            device=device,
-            types={"T": dtype, "Tshape": 3},
-        )
+        scope = scope_of(variable.variable, "all_gather/reshape")
+        return reshape(self._builder, value, shape, dtype, device, scope)
 
     def _add_up(self) -> None:
         """Gives everything that reads a sum over several shards the sum of all their parts."""

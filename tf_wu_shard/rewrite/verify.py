@@ -13,6 +13,7 @@ from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.rewrite.result import RewriteResult
 from tf_wu_shard.rules.fused import FUSED
+from tf_wu_shard.rules.sparse import SPARSE_WRITES
 from tf_wu_shard.rules.variables import WRITES
 
 
@@ -113,7 +114,9 @@ def _num_written(op_type: str) -> int:
     """How many of an op's first operands are handles of variables that it writes."""
     if op_type in WRITES:
         return 1
-    return FUSED[op_type].num_handles if op_type in FUSED else 0
+    if op_type in FUSED:
+        return FUSED[op_type].num_handles
+    return SPARSE_WRITES.get(op_type, 0)
 
 
 def _check_carriers(names: set[str], analysis: Analysis, plan: ShardingPlan) -> None:

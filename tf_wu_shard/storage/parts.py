@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from tf_wu_shard.layout import TILE, AnyLayout, RowLayout
+from tf_wu_shard.layout import TILE, AnyLayout, Layout, RowLayout
 
 
 def cut(value: tf.Tensor, layout: AnyLayout, shard: int) -> tf.Tensor:
@@ -33,7 +33,7 @@ def cut(value: tf.Tensor, layout: AnyLayout, shard: int) -> tf.Tensor:
     # Raw ops: `value[start:stop]` costs ten times as much, and this runs for every shard of a plan.
     vector = tf.raw_ops.Reshape(tensor=value, shape=[-1])
     piece = tf.raw_ops.Slice(input=vector, begin=[start], size=[stop - start])
-    return tf.raw_ops.DeepCopy(x=piece)
+    return tf.raw_ops.DeepCopy(x=_in_shape(piece, layout, shard))
 
 
 def cut_all(value: tf.Tensor, layout: AnyLayout) -> list[tf.Tensor]:
@@ -48,12 +48,20 @@ def cut_all(value: tf.Tensor, layout: AnyLayout) -> list[tf.Tensor]:
     """
     if isinstance(layout, RowLayout):
         return _cut_rows(value, layout)
-    sizes = [layout.shard_shape(shard)[0] for shard in range(layout.num_shards)]
+    bounds = [layout.bounds(shard) for shard in range(layout.num_shards)]
+    sizes = [stop - start for start, stop in bounds]
     vector = tf.raw_ops.Reshape(tensor=value, shape=[-1])
     if layout.num_shards == 1:
-        return [tf.raw_ops.DeepCopy(x=vector)]
+        return [tf.raw_ops.DeepCopy(x=_in_shape(vector, layout, 0))]
     # SplitV shares its operand's buffer only where one element fills whole alignment units.
-    return list(tf.raw_ops.SplitV(value=vector, size_splits=sizes, axis=0, num_split=len(sizes)))
+    pieces = tf.raw_ops.SplitV(value=vector, size_splits=sizes, axis=0, num_split=len(sizes))
+    return [_in_shape(piece, layout, shard) for shard, piece in enumerate(pieces)]
+
+
+def _in_shape(piece: tf.Tensor, layout: Layout, shard: int) -> tf.Tensor:
+    """A shard's elements, given as a vector, in the shape of the shard."""
+    shape = layout.shard_shape(shard)
+    return piece if len(shape) == 1 else tf.raw_ops.Reshape(tensor=piece, shape=shape)
 
 
 def join(shards: Sequence[tf.Tensor], layout: AnyLayout) -> tf.Tensor:

@@ -1,0 +1,94 @@
+"""Builds the single-program body of an update that a sparse gradient feeds.
+
+As any other body; but it is cut at whole rows, and what each replica sees of the gradient are the
+entries that name its rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tf_wu_shard.analysis.accesses import VariableAccess
+from tf_wu_shard.analysis.body import BodyBuilder
+from tf_wu_shard.analysis.row_slice import RowSlice
+from tf_wu_shard.analysis.types import GradientReduction, Operand, OperandKind, WeightUpdate
+from tf_wu_shard.analysis.update_slice import UpdateSlice
+from tf_wu_shard.graph.view import Op, Value
+from tf_wu_shard.placement import Refusal
+from tf_wu_shard.rules.sparse import SCATTERS, SPARSE_FUSED, SPARSE_WRITES, UNIQUE
+from tf_wu_shard.rules.variables import READ, WRITES, Access
+
+
+class RowBodyBuilder(BodyBuilder):
+    """Builds bodies of updates of some rows."""
+
+    def __init__(self, *args: Any, reductions: tuple[GradientReduction, ...]) -> None:
+        """Prepares to build; takes the reductions of the graph besides what its base takes."""
+        super().__init__(*args)
+        self._reductions = reductions
+
+    def _check_part_wise(self, touching: dict[str, list[list[VariableAccess]]]) -> Refusal | None:
+        for access in (a for replicas in touching.values() for own in replicas for a in own):
+            if access.access is Access.PART_WISE:
+                return Refusal(access.op.name, f"{access.op.type} also works on what it updates")
+        return None
+
+    def _side_sums(self, keys: tuple[int, ...]) -> list[list[Op]]:
+        # A sum over entries would have to be looked at in its own right; nothing outside may.
+        return [[] for _ in self._devices]
+
+    def _slice(
+        self,
+        keys: tuple[int, ...],
+        touching: dict[str, list[list[VariableAccess]]],
+        sums: list[Op],
+    ) -> UpdateSlice | Refusal:
+        found = RowSlice(self._view, self._names, keys, touching, self._handles, sums)
+        return found.prepare(self._reductions) or found
+
+    def _results(self, op: str) -> tuple[Value, ...]:
+        more = (Value(op, 1),) if self._view.ops[op].type == UNIQUE else ()
+        return (Value(op), *more)
+
+    def _operand(
+        self, slice_: UpdateSlice, op: Op, value: Value, numbers: dict[str, int]
+    ) -> Operand:
+        assert isinstance(slice_, RowSlice), "it was made by _slice"
+        view = self._view
+        if value.op in view.variables:
+            return Operand(OperandKind.HANDLE, variable=view.variables[value.op].key)
+        if slice_.is_gradient(value):
+            return Operand(OperandKind.GRADIENT, index=self._names[value][0])
+        if slice_.lies(value) is not None:
+            source = slice_.source(value)
+            if slice_.is_gradient(source):
+                return Operand(OperandKind.GRADIENT, index=self._names[source][0])
+            return Operand(OperandKind.BODY, index=numbers[source.op], output=source.index)
+        values = tuple(self._matcher.value_on(r, value) for r in range(len(self._devices)))
+        kind = OperandKind.SLICE if slice_.is_slice(op, value) else OperandKind.SCALAR
+        return Operand(kind, values=values, shape=view.shape(value) or ())
+
+
+def weights_by_rows(update: WeightUpdate) -> frozenset[str]:
+    """The weights of which an update changes only the rows that its entries name.
+
+    Each is written once, and the update does not read what it wrote: then replicas need to exchange
+    no more than these rows.
+    """
+    found = set()
+    for weight in update.weights:
+        touching = [
+            op.type
+            for op in update.body
+            if any(o.variable == weight.key for o in op.operands[: _num_handles(op.type)])
+        ]
+        writes = [t for t in touching if t != READ]
+        if len(writes) == 1 and writes[0] in SPARSE_WRITES and touching[-1] != READ:
+            found.add(weight.key)
+    return frozenset(found)
+
+
+def _num_handles(op_type: str) -> int:
+    if op_type in SPARSE_FUSED:
+        return SPARSE_FUSED[op_type].num_handles
+    return int(op_type == READ or op_type in WRITES or op_type in SCATTERS)

@@ -1,0 +1,331 @@
+"""Emits one replica's copy of an update that a sparse gradient feeds, on that replica's rows.
+
+Slots are tables of the shard's rows, read, written and scattered into in place. A weight of which
+the update touches no rows but those looked up is not cut at all: each replica computes what is to
+be scattered into its rows, and all replicas scatter what all of them computed. That moves as much
+as the gradient, where an all-gather moves the table. A weight that changes as a whole is cut and
+gathered as any other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tf_wu_shard.analysis.row_body import weights_by_rows
+from tf_wu_shard.analysis.types import BodyOp, GradientReduction, Operand, OperandKind, WeightUpdate
+from tf_wu_shard.dialects import plain_ops, row_exchange
+from tf_wu_shard.dialects.base import Gathered
+from tf_wu_shard.dialects.table_layout import TableLayout
+from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.view import Value
+from tf_wu_shard.rewrite.body_emitter import BodyEmitter
+from tf_wu_shard.rewrite.names import scope_of
+from tf_wu_shard.rewrite.scratch import scratch_variable
+from tf_wu_shard.rules.sparse import (
+    SCATTERS,
+    SEGMENT_SUM,
+    SPARSE_FUSED,
+    STRIDED_SLICE,
+    UNIQUE,
+)
+from tf_wu_shard.rules.variables import READ
+
+_INT64 = 9
+_UPDATE = "ResourceScatterUpdate"
+
+
+@dataclasses.dataclass(frozen=True)
+class RowWrite:
+    """What a replica has for some rows of a weight.
+
+    Attributes:
+        type: The scatter that takes it.
+        rows: The rows' numbers within the shard.
+        values: A row for each.
+        rows_dtype: The element type of `rows`, as a DataType number.
+    """
+
+    type: str
+    rows: Value
+    values: Value
+    rows_dtype: int
+
+
+class RowEmitter(BodyEmitter):
+    """Emits the body of one update of some rows for one replica.
+
+    Attributes:
+        row_writes: After `emit`: for each weight that is not cut, what is to be scattered into it.
+    """
+
+    layout: TableLayout
+
+    def emit(self) -> None:
+        """Emits every op of the body, in order."""
+        self._by_rows = weights_by_rows(self.update)
+        self.row_writes: dict[str, RowWrite] = {}
+        super().emit()
+        for key, shard in self.weights.items():
+            dtype = self._variables[key].dtype
+            name = f"{self._scope}/flat"
+            self.weights[key] = plain_ops.flat(self._builder, shard, dtype, self._device, name)
+
+    def _slice(self, value: Value, dtype: int, name: str) -> Value:
+        vector = super()._slice(value, dtype, name)
+        shape = self.layout.shard_shape(self._replica)
+        return plain_ops.reshape(self._builder, vector, shape, dtype, self._device, f"{name}/rows")
+
+    def _local(self, op: BodyOp, operand: Operand) -> Value:
+        if operand.kind is OperandKind.SCALAR:
+            return operand.values[self._replica]
+        local = super()._local(op, operand)
+        return Value(local.op, operand.output) if operand.output else local
+
+    def _compute(self, op: BodyOp) -> Value | None:
+        if op.type in SCATTERS:
+            self._scatter(op)
+            return None
+        if op.type in SPARSE_FUSED:
+            self._apply_to_rows(op)
+            return None
+        attributes = self._view.ops[op.ops[self._replica]].node.attr
+        if op.type == STRIDED_SLICE and op.operands[0].kind is OperandKind.GRADIENT:
+            self.emitted[op.ops[self._replica]] = []
+            return self._num_rows(attributes["T"].type)
+        if op.type == SEGMENT_SUM and not self._in_places(op.operands[1]):
+            return self._segment_sum(op, attributes["Tnumsegments"].type)
+        return super()._compute(op)
+
+    def _in_places(self, operand: Operand) -> bool:
+        """Whether an operand is the entries' places in a list without repetitions."""
+        body = self.update.body
+        return operand.kind is OperandKind.BODY and body[operand.index].type == UNIQUE
+
+    def _num_rows(self, dtype: int) -> Value:
+        count = self.layout.shard_shape(self._replica)[0]
+        return self._builder.constant(count, device=self._device, dtype=dtype)
+
+    def _segment_sum(self, op: BodyOp, count_dtype: int) -> Value:
+        """The entries of each of the shard's rows, added up."""
+        name = op.ops[self._replica]
+        operands = [self._local(op, operand) for operand in op.operands[:2]]
+        local = self._builder.like(
+            self._view.ops[name].node,
+            [*operands, self._num_rows(count_dtype)],
+            name=self._name(op),
+            device=self._device,
+            controls=self._external_controls(name),
+        )
+        self.emitted[name] = [local.op]
+        return local
+
+    def _scatter(self, op: BodyOp) -> None:
+        key, name = op.variable, op.ops[self._replica]
+        node = self._view.ops[name].node
+        rows, values = (self._local(op, operand) for operand in op.operands[1:3])
+        rows_dtype = node.attr["Tindices"].type
+        if key in self._shard_handles:
+            local = self._builder.like(
+                node,
+                [self._shard_handles[key][self._replica], rows, values],
+                name=self._name(op),
+                device=self._device,
+                controls=self._before(key, name, writes=True),
+            )
+            self._after(key, local.op, writes=True)
+            self.emitted[name] = [local.op]
+            return
+        self._write_rows(key, name, RowWrite(op.type, rows, values, rows_dtype))
+
+    def _write_rows(self, key: str, write: str, written: RowWrite) -> None:
+        """Writes some rows of a weight: later and everywhere, or into the shard's value."""
+        if key in self._by_rows:
+            self.row_writes[key] = written
+            self.weight_controls[key] += self._external_controls(write)
+            self.weight_writes[key].append(write)
+            self.emitted.setdefault(write, [])
+            return
+        present = self._present(key, write)
+        where: dict[str, Any] = {"device": self._device}
+        column = plain_ops.reshape(
+            *(self._builder, written.rows, (-1, 1), written.rows_dtype, self._device),
+            f"{self._scope}/column",
+        )
+        scatter = SCATTERS[written.type]
+        types = {"T": self._variables[key].dtype, "Tindices": written.rows_dtype}
+        name = f"{self._scope}/{scatter}"
+        inputs = [present, column, written.values]
+        changed = self._builder.op(scatter, inputs, name=name, types=types, **where)
+        self._replace_weight(key, write, changed)
+
+    def _apply_to_rows(self, op: BodyOp) -> None:
+        """A fused update of some rows: on variables that hold them and live for this step."""
+        name = op.ops[self._replica]
+        fused, node = SPARSE_FUSED[op.type], self._view.ops[name].node
+        rows_dtype = node.attr["Tindices"].type
+        rows = self._local(op, op.operands[fused.rows])
+        keys = [operand.variable for operand in op.operands[: fused.num_handles]]
+        held = [self._rows_in_scratch(key, name, rows, rows_dtype) for key in keys]
+        others = [self._local(op, operand) for operand in op.operands[fused.num_handles :]]
+        others[fused.rows - fused.num_handles] = self._numbered(rows, rows_dtype)
+        applied = self._builder.like(
+            node,
+            [*(handle for handle, _ in held), *others],
+            name=self._name(op),
+            device=self._device,
+            controls=[*self._external_controls(name), *(filled for _, filled in held)],
+        )
+        self.emitted[name] = [applied.op]
+        for key, (handle, _) in zip(keys, held, strict=True):
+            types = {"dtype": self._variables[key].dtype}
+            where: dict[str, Any] = {"name": f"{self._scope}/{READ}", "device": self._device}
+            new = self._builder.op(READ, [handle], controls=[applied.op], types=types, **where)
+            if key not in self._shard_handles:
+                self._write_rows(key, name, RowWrite(_UPDATE, rows, new, rows_dtype))
+                continue
+            written = self._builder.op(
+                _UPDATE,
+                [self._shard_handles[key][self._replica], rows, new],
+                name=f"{self._scope}/{_UPDATE}",
+                device=self._device,
+                types={**types, "Tindices": rows_dtype},
+            )
+            self._after(key, written.op, writes=True)
+            self.emitted[name].append(written.op)
+
+    def _rows_in_scratch(
+        self, key: str, write: str, rows: Value, rows_dtype: int
+    ) -> tuple[Value, str]:
+        """A variable that holds some rows of another during this step."""
+        variable = self._variables[key]
+        handle, controls = Value(variable.handles[self._replica]), self._external_controls(write)
+        if key in self._shard_handles:
+            handle = self._shard_handles[key][self._replica]
+            controls = self._before(key, write, writes=True)
+        elif key in self._by_rows:
+            rows = row_exchange.all_rows(
+                self._builder,
+                {self._replica: rows},
+                self.layout,
+                rows_dtype,
+                [self._device],
+                f"{self._scope}/own",
+            )
+        if key in self._shard_handles or key in self._by_rows:
+            held = self._builder.op(
+                "ResourceGather",
+                [handle, rows],
+                name=f"{self._scope}/ResourceGather",
+                device=self._device,
+                controls=controls,
+                types={"dtype": variable.dtype, "Tindices": rows_dtype},
+            )
+        else:
+            present = self._present(key, write)
+            held = row_exchange.picked(
+                *(self._builder, present, rows, variable.dtype, rows_dtype, self._device),
+                f"{self._scope}/GatherV2",
+            )
+        shape = (-1, *self.layout.shape[1:])
+        scope = f"{self._scope}/rows"
+        return scratch_variable(self._builder, held, shape, variable.dtype, self._device, scope)
+
+    def _numbered(self, rows: Value, dtype: int) -> Value:
+        """0, 1, 2, ... for as many rows."""
+        where: dict[str, Any] = {"device": self._device}
+        count = self._builder.op(
+            "Size",
+            [rows],
+            name=f"{self._scope}/Size",
+            types={"T": dtype, "out_type": dtype},
+            **where,
+        )
+        first = self._builder.constant(0, dtype=dtype, **where)
+        step = self._builder.constant(1, dtype=dtype, **where)
+        name, types = f"{self._scope}/Range", {"Tidx": dtype}
+        return self._builder.op("Range", [first, count, step], name=name, types=types, **where)
+
+
+def own_entries(
+    builder: GraphBuilder,
+    reductions: Sequence[GradientReduction],
+    layout: TableLayout,
+    update: WeightUpdate,
+) -> dict[int, list[Value]]:
+    """Per part of a sparse gradient, per replica, that part of the entries that name its rows."""
+    devices, scope = update.devices, scope_of(update.name, "entries")
+    whole = {
+        r.gathered: row_exchange.joined_entries(
+            builder, r.operands, r.order, r.dtype, devices[0], f"{scope}/{r.gathered.name.lower()}"
+        )
+        for r in reductions
+        if r.gathered in (Gathered.VALUES, Gathered.ROWS)
+    }
+    rows = next(r for r in reductions if r.gathered is Gathered.ROWS)
+    values = next(r for r in reductions if r.gathered is Gathered.VALUES)
+    own: dict[int, list[Value]] = {r.key: [] for r in reductions}
+    for replica, device in enumerate(devices):
+        places, numbers = row_exchange.own_entries(
+            builder, whole[Gathered.ROWS], layout, rows.dtype, replica, device, scope
+        )
+        own[rows.key].append(numbers)
+        own[values.key].append(
+            row_exchange.picked(
+                *(builder, whole[Gathered.VALUES], places, values.dtype, _INT64, device),
+                f"{scope}/own_values",
+            )
+        )
+    return own
+
+
+def exchange_rows(
+    builder: GraphBuilder, emitters: Sequence[BodyEmitter]
+) -> Mapping[str, tuple[str, ...]]:
+    """Scatters what all replicas have for some rows into every replica's whole weights.
+
+    Args:
+        builder: Where to emit.
+        emitters: The emitters of all copies of one update, after `emit`.
+
+    Returns:
+        For each weight that is not cut, the ops that write it, by replica.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    own = [emitter for emitter in emitters if isinstance(emitter, RowEmitter)]
+    for key in own[0].row_writes if own else ():
+        found[key] = _exchange(builder, own, key)
+    return found
+
+
+def _exchange(builder: GraphBuilder, emitters: Sequence[RowEmitter], key: str) -> tuple[str, ...]:
+    update, layout = emitters[0].update, emitters[0].layout
+    weight = next(w for w in update.weights if w.key == key)
+    writes = [emitter.row_writes[key] for emitter in emitters]
+    scope, devices = scope_of(key, "exchange"), update.devices
+    rows = row_exchange.all_rows(
+        builder,
+        dict(enumerate(write.rows for write in writes)),
+        layout,
+        writes[0].rows_dtype,
+        devices,
+        scope,
+    )
+    values = plain_ops.joined(
+        builder, [w.values for w in writes], weight.dtype, devices[0], f"{scope}/values"
+    )
+    scatters = []
+    for replica, emitter in enumerate(emitters):
+        scatter = builder.op(
+            writes[0].type,
+            [Value(weight.handles[replica]), rows, values],
+            name=scope_of(key, "scatter"),
+            device=devices[replica],
+            controls=emitter.weight_controls[key],
+            types={"dtype": weight.dtype, "Tindices": writes[0].rows_dtype},
+        )
+        scatters.append(scatter.op)
+        for old in emitter.weight_writes[key]:
+            emitter.emitted[old].append(scatter.op)
+    return tuple(scatters)
