@@ -229,7 +229,7 @@ def test_nothing_sharded_is_a_warning_otherwise(
     ("module", "stage"),
     [
         (graph_pass, "capture"),
-        *((stages, name) for name in ("analyze", "make_plan", "rewrite", "verify")),
+        *((stages, name) for name in ("analyze", "planned", "rewrite", "verify")),
         (hand_over, "rebuild"),
     ],
     ids=lambda part: getattr(part, "__name__", part),

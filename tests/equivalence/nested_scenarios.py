@@ -244,6 +244,20 @@ def on_the_host(strategy: tf.distribute.Strategy) -> Left:
     return Left(net.state, [epoch(net.spread(INPUTS), net.spread(TARGETS)) for _ in range(2)])
 
 
+def before_a_loop(strategy: tf.distribute.Strategy) -> Left:
+    """A step and then a loop of steps in one function: the loop is traced and sharded first."""
+    net = Net(strategy, adam())
+
+    @tf.function
+    def epoch(rows: Any, wanted: Any) -> tf.Tensor:
+        found = strategy.reduce("SUM", strategy.run(net.train, (rows, wanted)), axis=None)
+        for _ in tf.range(2):
+            found += strategy.reduce("SUM", strategy.run(net.train, (rows, wanted)), axis=None)
+        return found
+
+    return Left(net.state, [epoch(net.spread(INPUTS), net.spread(TARGETS)) for _ in range(2)])
+
+
 def over_a_dataset(strategy: tf.distribute.Strategy) -> Left:
     net = Net(strategy, adam())
     data = tf.data.Dataset.from_tensors((INPUTS, TARGETS)).unbatch().batch(8, drop_remainder=True)
@@ -297,6 +311,6 @@ SCENARIOS: dict[str, Callable[[tf.distribute.Strategy], Left]] = {
             called,
             own_factor,
         ),
-        *(on_the_host, over_a_dataset, restored, fitted),
+        *(on_the_host, before_a_loop, over_a_dataset, restored, fitted),
     )
 }

@@ -21,7 +21,7 @@ from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.view import Value
 from tf_wu_shard.pipeline.nested_calls import Place, agreeing, as_arguments, by_place, calling
 from tf_wu_shard.pipeline.nested_reads import lead_reads
-from tf_wu_shard.plan.planner import make_plan
+from tf_wu_shard.pipeline.planning import planned
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.program.nesting import Nested, everything, nested_programs, uses
 from tf_wu_shard.report.summary import Report, summarize
@@ -136,18 +136,8 @@ class _Work:
             again = any([self._withdraw(number, wholes[number]) for number in self.plans])
 
     def _plan(self, number: int, whole: function_slots.Whole) -> ShardingPlan:
-        return make_plan(
-            self._analyses[number],
-            self._options,
-            min_elements=self._dialect.min_elements,
-            bucket_bytes=self._dialect.bucket_bytes,
-            most_buckets=self._dialect.most_buckets,
-            pinned=whole.slots,
-            whole_weights=whole.weights,
-            in_shards=function_slots.slots_in_shards(self._captured).keys(),
-            layout_of=self._dialect.layout,
-            weights_in_shards=self._dialect.weights_in_shards,
-        )
+        captured = self._programs[number].captured
+        return planned(self._analyses[number], captured, self._dialect, self._options, whole)
 
     def _withdraw(self, number: int, whole: function_slots.Whole) -> bool:
         """Notes what a plan must not take; whether there is any."""

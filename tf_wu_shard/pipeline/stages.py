@@ -16,7 +16,7 @@ from tf_wu_shard.graph.tpu_obstacles import obstacle, sums_over_replicas
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.ground import dialect_of, tpu_dialect
 from tf_wu_shard.pipeline.nested_updates import NestedUpdates, share_nested_updates
-from tf_wu_shard.plan.planner import make_plan
+from tf_wu_shard.pipeline.planning import planned
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.report.published import nothing_sharded
 from tf_wu_shard.report.summary import Report, summarize
@@ -89,18 +89,7 @@ def run_stages(
     dialect = dialect_of(view, cluster, captured, options)
     analysis = _without_told(graph, view, analyze(view, dialect), nested.reports, told)
     whole = function_slots.must_stay_whole(graph, analysis, captured)
-    plan = make_plan(
-        analysis,
-        options,
-        min_elements=dialect.min_elements,
-        bucket_bytes=dialect.bucket_bytes,
-        most_buckets=dialect.most_buckets,
-        pinned=whole.slots,
-        whole_weights=whole.weights,
-        in_shards=function_slots.slots_in_shards(captured).keys(),
-        layout_of=dialect.layout,
-        weights_in_shards=dialect.weights_in_shards,
-    )
+    plan = planned(analysis, captured, dialect, options, whole)
     if not plan.variables:
         concerns = bool(analysis.updates or analysis.refusals or plan.left_alone)
         report = summarize(title, analysis, plan, {}, dialect.place) if concerns else None
