@@ -76,6 +76,21 @@ def access_by_callee(view: GraphView, function: str, argument: int) -> Access:
     return _access_in_function(view, function, argument, ())
 
 
+def ignores(view: GraphView, node: Any, slot: int) -> bool:
+    """Whether a node hands an operand to functions all of which ignore it.
+
+    Args:
+        view: A graph with the functions.
+        node: The NodeDef; it need not be of that graph.
+        slot: Number of the operand.
+    """
+    if not is_call(node.op) or slot < first_argument(node.op):
+        return False
+    argument = slot - first_argument(node.op)
+    names = [name for _, listed in callees(node.op, node.attr) for name in listed]
+    return all(access_by_callee(view, name, argument) is Access.PASSED_ON for name in names)
+
+
 def check_order(view: GraphView, handle: str, touching: list[VariableAccess]) -> Refusal | None:
     """Why the accesses of one variable are a race, or None when their order is certain.
 

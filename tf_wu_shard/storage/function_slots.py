@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from tf_wu_shard import captures
-from tf_wu_shard.analysis.accesses import accesses, is_call
+from tf_wu_shard.analysis.accesses import accesses, ignores, is_call
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.errors import StorageError, WuShardError
 from tf_wu_shard.graph.capture import Captured
@@ -14,7 +14,7 @@ from tf_wu_shard.graph.view import GraphView, Value
 from tf_wu_shard.layout import RowLayout
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.rules.fused import FUSED
-from tf_wu_shard.rules.variables import READ, Access
+from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.storage import sharded_slot
 from tf_wu_shard.storage.sharded_slot import (
     PendingSlot,
@@ -200,10 +200,10 @@ def _against_shards(
 def _is_used_beside(graph: Any, view: GraphView, packed: Any) -> bool:
     """Whether the host uses a variable; a loop that trains it takes its shards and ignores it."""
     return any(
-        access.op.type != _ENTERS and access.access is not Access.PASSED_ON
+        node.op != _ENTERS and not ignores(view, node, slot)
         for outside, placeholder in function_graph.captured_handles(graph)
         if outside is packed
-        for access in accesses(view, placeholder.op.name)
+        for node, slot in function_graph.consumers(placeholder)
     )
 
 

@@ -86,6 +86,16 @@ def consumer_types(placeholder: Any) -> list[str]:
     return [op.type for op in placeholder.consumers()]
 
 
+def consumers(placeholder: Any) -> list[tuple[Any, int]]:
+    """The NodeDefs that take a captured handle, each with the number of the operand."""
+    return [
+        (op.node_def, slot)
+        for op in placeholder.consumers()
+        for slot, taken in enumerate(op.inputs)
+        if taken is placeholder
+    ]
+
+
 @contextlib.contextmanager
 def no_garbage_collection() -> Iterator[None]:
     """Puts Python's cyclic garbage collector off.
