@@ -276,28 +276,29 @@ def test_weights_that_a_loop_inside_the_step_reads_are_handed_to_it(
     assert names == ["recurrent_kernel", "kernel"] and not report.notes
 
 
-def test_an_update_inside_a_cond_stays_whole(four: tf.distribute.TPUStrategy) -> None:
-    def scenario() -> Any:
-        def accumulating() -> keras.optimizers.Optimizer:
-            return keras.optimizers.Adam(gradient_accumulation_steps=2)
-
-        model = compiled(four, net, accumulating)
-        return fit(model), values(model)
-
-    same_without_and_with(scenario)
-    assert all("tf.cond branch" in reason for reason in reasons().values())
-
-
-@pytest.mark.parametrize("optimizer", [keras.optimizers.Lamb, keras.optimizers.Adafactor])
-def test_an_optimizer_that_measures_whole_tensors_stays_whole(
-    four: tf.distribute.TPUStrategy, optimizer: Callable[[], keras.optimizers.Optimizer]
+@pytest.mark.parametrize(
+    ("optimizer", "slots"),
+    [
+        (lambda: keras.optimizers.Adam(gradient_accumulation_steps=2), 4),
+        (keras.optimizers.Lamb, 4),
+        (keras.optimizers.Adafactor, 2),
+    ],
+    ids=["accumulating in a branch", "norms of whole tensors", "means of rows and columns"],
+)
+def test_what_an_optimizer_does_beside_elementwise_arithmetic_is_sharded(
+    four: tf.distribute.TPUStrategy,
+    optimizer: Callable[[], keras.optimizers.Optimizer],
+    slots: int,
 ) -> None:
+    models = []
+
     def scenario() -> Any:
-        model = compiled(four, net, optimizer)
-        return fit(model), values(model)
+        models.append(compiled(four, net, optimizer))
+        return fit(models[-1]), values(models[-1])
 
     same_without_and_with(scenario)
-    assert all(reason.startswith("no rule for") for reason in reasons().values())
+    found = [v.value for v in models[-1].optimizer.variables if in_shards(v.value)]
+    assert len([v for v in found if len(v.shape) == 2]) == slots
 
 
 def test_two_programs_in_one_function_are_not_sharded_but_read_what_is(
