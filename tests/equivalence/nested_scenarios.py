@@ -297,6 +297,19 @@ def fitted(strategy: tf.distribute.Strategy) -> Left:
     return Left([v.value for v in (*net.model.weights, *used.variables)], seen)
 
 
+def looked_up(strategy: tf.distribute.Strategy) -> Left:
+    """Keras evaluates and predicts with a table that its training put into shards."""
+    with strategy.scope():
+        layers = [keras.layers.Embedding(64, 24), keras.layers.Flatten(), keras.layers.Dense(40)]
+        model = keras.Sequential([keras.layers.Input((6,), dtype="int32"), *layers])
+        model.compile(adam()(), loss="mse")
+    tokens = np.arange(96, dtype=np.int32).reshape(16, 6) % 50
+    model.fit(tokens, TARGETS, batch_size=8, shuffle=False, verbose=0)
+    seen = [model.evaluate(tokens, TARGETS, batch_size=8, verbose=0)]
+    seen.append(model.predict(tokens, batch_size=8, verbose=0))
+    return Left([v.value for v in (*model.weights, *model.optimizer.variables)], seen)
+
+
 SCENARIOS: dict[str, Callable[[tf.distribute.Strategy], Left]] = {
     scenario.__name__: scenario
     for scenario in (
@@ -311,6 +324,6 @@ SCENARIOS: dict[str, Callable[[tf.distribute.Strategy], Left]] = {
             called,
             own_factor,
         ),
-        *(on_the_host, before_a_loop, over_a_dataset, restored, fitted),
+        *(on_the_host, before_a_loop, over_a_dataset, restored, fitted, looked_up),
     )
 }

@@ -17,7 +17,7 @@ from tf_wu_shard.dialects import axis_ops, columns, plain_ops, stacked
 from tf_wu_shard.dialects.base import CarriedReduction
 from tf_wu_shard.dialects.columns import block
 from tf_wu_shard.dialects.torus import Groups, Torus
-from tf_wu_shard.graph import all_gather_module
+from tf_wu_shard.dtypes import dtype_name
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import GraphView, Value
 from tf_wu_shard.layout import TILE, RowLayout, row_layout
@@ -91,8 +91,9 @@ class TpuCluster:
             dims = [d.size for d in tensor.tensor_shape.dim] if tensor is not None else []
             if dims != [1, self._torus.num_replicas]:
                 refusals.append(Refusal(op.name, "it sums over some of the replicas only"))
-            elif all_gather_module.element_type(view.dtype(Value(op.name))) is None:
-                refusals.append(Refusal(op.name, "no all-gather is known for its element type"))
+            elif view.dtype(Value(op.name)) not in axis_ops.SCATTERED:
+                name = dtype_name(view.dtype(Value(op.name)))
+                refusals.append(Refusal(op.name, f"XlaReduceScatter does not take {name}"))
             else:
                 found.append(CarriedReduction((op.inputs[0],), (Value(op.name),), 1, (op.name,)))
         return found, refusals

@@ -191,7 +191,9 @@ class _Lowering:
     def finish(self) -> Lowered:
         """The new graph, without the reads that were served."""
         gone = {value.op: instead.op for value, instead in self._values.items()}
-        nodes = [self._led(op, gone) for op in self._view if op.name not in gone]
+        # Reads that nobody looks at go as well: they would hold on to storage that is gone.
+        kept = (op for op in self._view if op.name in self._view.live or op.type == "Placeholder")
+        nodes = [self._led(op, gone) for op in kept if op.name not in gone]
         return Lowered(
             (*nodes, *self._nodes, *self._builder.nodes),
             tuple(self._inputs),
