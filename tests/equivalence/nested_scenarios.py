@@ -15,13 +15,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tests.equivalence.in_process import dense_model, examples
-
-WIDTH, OUTPUTS = 24, 40
-INPUTS, TARGETS = examples(16, WIDTH, OUTPUTS)
+from tests.equivalence.in_process import dense_model
+from tests.equivalence.net import INPUTS, TARGETS, WIDTH, Net, repeated
 
 Optimizer = Callable[[], keras.optimizers.Optimizer]
-Replica = Callable[[tf.Tensor, tf.Tensor], Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,59 +34,6 @@ class Left:
     seen: Sequence[Any] = ()
 
 
-class Net:
-    """A net of two Dense layers on a strategy, with its optimizer."""
-
-    def __init__(
-        self, strategy: tf.distribute.Strategy, optimizer: Optimizer, outputs: int = OUTPUTS
-    ) -> None:
-        self.strategy = strategy
-        with strategy.scope():
-            self.model = dense_model(WIDTH, 64, outputs)
-            self.optimizer = optimizer()
-            self.optimizer.build(self.model.trainable_variables)
-            self.count = tf.Variable(0, trainable=False)
-        self.weights = [variable.value for variable in self.model.trainable_variables]
-
-    def forward(self, rows: tf.Tensor) -> tf.Tensor:
-        output: tf.Tensor = self.model(rows)
-        return output
-
-    def train(self, rows: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
-        """One step of a replica; its loss."""
-        with tf.GradientTape() as tape:
-            loss: tf.Tensor = tf.reduce_mean((self.forward(rows) - wanted) ** 2)
-        self.apply(tape.gradient(loss, self.weights))
-        return loss
-
-    def apply(self, gradients: Sequence[tf.Tensor]) -> None:
-        pairs = zip(gradients, self.model.trainable_variables, strict=True)
-        self.optimizer.apply_gradients(pairs)
-
-    def run(self, replica: Replica, count: int, rows: np.ndarray = INPUTS) -> list[np.ndarray]:
-        """Runs one function on every replica some times; the first replica's results."""
-
-        @tf.function
-        def step(*own: Any) -> Any:
-            return self.strategy.run(replica, own)
-
-        given = self.spread(rows), self.spread(TARGETS)
-        return [
-            np.array(self.strategy.experimental_local_results(step(*given))[0])
-            for _ in range(count)
-        ]
-
-    def spread(self, array: np.ndarray) -> Any:
-        own = np.split(array, self.strategy.num_replicas_in_sync)
-        return self.strategy.experimental_distribute_values_from_function(
-            lambda context: tf.constant(own[context.replica_id_in_sync_group])
-        )
-
-    @property
-    def state(self) -> list[Any]:
-        return [v.value for v in (*self.model.weights, *self.optimizer.variables)]
-
-
 def adam(**keywords: Any) -> Optimizer:
     return lambda: keras.optimizers.Adam(0.01, **keywords)
 
@@ -98,18 +42,6 @@ def scaled(**keywords: Any) -> Optimizer:
     return lambda: keras.optimizers.LossScaleOptimizer(
         adam(**keywords)(), initial_scale=8.0, dynamic_growth_steps=2
     )
-
-
-def repeated(replica: Replica, turns: int) -> Replica:
-    """A function that runs another in a loop of the graph and returns its last result."""
-
-    def loop(rows: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
-        loss = tf.constant(0.0)
-        for _ in tf.range(turns):
-            loss = replica(rows, wanted)
-        return loss
-
-    return loop
 
 
 def accumulated(strategy: tf.distribute.Strategy) -> Left:
@@ -176,7 +108,9 @@ def branched(strategy: tf.distribute.Strategy) -> Left:
 def adversarial(strategy: tf.distribute.Strategy) -> Left:
     """Two nets that accumulate, each reading the other after its update."""
     one = Net(strategy, adam(gradient_accumulation_steps=2))
-    other = Net(strategy, adam(gradient_accumulation_steps=2), outputs=WIDTH)
+    other = Net(
+        strategy, adam(gradient_accumulation_steps=2), lambda: dense_model(WIDTH, 64, WIDTH)
+    )
 
     def replica(rows: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:

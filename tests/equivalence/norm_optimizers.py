@@ -41,8 +41,10 @@ class AdamWeightDecay(_WithSlots):
 
     slot_names = ("m", "v")
 
-    def __init__(self, learning_rate: Any = 0.01, excluded: tuple[str, ...] = ("bias",)) -> None:
-        super().__init__(learning_rate=learning_rate)
+    def __init__(
+        self, learning_rate: Any = 0.01, excluded: tuple[str, ...] = ("bias",), **options: Any
+    ) -> None:
+        super().__init__(learning_rate=learning_rate, **options)
         self.excluded = excluded
 
     def update_step(self, gradient: tf.Tensor, variable: Any, learning_rate: Any) -> None:

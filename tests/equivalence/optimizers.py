@@ -22,7 +22,8 @@ class Recipe:
     """One optimizer.
 
     Attributes:
-        make: Makes it; a fused one gets the variable that counts its steps.
+        make: Makes it; a fused one gets the variable that counts its steps, one of Keras may get
+            more options.
         slots: How many slots of the weight's shape it keeps for each weight.
         fused: Whether it is one of `tf.compat.v1.train`, whose updates are ResourceApply* ops.
     """
@@ -33,7 +34,7 @@ class Recipe:
 
 
 def _keras(slots: int, make: Callable[..., Any], **arguments: Any) -> Recipe:
-    return Recipe(lambda: make(**arguments), slots)
+    return Recipe(lambda **more: make(**(arguments | more)), slots)
 
 
 def _fused(slots: int, make: Callable[..., Any], *arguments: Any, **named: Any) -> Recipe:

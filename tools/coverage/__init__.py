@@ -1,0 +1,1 @@
+"""The coverage matrix: every optimizer with every training feature, sharded and not, compared."""
