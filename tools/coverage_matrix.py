@@ -3,8 +3,8 @@
     python -m tools.coverage_matrix [--check] [--only NAME ...]
 
 Prints the table and writes it to docs/coverage.md. With --check nothing is written: cells that are
-not what the page says are listed. With --only these optimizers alone are trained, and nothing is
-written either. Exits with 1 if a cell is wrong or not what the page says.
+not what the page says are listed. With --only these optimizers alone are trained, and the page's
+other rows stay. Exits with 1 if a cell is wrong or not what the page says.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="coverage_matrix", description="Tables what is sharded, and how exactly."
     )
     parser.add_argument("--check", action="store_true", help="compare with the page, write nothing")
-    parser.add_argument(
-        "--only", action="append", metavar="NAME", help="only this row; write nothing"
-    )
+    parser.add_argument("--only", action="append", metavar="NAME", help="only this row")
     chosen = parser.parse_args(arguments)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # Loads TensorFlow.
@@ -42,12 +40,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         parser.error(f"no row {', '.join(unknown)}; there are {', '.join(ROWS)}")
     cells = cells_of([(row, feature) for row in rows for feature in FEATURES])
-    matrix = Matrix({row: class_name(row) for row in rows}, cells)
-    print(rendered(matrix))
+    print(rendered(Matrix({row: class_name(row) for row in rows}, cells)))
     wrong = [key for key, cell in cells.items() if cell.text.startswith(WRONG)]
-    differing = differences(parsed(PAGE.read_text(encoding="utf-8")), cells) if chosen.check else []
-    if not (chosen.check or chosen.only):
-        PAGE.write_text(rendered(matrix), encoding="utf-8")
+    said = Matrix({}, {})
+    if chosen.check or chosen.only:
+        said = parsed(PAGE.read_text(encoding="utf-8"))
+    differing = differences(said, cells) if chosen.check else []
+    if not chosen.check:
+        known = {row: class_name(row) for row in ROWS if row in rows or row in said.classes}
+        PAGE.write_text(rendered(Matrix(known, {**said.cells, **cells})), encoding="utf-8")
     for key in wrong:
         print(f"{' '.join(key)}: {cells[key]}", file=sys.stderr)
     for line in differing:
@@ -56,12 +57,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def differences(page: Matrix, found: Mapping[tuple[str, str, str], Cell]) -> list[str]:
-    """A line for each cell that is not what the page says."""
-    return [
-        f"{' '.join(key)}: the page says {page.cells.get(key, 'nothing')}, found {cell}"
-        for key, cell in found.items()
-        if not (key in page.cells and agree(page.cells[key], cell))
-    ]
+    """A line for each cell that is not what the page says.
+
+    Where an optimizer's plain training is rounded otherwise in shards, a cell of it that is exact
+    is so by luck, and another processor need not have it.
+    """
+    wrong = []
+    for key, cell in found.items():
+        dialect, row, _ = key
+        said = page.cells.get(key)
+        plain = page.cells.get((dialect, row, "plain"))
+        by_luck = said == Cell("exact") and plain is not None and agree(plain, cell)
+        if said is None or not (agree(said, cell) or by_luck):
+            wrong.append(f"{' '.join(key)}: the page says {said or 'nothing'}, found {cell}")
+    return wrong
 
 
 if __name__ == "__main__":

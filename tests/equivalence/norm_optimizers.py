@@ -51,7 +51,7 @@ class AdamWeightDecay(_WithSlots):
         weight, m, v = _tensor(variable), self.slot("m", variable), self.slot("v", variable)
         if not any(name in variable.name for name in self.excluded):
             weight.assign_sub(learning_rate * 0.1 * weight)
-        step = tf.cast(self.iterations.value + 1, tf.float32)
+        step = tf.cast(self.iterations + 1, tf.float32)
         m.assign(0.9 * m + 0.1 * gradient)
         v.assign(0.99 * v + 0.01 * tf.square(gradient))
         corrected = learning_rate * tf.sqrt(1 - tf.pow(0.99, step)) / (1 - tf.pow(0.9, step))
@@ -65,7 +65,7 @@ class Lamb(_WithSlots):
 
     def update_step(self, gradient: tf.Tensor, variable: Any, learning_rate: Any) -> None:
         weight, m, v = _tensor(variable), self.slot("m", variable), self.slot("v", variable)
-        step = tf.cast(self.iterations.value + 1, tf.float32)
+        step = tf.cast(self.iterations + 1, tf.float32)
         m.assign(0.9 * m + 0.1 * gradient)
         v.assign(0.99 * v + 0.01 * tf.square(gradient))
         update = m / (1 - tf.pow(0.9, step)) / (tf.sqrt(v / (1 - tf.pow(0.99, step))) + 1e-6)
