@@ -32,7 +32,7 @@ from tf_wu_shard.pipeline.nested_updates import NestedUpdates
 from tf_wu_shard.pipeline.stages import Outcome, run_stages
 from tf_wu_shard.program.prepare import prepared
 from tf_wu_shard.report.published import nothing_sharded, publish, reports
-from tf_wu_shard.storage import function_slots, sharded_slot
+from tf_wu_shard.storage import sharded_slot
 from tf_wu_shard.tensorflow_private import (
     eager_steps,
     function_graph,
@@ -136,7 +136,6 @@ def _warn_of_one_replica(graph: Any, handles: Handles, options: ShardingOptions)
 
 def _shard(graph: Any, options: ShardingOptions | None, start: float, trace_seconds: float) -> Any:
     """Analyses, plans, rewrites, and only then hands over storage and graph."""
-    function_slots.check_no_components(graph)
     try:
         captured = _captured(graph)
         outcome = run_stages(graph, captured, options, _told)

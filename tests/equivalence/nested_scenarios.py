@@ -34,6 +34,9 @@ class Left:
     seen: Sequence[Any] = ()
 
 
+Scenario = Callable[[tf.distribute.Strategy], Left]
+
+
 def adam(**keywords: Any) -> Optimizer:
     return lambda: keras.optimizers.Adam(0.01, **keywords)
 
@@ -244,7 +247,7 @@ def looked_up(strategy: tf.distribute.Strategy) -> Left:
     return Left([v.value for v in (*model.weights, *model.optimizer.variables)], seen)
 
 
-SCENARIOS: dict[str, Callable[[tf.distribute.Strategy], Left]] = {
+SCENARIOS: dict[str, Scenario] = {
     scenario.__name__: scenario
     for scenario in (
         *(

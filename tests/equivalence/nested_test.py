@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from tests.equivalence.nested_scenarios import SCENARIOS
+from tests.equivalence.own_process import answer_of
 
 # Variables that live in shards after each scenario. A net has two kernels, Adam two slots of each.
 IN_SHARDS = {
@@ -27,15 +24,7 @@ IN_SHARDS = {
 @pytest.fixture(scope="module")
 def found() -> dict[str, Any]:
     """What came of every scenario, all run by one process."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.equivalence.nested_run"],
-        env=os.environ | {"TF_ENABLE_ONEDNN_OPTS": "0", "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    results: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    results: dict[str, Any] = answer_of("scenarios_run", "nested_scenarios")
     return results
 
 

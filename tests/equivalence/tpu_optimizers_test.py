@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import functools
 import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from tests.equivalence.optimizers import RECIPES
+from tests.equivalence.own_process import answer_of
 
 # How far a tensor may be apart, relative to its largest element, where a sum over one axis of the
 # torus after the other adds in another order. A sum of eight float32 terms then differs by a few
@@ -33,15 +31,7 @@ def _run(ground: str) -> dict[str, Any]:
     """What came of every optimizer on a ground, all trained by one process."""
     replicas, topology = GROUNDS[ground]
     job = {"replicas": replicas, "topology": topology, "optimizers": [*RECIPES]}
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.equivalence.tpu_run", json.dumps(job)],
-        env=os.environ | {"TF_ENABLE_ONEDNN_OPTS": "0", "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, Any] = answer_of("tpu_run", json.dumps(job))
     return found
 
 

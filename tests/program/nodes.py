@@ -23,7 +23,7 @@ def _node(line: str) -> Any:
             made.attr[key].func.name = attribute.func.name
         elif key == "dtype":
             made.attr[key].type = attribute.type
-        elif key == "Tin":
+        elif key in ("Tin", "Tout") or "," in attribute.text:
             made.attr[key].list.type.extend(int(t) for t in attribute.text.split(","))
     return made
 

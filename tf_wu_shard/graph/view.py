@@ -13,7 +13,7 @@ import functools
 import hashlib
 import math
 import struct
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from tf_wu_shard.errors import WuShardError
@@ -125,24 +125,35 @@ class GraphView:
         found.part_wise = dict(part_wise)
         return found
 
-    def with_graph(self, graph_def: Any, scalars: Container[str]) -> GraphView:
+    def with_variables(self, variables: Mapping[str, VariableRef]) -> GraphView:
+        """The same view, in which other things are known of handles."""
+        found = copy.copy(self)
+        found.variables = dict(variables)
+        return found
+
+    def with_graph(
+        self,
+        graph_def: Any,
+        shapes: Mapping[str, tuple[int, ...] | None],
+        more_control_outputs: Iterable[str] = (),
+    ) -> GraphView:
         """The same view of a graph that other nodes were added to, or whose ops call others.
 
         Args:
             graph_def: The graph.
-            scalars: Names of added ops whose results are scalars.
+            shapes: What is known of the shapes of added ops' results, by the ops' names.
+            more_control_outputs: Names of added ops that must run.
         """
 
         def shape_of(value: Value) -> tuple[int, ...] | None:
-            if value.op in self.ops:
-                return self.shape(value)
-            return () if value.op in scalars else None
+            known = value.op in self.ops
+            return self.shape(value) if known else shapes.get(value.op)
 
         return GraphView(
             graph_def,
             variables=self.variables,
             outputs=self.outputs,
-            control_outputs=self.control_outputs,
+            control_outputs=(*self.control_outputs, *more_control_outputs),
             op_def=self.op_def,
             shape_of=shape_of,
             own_inputs=self.own_inputs,

@@ -5,19 +5,29 @@ What the stages did not touch may still read variables that live in shards; that
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.errors import StorageError
+from tf_wu_shard.graph.capture import Captured
+from tf_wu_shard.graph.view import GraphView, Op
 from tf_wu_shard.ground import tpu_dialect
 from tf_wu_shard.layout import Layout, RowLayout
 from tf_wu_shard.pipeline.stages import Outcome
+from tf_wu_shard.program.flatten import program_of
+from tf_wu_shard.program.functionalize import functionalized
 from tf_wu_shard.rewrite.lowering import Lowered, lower_slot_accesses
 from tf_wu_shard.rewrite.result import ShardInput
-from tf_wu_shard.rewrite.shard_reads import lower_shard_reads
+from tf_wu_shard.rewrite.tpu_accesses import Host
+from tf_wu_shard.rewrite.tpu_lowering import lower_accesses_on_tpus
 from tf_wu_shard.storage import function_slots, sharded_slot
 from tf_wu_shard.tensorflow_private import tpu_graph
 from tf_wu_shard.tensorflow_private.graph_rebuilding import rebuild
+
+# The op that a TPU program begins with.
+_BEGINS = "TPUReplicateMetadata"
 
 AnySlot = sharded_slot.ShardedSlot | sharded_slot.PendingSlot
 
@@ -48,9 +58,10 @@ def hand_over(graph: Any, outcome: Outcome) -> tuple[Any, list[sharded_slot.Pend
     bound = {a.placeholder: _handle(planned[a.slot], a) for a in added_inputs}
     slots: dict[str, Any] = dict(function_slots.slots_in_shards(captured))
     lowered: Lowered | None = None
+    functions = captured.functions
     on_host = function_slots.slots_on_host(graph)
     if on_host or nested.slots:
-        lowered, slots = _lowered_on_tpus(graph, outcome, on_host)
+        lowered, slots, functions = _lowered_on_tpus(graph, outcome, on_host)
     elif slots:
         layouts = {key: s.layout for key, s in slots.items() if isinstance(s.layout, Layout)}
         shards = function_slots.captured_shards(graph, slots)
@@ -70,7 +81,7 @@ def hand_over(graph: Any, outcome: Outcome) -> tuple[Any, list[sharded_slot.Pend
         new_captures=bound,
         dropped_captures=function_slots.unused(graph, final, captured.view, {*slots, *pending}),
         owners=owners,
-        functions=captured.functions.values(),
+        functions=functions.values(),
     )
     return new, list(pending.values())
 
@@ -82,30 +93,89 @@ def _as_it_is(outcome: Outcome) -> Lowered:
 
 def _lowered_on_tpus(
     graph: Any, outcome: Outcome, on_host: dict[str, sharded_slot.ShardedSlot]
-) -> tuple[Lowered | None, dict[str, AnySlot]]:
-    """A graph whose reads of variables of a TPUStrategy go to their shards, and those variables."""
-    captured = outcome.nested.captured
-    keys = {id(variable): key for key, variable in captured.variables.items()}
-    slots: dict[str, AnySlot] = dict(outcome.nested.slots)
-    slots |= {keys.get(id(slot.variable), name): slot for name, slot in on_host.items()}
-    # A variable that enters several programs has a key in each.
-    held = {id(slot.variable): slot for slot in on_host.values()}
-    slots |= {key: held[id(v)] for key, v in captured.variables.items() if id(v) in held}
+) -> tuple[Lowered | None, dict[str, AnySlot], dict[str, Any]]:
+    """A graph whose accesses of variables of a TPUStrategy go to their shards.
+
+    Returns:
+        The graph or None where no such variable is touched, the variables in shards by key, and
+        the functions that were made for it.
+    """
+    captured = dataclasses.replace(outcome.nested.captured, view=outcome.view)
+    slots, captured, host_keys = _by_one_key(captured, outcome.nested.slots, on_host)
+    layouts = {key: s.layout for key, s in slots.items() if isinstance(s.layout, RowLayout)}
+    refs = captured.view.variables
+    handles = {name: ref for name, ref in refs.items() if ref.key in layouts}
+    handles |= {name: dataclasses.replace(refs[name], key=key) for name, key in host_keys.items()}
+    captured = functionalized(graph, captured, handles)
     cluster = tpu_graph.cluster_of(graph)
 
     def dialect_in(program: str) -> TpuCluster:
         assert cluster is not None, "a TPU program without a cluster"
         return tpu_dialect(cluster._replace(name=program), captured)
 
-    layouts = {key: s.layout for key, s in slots.items() if isinstance(s.layout, RowLayout)}
-    places = {name: keys.get(id(slot.variable), name) for name, slot in on_host.items()}
+    host = Host(
+        host_keys,
+        frozenset(name for name in host_keys if refs[name].num_replicas > 1),
+        function_slots.captured_shards(graph, {host_keys[n]: s for n, s in on_host.items()}),
+        _turns(graph, captured.view),
+    )
     writers = outcome.nested.writers
     try:
-        return lower_shard_reads(outcome.view, layouts, places, dialect_in, writers), slots
+        lowered = lower_accesses_on_tpus(captured.view, layouts, host, dialect_in, writers)
     except StorageError as error:
         if cluster is None or not cluster.refusal:
             raise
         raise StorageError(f"{cluster.refusal}, so no update is sharded, but {error}") from error
+    return lowered, slots, captured.functions
+
+
+def _by_one_key(
+    captured: Captured, nested: Mapping[str, AnySlot], on_host: dict[str, sharded_slot.ShardedSlot]
+) -> tuple[dict[str, AnySlot], Captured, dict[str, str]]:
+    """Lets a variable that enters several programs, with a key in each, go by one of them.
+
+    Args:
+        captured: The graph and variables.
+        nested: Variables that branches and loops have in shards, by key.
+        on_host: Variables in shards, by the placeholder that the host has of them.
+
+    Returns:
+        All of them by key, by each that they have; the graph; and the key of each placeholder.
+    """
+    one_key = {id(captured.variables[key]): key for key in nested}
+    for key, variable in captured.variables.items():
+        one_key.setdefault(id(variable), key)
+    host_keys = {name: one_key.get(id(slot.variable), name) for name, slot in on_host.items()}
+    held = {id(slot.variable): slot for slot in on_host.values()}
+    slots = {
+        **nested,
+        **{key: held[id(v)] for key, v in captured.variables.items() if id(v) in held},
+        **{key: on_host[name] for name, key in host_keys.items()},
+    }
+    refs = {
+        name: dataclasses.replace(ref, key=one_key[id(captured.variables[ref.key])])
+        if ref.key in captured.variables
+        else ref
+        for name, ref in captured.view.variables.items()
+    }
+    return slots, dataclasses.replace(captured, view=captured.view.with_variables(refs)), host_keys
+
+
+def _turns(graph: Any, view: GraphView) -> Callable[[Op], int]:
+    """The place of ops in the trace; that of an op of a TPU program is the program's."""
+    traced = {op.name: place for place, op in enumerate(graph.get_operations())}
+    programs = {program_of(op.node): traced[op.name] for op in view if op.type == _BEGINS}
+    places: dict[str, int] = {}
+    last = 0
+    for op in view:
+        # What was put in since stands beside what it was made for.
+        last = traced.get(op.name, last)
+        places[op.name] = last
+
+    def turn(op: Op) -> int:
+        return programs.get(program_of(op.node), places[op.name])
+
+    return turn
 
 
 def _handle(shards: AnySlot, added: ShardInput) -> Any:

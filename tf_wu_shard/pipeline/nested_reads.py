@@ -17,7 +17,8 @@ from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.layout import RowLayout
 from tf_wu_shard.rewrite.lowering import Lowered
-from tf_wu_shard.rewrite.shard_reads import lower_shard_reads
+from tf_wu_shard.rewrite.tpu_accesses import Host
+from tf_wu_shard.rewrite.tpu_lowering import lower_accesses_on_tpus
 
 
 def lead_reads(
@@ -51,8 +52,8 @@ def lead_reads(
             op.name for op in view if op.name in hosts and any(v.op == name for v in op.inputs)
         ]
         writing.setdefault(key, []).extend(users)
-    before = view.with_graph(graph_def_of(nodes, view.graph_def), ())
-    lowered = lower_shard_reads(before, layouts, {}, lambda _: dialect, writing)
+    before = view.with_graph(graph_def_of(nodes, view.graph_def), {})
+    lowered = lower_accesses_on_tpus(before, layouts, Host({}), lambda _: dialect, writing)
     if lowered is None:
         return None
     of_key = {key: name for name, key in arguments.items()}

@@ -278,7 +278,7 @@ def _enclosing(
     functions = {function.name.decode(): function for function in made.values()}
     graph_def.library.function.extend(f.definition for f in functions.values())
     votes = {node.name for node in builder.nodes if "T" in node.attr or "DstT" in node.attr}
-    after = view.with_graph(graph_def, votes)
+    after = view.with_graph(graph_def, dict.fromkeys(votes, ()))
     return NestedUpdates(
         dataclasses.replace(captured, view=after, functions=captured.functions | functions),
         tuple(inputs),

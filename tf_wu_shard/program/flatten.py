@@ -9,7 +9,7 @@ and branches stay, and take the values of the variables that they only read.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -18,13 +18,12 @@ from tf_wu_shard.analysis.accesses import access_by_callee, callees, first_argum
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.view import GraphView, Value, VariableRef
 from tf_wu_shard.program.inlining import Body, inline
-from tf_wu_shard.program.lifting import Function, taking_values, with_values
+from tf_wu_shard.program.lifting import LOOPS, HandleNeededError, taking_values
+from tf_wu_shard.program.specialise import Specialiser, body_of, inner_graph
 from tf_wu_shard.rules.variables import READ, Access
 from tf_wu_shard.tensorflow_private import function_graph
-from tf_wu_shard.tensorflow_private.graph_rebuilding import make_function
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
-_LOOPS = frozenset({"While", "StatelessWhile"})
 _PROGRAM = "_tpu_replicate"
 _SUM = "CrossReplicaSum"
 
@@ -60,10 +59,6 @@ def lift(graph: Any, captured: Captured, program: str) -> Captured:
     return flat.result() if flat.lift() else captured
 
 
-class _NotTracedError(Exception):
-    """A function is known by its definition alone: a loaded one."""
-
-
 class _Flat:
     def __init__(self, graph: Any, captured: Captured, program: str) -> None:
         self._graph = graph
@@ -78,8 +73,7 @@ class _Flat:
             if ref.key in captured.variables
         }
         self._sums = sums_over_replicas(captured.view)
-        self._functions = dict(captured.functions)
-        self._specialised: dict[tuple[str, tuple[tuple[int, str], ...]], str] = {}
+        self._specialiser = Specialiser(graph, captured)
         # For each new node, the FuncGraph that it stands in, and its name there.
         self._from: dict[str, tuple[Any, str]] = {}
         self._values: dict[str, VariableRef] = {}
@@ -114,7 +108,7 @@ class _Flat:
             name = node.attr["f"].func.name
             if not any(text in self._handles for text in node.input) and not self._sums(name):
                 continue
-            called = inner_graph(self._graph, self._functions, name)
+            called = inner_graph(self._graph, self._specialiser.functions, name)
             body = called and body_of(called, len(node.attr["Tout"].list.type))
             if body is not None and len(body.arguments) == len(node.attr["Tin"].list.type):
                 found[node.name] = (called, body)
@@ -164,7 +158,7 @@ class _Flat:
                 new.input.extend(f"^{loop}" for loop in {t.partition(":")[0] for _, t in taken})
                 node = new
             yield node
-            if node.op in _LOOPS and self._is_here(node):
+            if node.op in LOOPS and self._is_here(node):
                 handles = [(n, text) for n, text in enumerate(node.input) if text in self._handles]
                 for number, text in handles:
                     if self._hands_back(node.attr["body"].func.name, number):
@@ -187,8 +181,8 @@ class _Flat:
         if not operands:
             return [node]
         try:
-            new = taking_values(node, operands, self._specialise)
-        except _NotTracedError:
+            new, _ = taking_values(node, operands, self._specialiser.reading)
+        except HandleNeededError:
             return [node]
         reads = []
         for slot, ref in operands.items():
@@ -212,34 +206,13 @@ class _Flat:
         found = {access_by_callee(self._captured.view, name, argument) for name in names}
         return Access.READ in found and found <= {Access.READ, Access.PASSED_ON}
 
-    def _specialise(self, name: str, arguments: Mapping[int, VariableRef]) -> str:
-        key = (name, tuple((number, ref.key) for number, ref in sorted(arguments.items())))
-        if key not in self._specialised:
-            called = inner_graph(self._graph, self._functions, name)
-            if called is None:
-                raise _NotTracedError(name)
-            definition = self._captured.view.functions[name]
-            body = body_of(called, len(definition.signature.output_arg))
-            made = make_function(
-                called,
-                with_values(Function(body.nodes, body.arguments), arguments, self._specialise),
-                arguments=body.arguments,
-                results=[f"{v.op}:{v.index}" for v in body.results],
-                control_outputs=body.control_outputs,
-                handles={},
-                functions=self._functions.values(),
-            )
-            self._functions[made.name.decode()] = made
-            self._specialised[key] = made.name.decode()
-        return self._specialised[key]
-
     def result(self) -> Captured:
         """The function as it is now."""
         old = self._captured
         graph_def = type(old.view.graph_def)(versions=old.view.graph_def.versions)
         graph_def.node.extend(self._nodes)
         graph_def.library.CopyFrom(old.view.graph_def.library)
-        made = (f for name, f in self._functions.items() if name not in old.functions)
+        made = (f for name, f in self._specialiser.functions.items() if name not in old.functions)
         graph_def.library.function.extend(function.definition for function in made)
         view = GraphView(
             graph_def,
@@ -251,7 +224,7 @@ class _Flat:
             own_inputs=old.view.own_inputs,
             part_wise=old.view.part_wise,
         )
-        return dataclasses.replace(old, view=view, functions=self._functions)
+        return dataclasses.replace(old, view=view, functions=self._specialiser.functions)
 
     def _shape(self, value: Value) -> tuple[int, ...] | None:
         if value.op in self._values:
@@ -287,18 +260,3 @@ def sums_over_replicas(view: GraphView) -> Callable[[str], bool]:
         return known[name]
 
     return ask
-
-
-def inner_graph(graph: Any, made: Mapping[str, Any], name: str) -> Any | None:
-    """The FuncGraph of a function that ops of `graph` call, or of one made since."""
-    return made[name].graph if name in made else function_graph.inner_graph(graph, name)
-
-
-def body_of(called: Any, num_results: int) -> Body:
-    """A function's graph; one that a gradient was taken of has got more outputs since."""
-    return Body(
-        list(called.as_graph_def().node),
-        tuple(tensor.op.name for tensor in called.inputs),
-        tuple(Value(t.op.name, t.value_index) for t in called.outputs[:num_results]),
-        tuple(op.name for op in called.control_outputs),
-    )

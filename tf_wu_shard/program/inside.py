@@ -9,12 +9,12 @@ from tf_wu_shard.analysis.accesses import first_argument
 from tf_wu_shard.analysis.single_program import SingleProgram
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.view import GraphView, Op, Value
-from tf_wu_shard.program.flatten import body_of
 from tf_wu_shard.program.inlining import Body
+from tf_wu_shard.program.lifting import LOOPS
+from tf_wu_shard.program.specialise import body_of
 from tf_wu_shard.tensorflow_private import function_graph
 
 BRANCHES = frozenset({"If", "StatelessIf"})
-LOOPS = frozenset({"While", "StatelessWhile"})
 
 
 def view_inside(

@@ -1,7 +1,8 @@
-"""Hands loops, branches and functions the values of variables that they only read.
+"""Hands loops, branches and functions the values of variables instead of their handles.
 
-What is inside of one never writes the variable, so its value there is what it is when the op
-starts. The read then stands outside, where the analysis sees it.
+What is inside of one that only reads a variable sees its value as it is when the op starts. One
+that writes it hands the new value back: a loop in the variable's place among what it carries, the
+others as one more result. Reads and writes then stand outside, where the analysis sees them.
 """
 
 from __future__ import annotations
@@ -12,8 +13,11 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tf_wu_shard.analysis.accesses import callees, first_argument, is_call
-from tf_wu_shard.graph.view import VariableRef
-from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.graph.view import Value, VariableRef
+from tf_wu_shard.program.value_ops import on_value
+from tf_wu_shard.rules.variables import WRITES
+
+LOOPS = frozenset({"While", "StatelessWhile"})
 
 # Which operands an op only reads; kept by TensorFlow while it traces.
 _READ_ONLY = "_read_only_resource_inputs"
@@ -23,89 +27,158 @@ class Function(NamedTuple):
     """A function, as it is traced.
 
     Attributes:
-        nodes: Its NodeDefs, arguments being Placeholders.
+        nodes: Its NodeDefs, arguments being Placeholders, each after its inputs.
         arguments: The Placeholders' names.
+        results: What it returns, as a NodeDef names its operands.
     """
 
     nodes: Sequence[Any]
     arguments: tuple[str, ...]
+    results: tuple[str, ...] = ()
 
 
-# From a function's name and, by position, the variables whose values it is to take, to the name of
-# the function that does.
-Specialise = Callable[[str, Mapping[int, VariableRef]], str]
+class OfValues(NamedTuple):
+    """A function in which some arguments are values.
+
+    Attributes:
+        nodes: Its NodeDefs, of the same names.
+        finals: For each such argument, by position, what its variable is in the end, as a NodeDef
+            names its operands.
+        results: What it returns, so named; in place of a variable what it is in the end.
+    """
+
+    nodes: list[Any]
+    finals: dict[int, str]
+    results: tuple[str, ...]
 
 
-def taking_values(node: Any, operands: Mapping[int, VariableRef], specialise: Specialise) -> Any:
+class HandleNeededError(Exception):
+    """Something is done to a variable that cannot be done to its value."""
+
+
+# Whether what a node calls may write the variable that is one of its operands, by number.
+Writes = Callable[[Any, int], bool]
+
+# From a function's name, the variables whose values it is to take, by position, and the positions
+# of those that it is to hand back after its own results, to the name of the function that does.
+Specialise = Callable[[str, Mapping[int, VariableRef], tuple[int, ...]], str]
+
+
+def taking_values(
+    node: Any,
+    operands: Mapping[int, VariableRef],
+    specialise: Specialise,
+    written: Sequence[int] = (),
+) -> tuple[Any, dict[int, str]]:
     """A loop, branch or call that takes the values of variables.
 
     Args:
         node: Its NodeDef; never changed.
         operands: By the operand's number, the variables.
         specialise: Makes the functions that do with values.
+        written: The operands that may be written.
 
     Returns:
-        The NodeDef, of the same operands, which are to become values.
+        The NodeDef, of the same operands, which are to become values; and for each operand in
+        `written` the result that is its new value, as a NodeDef names its operands.
     """
     new = tf.compat.v1.NodeDef()
     new.CopyFrom(node)
     first = first_argument(node.op)
     arguments = {slot - first: ref for slot, ref in operands.items()}
+    loops = node.op in LOOPS
+    handed_back = () if loops else tuple(slot - first for slot in written)
     for key, names in callees(node.op, node.attr):
-        made = [specialise(name, arguments) for name in names]
+        made = [specialise(name, arguments, handed_back) for name in names]
         if node.attr[key].HasField("func"):
             new.attr[key].func.name = made[0]
         else:
             for function, name in zip(new.attr[key].list.func, made, strict=True):
                 function.name = name
-    types = new.attr["Tin" if "Tin" in node.attr else "T"].list.type
+    types = new.attr["T" if loops else "Tin"].list.type
+    results = types if loops else new.attr["Tout"].list.type
+    # Where nothing is written down, nothing is known.
+    shapes: Any = new.attr["output_shapes"].list.shape if "output_shapes" in node.attr else ()
+    values = {}
+    for slot in written:
+        values[slot] = str(Value(node.name, slot if loops else len(results)))
+        if not loops:
+            results.append(operands[slot].dtype)
+            if shapes:
+                describe(shapes.add(), operands[slot])
     for number, ref in arguments.items():
         types[number] = ref.dtype
-        if "T" in node.attr and new.attr["output_shapes"].list.shape:
-            _describe(new.attr["output_shapes"].list.shape[number], ref)
+        if loops and shapes:
+            describe(shapes[number], ref)
     if _READ_ONLY in node.attr:
         kept = [slot for slot in node.attr[_READ_ONLY].list.i if slot not in operands]
         new.attr[_READ_ONLY].list.i[:] = kept
-    return new
+    return new, values
 
 
 def with_values(
-    function: Function, arguments: Mapping[int, VariableRef], specialise: Specialise
-) -> list[Any]:
+    function: Function,
+    arguments: Mapping[int, VariableRef],
+    specialise: Specialise,
+    writes: Writes,
+) -> OfValues:
     """A function's nodes, where some of its arguments are values of variables.
+
+    What it does to each of them one after the other is done to the value; TensorFlow orders all
+    accesses of a variable in a traced function, so the order of its nodes is theirs.
 
     Args:
         function: It, as it takes the variables' handles.
         arguments: By position, the variables.
         specialise: Makes the functions that it calls with them.
+        writes: Which of those may write them.
 
-    Returns:
-        NodeDefs of the same names.
+    Raises:
+        HandleNeededError: If it does something to one that a value does not allow.
     """
-    handles = {function.arguments[number]: ref for number, ref in arguments.items()}
+    handles = {function.arguments[number]: number for number in arguments}
+    placeholders = dict(handles)
+    finals = {number: function.arguments[number] for number in arguments}
     nodes: list[Any] = []
     for node in function.nodes:
         taken = {slot: handles[text] for slot, text in enumerate(node.input) if text in handles}
-        if node.name in handles:
-            node = _new(node, "Placeholder", handles[node.name], "dtype")
-            _describe(node.attr["shape"].shape, handles[node.name])
-        elif taken and node.op in (READ, "Identity"):
+        if node.name in placeholders:
+            ref = arguments[placeholders[node.name]]
+            new = tf.compat.v1.NodeDef(name=node.name, op="Placeholder", device=node.device)
+            new.attr["dtype"].type = ref.dtype
+            describe(new.attr["shape"].shape, ref)
+            nodes.append(new)
+        elif not taken:
+            nodes.append(node)
+        elif is_call(node.op):
+            if len(set(taken.values())) < len(taken):
+                raise HandleNeededError(node.name)
+            refs = {slot: arguments[number] for slot, number in taken.items()}
+            written = [slot for slot in taken if writes(node, slot)]
+            new, values = taking_values(node, refs, specialise, written)
+            for slot, number in taken.items():
+                new.input[slot] = finals[number]
+                finals[number] = values.get(slot, finals[number])
+                if node.op in LOOPS:
+                    # A loop's gradient takes handles from its end.
+                    handles[str(Value(node.name, slot))] = number
+            nodes.append(new)
+        else:
+            number = next(iter(taken.values()))
+            led = on_value(node, finals[number], arguments[number])
+            if led is None or list(taken) != [0]:
+                raise HandleNeededError(node.name)
+            nodes += led
             if node.op == "Identity":
-                handles[node.name] = taken[0]
-            node = _new(node, "Identity", taken[0], "T")
-        elif taken and is_call(node.op):
-            node = taking_values(node, taken, specialise)
-        nodes.append(node)
-    return nodes
+                handles[node.name] = number
+            elif node.op in WRITES:
+                finals[number] = node.name
+    results = (finals[handles[text]] if text in handles else text for text in function.results)
+    return OfValues(nodes, finals, tuple(results))
 
 
-def _new(node: Any, op: str, ref: VariableRef, type_attribute: str) -> Any:
-    new = tf.compat.v1.NodeDef(name=node.name, op=op, input=node.input, device=node.device)
-    new.attr[type_attribute].type = ref.dtype
-    return new
-
-
-def _describe(shape: Any, ref: VariableRef) -> None:
+def describe(shape: Any, ref: VariableRef) -> None:
+    """Writes a variable's shape into a TensorShapeProto."""
     shape.Clear()
     for size in ref.shape or ():
         shape.dim.add().size = size

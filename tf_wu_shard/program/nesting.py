@@ -20,14 +20,11 @@ from tf_wu_shard.analysis.accesses import (
 )
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.view import GraphView, Op, Value
-from tf_wu_shard.program.flatten import (
-    body_of,
-    inner_graph,
-    program_of,
-    sums_over_replicas,
-)
-from tf_wu_shard.program.inside import BRANCHES, LOOPS, differs, view_inside
+from tf_wu_shard.program.flatten import program_of, sums_over_replicas
+from tf_wu_shard.program.inside import BRANCHES, differs, view_inside
+from tf_wu_shard.program.lifting import LOOPS
 from tf_wu_shard.program.prepare import prepared
+from tf_wu_shard.program.specialise import body_of, inner_graph
 from tf_wu_shard.rules.variables import READ, Access
 
 

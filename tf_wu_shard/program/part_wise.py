@@ -18,8 +18,9 @@ from tf_wu_shard.analysis.accesses import (
 from tf_wu_shard.analysis.single_program import SingleProgram
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.view import GraphView, Op, Value
-from tf_wu_shard.program.flatten import inner_graph, program_of
+from tf_wu_shard.program.flatten import program_of
 from tf_wu_shard.program.inside import BRANCHES, view_inside
+from tf_wu_shard.program.specialise import inner_graph
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.variables import READ, WRITES, Access
 

@@ -11,6 +11,7 @@ import collections
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tf_wu_shard.analysis.accesses import accesses
 from tf_wu_shard.analysis.types import BodyOp, Operand, OperandKind, WeightUpdate
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dialects.plain_ops import keep_order, reshape
@@ -21,6 +22,7 @@ from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.scratch import scratch_variable
 from tf_wu_shard.rewrite.sums import Parts, part
+from tf_wu_shard.rewrite.weight_reads import looked_at
 from tf_wu_shard.rules.elementwise import ON_VECTORS
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.sparse import SPARSE_WRITES
@@ -87,6 +89,7 @@ class BodyEmitter:
 
     def emit(self) -> None:
         """Emits every op of the body, in order."""
+        self._drop_idle_reads()
         for op in self.update.body:
             local: Value | None = None
             if op.type == READ:
@@ -100,6 +103,21 @@ class BodyEmitter:
             else:
                 local = self._compute(op)
             self._locals.append(local)
+
+    def _drop_idle_reads(self) -> None:
+        """Takes out reads of whole weights that nobody looks at, such as what a write returns.
+
+        One between two writes would be waited for by the one assignment that takes their place, and
+        would wait for it.
+        """
+        own = {op.ops[self._replica] for op in self.update.body}
+        for weight in self.update.weights:
+            if weight.key not in self._shard_handles:
+                for access in accesses(self._view, weight.handles[self._replica]):
+                    read = access.op
+                    idle = read.type == READ and not looked_at(self._view, [read])
+                    if idle and read.name not in own:
+                        self.emitted[read.name] = []
 
     def _name(self, op: BodyOp) -> str:
         return f"{self._scope}/{op.type}"

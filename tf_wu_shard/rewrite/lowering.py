@@ -86,7 +86,7 @@ def lower_slot_accesses(
     touched = {key: ops for key, ops in touched.items() if key in whole}
     if not touched:
         return None
-    led = _led_onto_shards(view, shards)
+    led = calls_on_shards(view, shards)
     passed_on.update(name for on_slot in led.values() for name in on_slot)
     lowering = _Lowering(view, layouts, frozenset(passed_on))
     for key, per_replica in touched.items():
@@ -99,8 +99,17 @@ def lower_slot_accesses(
     return lowering.finish()
 
 
-def _led_onto_shards(view: GraphView, shards: Mapping[str, str]) -> dict[str, dict[str, bool]]:
-    """For each slot, the names of ops that take shards of it, each with whether it may write."""
+def calls_on_shards(view: GraphView, shards: Mapping[str, str]) -> dict[str, dict[str, bool]]:
+    """The calls whose callees were led onto shards when they were traced.
+
+    Args:
+        view: The graph that calls.
+        shards: For each of its placeholders that is a shard's own handle, the slot's key.
+
+    Returns:
+        For each slot, by key, the names of ops that take shards of it, each with whether it may
+        write them.
+    """
     found: dict[str, dict[str, bool]] = {}
     for placeholder, key in shards.items():
         for access in accesses(view, placeholder):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from tf_wu_shard import captures
 from tf_wu_shard.analysis.accesses import accesses, ignores, is_call
 from tf_wu_shard.analysis.types import Analysis
-from tf_wu_shard.errors import StorageError, WuShardError
+from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.view import GraphView, Value
 from tf_wu_shard.layout import RowLayout
@@ -64,37 +64,20 @@ def captured_shards(graph: Any, slots: dict[str, ShardedSlot]) -> dict[str, str]
 
 
 def slots_on_host(graph: Any) -> dict[str, ShardedSlot]:
-    """The variables of a TPUStrategy in shards whose whole a function captured.
+    """The variables of a TPUStrategy in shards that a function captured, not their shards.
 
     Args:
         graph: The function's FuncGraph.
 
     Returns:
-        By the name of the placeholder that stands for the whole.
+        By the name of the placeholder that stands for the whole, or for one component of it.
     """
-    return {
-        placeholder.op.name: slot
-        for handle, placeholder in function_graph.captured_handles(graph)
-        if (slot := sharded_slot.slot_of_packed(handle)) is not None
-    }
-
-
-def check_no_components(graph: Any) -> None:
-    """Refuses a function that uses one replica's component of a variable in shards on TPUs.
-
-    Args:
-        graph: The function's FuncGraph.
-
-    Raises:
-        StorageError: It captured a component's own handle, behind which there is nothing any more.
-    """
+    found = {}
     for handle, placeholder in function_graph.captured_handles(graph):
-        slot = sharded_slot_of(handle)
+        slot = sharded_slot.slot_of_packed(handle) or sharded_slot_of(handle)
         if slot is not None and isinstance(slot.layout, RowLayout):
-            raise StorageError(
-                f"{graph.name} uses one replica's component of variable {slot.variable.name!r},"
-                f" which lives in shards, as {placeholder.op.name!r}; use the variable itself"
-            )
+            found[placeholder.op.name] = slot
+    return found
 
 
 def planned_slots(

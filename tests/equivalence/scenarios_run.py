@@ -1,6 +1,6 @@
-"""Runs every scenario of `nested_scenarios` without and with the flag, in a process of its own.
+"""Runs every scenario of a module without and with the flag, in a process of its own.
 
-    TF_ENABLE_ONEDNN_OPTS=0 python -m tests.equivalence.nested_run
+    TF_ENABLE_ONEDNN_OPTS=0 python -m tests.equivalence.scenarios_run nested_scenarios [NAME...]
 
 Neither oneDNN nor Grappler takes part: both fuse a matrix product or sort a sum by what they see of
 the variable behind an operand. So the same sums are made in the same order, to the last bit.
@@ -8,7 +8,9 @@ the variable behind an operand. So the same sums are made in the same order, to 
 
 from __future__ import annotations
 
+import importlib
 import json
+import sys
 from typing import Any
 
 import keras
@@ -17,18 +19,20 @@ import tensorflow as tf
 
 import tf_wu_shard
 from tests.equivalence.in_process import in_shards, turn_off, turn_on
-from tests.equivalence.nested_scenarios import SCENARIOS, Left
+from tests.equivalence.nested_scenarios import Left, Scenario
 from tf_wu_shard.emulation import emulated_tpu_strategy
 
 
-def main() -> None:
+def main(module: str, *names: str) -> None:
     """Prints, as one line of JSON, what came of each scenario."""
+    scenarios = importlib.import_module(f"tests.equivalence.{module}").SCENARIOS
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     strategy = emulated_tpu_strategy(4)
-    print(json.dumps({name: _compared(strategy, name) for name in SCENARIOS}))
+    found = {name: _compared(strategy, scenarios[name]) for name in names or scenarios}
+    print(json.dumps(found))
 
 
-def _compared(strategy: tf.distribute.TPUStrategy, name: str) -> dict[str, Any]:
+def _compared(strategy: tf.distribute.TPUStrategy, scenario: Scenario) -> dict[str, Any]:
     """Runs a scenario twice.
 
     Returns:
@@ -36,10 +40,10 @@ def _compared(strategy: tf.distribute.TPUStrategy, name: str) -> dict[str, Any]:
         of the reports.
     """
     turn_off()
-    unsharded = _numbers(_run(strategy, name))
+    unsharded = _numbers(_run(strategy, scenario))
     tf_wu_shard.clear_reports()
     turn_on()
-    left = _run(strategy, name)
+    left = _run(strategy, scenario)
     turn_off()
     pairs = zip(unsharded, _numbers(left), strict=True)
     return {
@@ -49,9 +53,9 @@ def _compared(strategy: tf.distribute.TPUStrategy, name: str) -> dict[str, Any]:
     }
 
 
-def _run(strategy: tf.distribute.TPUStrategy, name: str) -> Left:
+def _run(strategy: tf.distribute.TPUStrategy, scenario: Scenario) -> Left:
     keras.utils.set_random_seed(11)
-    return SCENARIOS[name](strategy)
+    return scenario(strategy)
 
 
 def _numbers(left: Left) -> list[np.ndarray]:
@@ -59,4 +63,4 @@ def _numbers(left: Left) -> list[np.ndarray]:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

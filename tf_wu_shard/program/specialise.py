@@ -1,0 +1,120 @@
+"""Makes functions that take the values of variables, out of those that take their handles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tf_wu_shard.analysis.accesses import access_by_callee, callees, first_argument
+from tf_wu_shard.graph.capture import Captured
+from tf_wu_shard.graph.view import Value, VariableRef
+from tf_wu_shard.program.inlining import Body
+from tf_wu_shard.program.lifting import Function, HandleNeededError, with_values
+from tf_wu_shard.tensorflow_private import function_graph
+from tf_wu_shard.tensorflow_private.graph_rebuilding import make_function
+
+
+class Specialiser:
+    """Makes each such function once.
+
+    Attributes:
+        functions: All that were made since the trace, by name.
+    """
+
+    def __init__(self, graph: Any, captured: Captured) -> None:
+        """Begins with what was made already.
+
+        Args:
+            graph: The FuncGraph whose ops call the functions.
+            captured: Its graph and variables.
+        """
+        # Names of functions are unique; each graph knows those that its own ops call.
+        self._graphs = [graph]
+        self._view = captured.view
+        self.functions = dict(captured.functions)
+        self._made: dict[Any, str] = {}
+
+    def reading(
+        self, name: str, arguments: Mapping[int, VariableRef], handed_back: tuple[int, ...]
+    ) -> str:
+        """A function that only reads the variables; see `lifting.Specialise`."""
+        return self._specialise(name, arguments, handed_back, writing=False)
+
+    def writing(
+        self, name: str, arguments: Mapping[int, VariableRef], handed_back: tuple[int, ...]
+    ) -> str:
+        """A function that may write the variables as well; see `lifting.Specialise`."""
+        return self._specialise(name, arguments, handed_back, writing=True)
+
+    def _specialise(
+        self,
+        name: str,
+        arguments: Mapping[int, VariableRef],
+        handed_back: tuple[int, ...],
+        writing: bool,
+    ) -> str:
+        keys = tuple((number, ref.key) for number, ref in sorted(arguments.items()))
+        wanted = (name, keys, handed_back)
+        if wanted in self._made:
+            return self._made[wanted]
+        called, num_results = self._called(name)
+        self._graphs.append(called)
+        body = body_of(called, num_results)
+        function = Function(body.nodes, body.arguments, tuple(map(str, body.results)))
+        own = with_values(
+            function,
+            arguments,
+            self.writing if writing else self.reading,
+            self.may_write if writing else lambda node, slot: False,
+        )
+        results = [*own.results, *(own.finals[number] for number in handed_back)]
+        new = make_function(
+            called,
+            own.nodes,
+            arguments=body.arguments,
+            results=[text if ":" in text else f"{text}:0" for text in results],
+            control_outputs=body.control_outputs,
+            handles={},
+            functions=self.functions.values(),
+        )
+        self._made[wanted] = new.name.decode()
+        self.functions[new.name.decode()] = new
+        return self._made[wanted]
+
+    def _called(self, name: str) -> tuple[Any, int]:
+        """A function's FuncGraph, and how many results it had when it was called.
+
+        Raises:
+            HandleNeededError: If it is known by its definition alone: a loaded one.
+        """
+        for graph in self._graphs:
+            called = inner_graph(graph, self.functions, name)
+            if called is not None:
+                definition = self._view.functions.get(name)
+                if definition is None:
+                    return called, len(called.outputs)
+                return called, len(definition.signature.output_arg)
+        raise HandleNeededError(name)
+
+    def may_write(self, node: Any, slot: int) -> bool:
+        """Whether functions that a node calls may write the variable that is an operand."""
+        argument = slot - first_argument(node.op)
+        names = [name for _, listed in callees(node.op, node.attr) for name in listed]
+        return argument >= 0 and not all(
+            access_by_callee(self._view, name, argument).is_read for name in names
+        )
+
+
+def inner_graph(graph: Any, made: Mapping[str, Any], name: str) -> Any | None:
+    """The FuncGraph of a function that ops of `graph` call, or of one made since."""
+    return made[name].graph if name in made else function_graph.inner_graph(graph, name)
+
+
+def body_of(called: Any, num_results: int) -> Body:
+    """A function's graph; one that a gradient was taken of has got more outputs since."""
+    return Body(
+        list(called.as_graph_def().node),
+        tuple(tensor.op.name for tensor in called.inputs),
+        tuple(Value(t.op.name, t.value_index) for t in called.outputs[:num_results]),
+        tuple(op.name for op in called.control_outputs),
+    )

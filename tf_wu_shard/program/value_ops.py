@@ -1,0 +1,71 @@
+"""What an op that looks at a variable through its handle does, done to the variable's value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from tf_wu_shard.graph.view import VariableRef
+from tf_wu_shard.rules.variables import READ, WRITES
+
+# The program that a node says it is in goes with it.
+_KEPT = ("_tpu_replicate",)
+
+_INT32 = 3
+_BOOL = 10
+
+
+def on_value(node: Any, value: str, ref: VariableRef) -> list[Any] | None:
+    """The ops that do with a variable's value what an op does with its handle.
+
+    Args:
+        node: The NodeDef of an op whose first operand is the handle; never changed.
+        value: The value, as a NodeDef names its operands.
+        ref: The variable.
+
+    Returns:
+        NodeDefs, the last of the same name as `node`; for a write, it is the new value. None for an
+        op that does something else to the variable.
+    """
+    rest = [text for text in node.input[1:] if not text.startswith("^")]
+    controls = [text for text in node.input if text.startswith("^")]
+    if node.op in (READ, "Identity"):
+        return [_node(node, "Identity", [value, *controls], T=ref.dtype)]
+    if node.op in WRITES:
+        arithmetic = WRITES[node.op]
+        if arithmetic is None:
+            return [_node(node, "Identity", [*rest, *controls], T=ref.dtype)]
+        return [_node(node, arithmetic, [value, *rest, *controls], T=ref.dtype)]
+    if node.op == "VarIsInitializedOp":
+        return [_constant(node, True, _BOOL, controls)]
+    if node.op == "VariableShape" and ref.shape is not None:
+        return [_constant(node, list(ref.shape), node.attr["out_type"].type, controls)]
+    if node.op == "ResourceGather":
+        axis = _constant(node, node.attr["batch_dims"].i, _INT32, controls, "/axis")
+        inputs = [value, *rest, axis.name, *controls]
+        types = {"Tparams": ref.dtype, "Tindices": node.attr["Tindices"].type, "Taxis": _INT32}
+        gather = _node(node, "GatherV2", inputs, **types)
+        gather.attr["batch_dims"].i = node.attr["batch_dims"].i
+        return [axis, gather]
+    if node.op == "ResourceGatherNd":
+        types = {"Tparams": ref.dtype, "Tindices": node.attr["Tindices"].type}
+        return [_node(node, "GatherNd", [value, *rest, *controls], **types)]
+    return None
+
+
+def _node(like: Any, op: str, inputs: list[str], **types: int) -> Any:
+    node = tf.compat.v1.NodeDef(name=like.name, op=op, input=inputs, device=like.device)
+    for key, dtype in types.items():
+        node.attr[key].type = dtype
+    for key in _KEPT:
+        if key in like.attr:
+            node.attr[key].CopyFrom(like.attr[key])
+    return node
+
+
+def _constant(like: Any, value: Any, dtype: int, controls: list[str], suffix: str = "") -> Any:
+    node = _node(like, "Const", controls, dtype=dtype)
+    node.name += suffix
+    node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, tf.as_dtype(dtype)))
+    return node
