@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tf_wu_shard.bench.optimizers import SLOTS, make
+from tf_wu_shard.bench.optimizers import NAMES, SLOTS, make
 
 SHAPE = (3, 5)
 
@@ -19,6 +19,12 @@ def test_the_table_knows_how_many_slots_keras_makes(name: str) -> None:
     optimizer.build([keras.Variable(keras.ops.ones(SHAPE))])
     slots = [variable for variable in optimizer.variables if tuple(variable.shape) == SHAPE]
     assert len(slots) == SLOTS[name]
+
+
+@pytest.mark.usefixtures("logical_cpus")
+@pytest.mark.parametrize("name", sorted(set(NAMES) - set(SLOTS)))
+def test_other_names_make_the_optimizers_of_these_names(name: str) -> None:
+    assert type(make(name)).__name__.lower() == name.replace("_", "")
 
 
 @pytest.mark.usefixtures("logical_cpus")

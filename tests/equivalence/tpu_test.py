@@ -180,7 +180,7 @@ def test_the_report_names_the_rows_and_what_was_left_alone(
     assert report.emitted == {"reduce_scatter": 2, "all_gather": 2}
     sizes = (64, 40, 40 * CLASSES, CLASSES)
     assert set(reasons().values()) == {
-        f"its {size} elements do not fill a tile of every shard" for size in sizes
+        f"its {size} elements do not fill a tile of every shard: those hold 4096" for size in sizes
     }
     assert "sharded 2 of 6 variables over 4 replicas" in str(report)
     assert "replicas: topology not known: one group of all replicas" in str(report).splitlines()

@@ -23,7 +23,11 @@ SLOTS = {
     "adadelta": 2,
     "ftrl": 2,
     "lion": 1,
+    "lamb": 2,
 }
+
+# All that `make` knows; these keep other things for a weight than slots of its size.
+NAMES = (*SLOTS, "adafactor", "muon", "schedule_free_adamw")
 
 # Where the name is not simply the class's in lower case: the class, and its arguments.
 _VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -31,6 +35,7 @@ _VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "nesterov": ("sgd", {"momentum": 0.9, "nesterov": True}),
     "amsgrad": ("adam", {"amsgrad": True}),
     "centered_rmsprop": ("rmsprop", {"centered": True}),
+    "schedule_free_adamw": ("schedulefreeadamw", {}),
 }
 
 
@@ -38,7 +43,7 @@ def make(name: str, epsilon: float | None = None) -> Any:
     """Returns a new Keras optimizer with Keras's defaults.
 
     Args:
-        name: A key of `SLOTS`.
+        name: One of `NAMES`.
         epsilon: Its argument of that name, for those that have one; None leaves the default.
     """
     import keras
@@ -46,4 +51,6 @@ def make(name: str, epsilon: float | None = None) -> Any:
     identifier, arguments = _VARIANTS.get(name, (name, {}))
     if epsilon is not None:
         arguments = arguments | {"epsilon": epsilon}
-    return keras.optimizers.get({"class_name": identifier, "config": arguments})
+    # Not keras.optimizers.get, which does not know Lamb.
+    classes = {name.lower(): name for name in dir(keras.optimizers)}
+    return getattr(keras.optimizers, classes[identifier])(**arguments)

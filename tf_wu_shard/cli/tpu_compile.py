@@ -12,7 +12,7 @@ import pathlib
 import sys
 import tempfile
 
-from tf_wu_shard.bench.optimizers import SLOTS
+from tf_wu_shard.bench.optimizers import NAMES
 from tf_wu_shard.errors import OptionError
 from tf_wu_shard.tpu_compiler.comparison import compare
 from tf_wu_shard.tpu_compiler.settings import DEFAULT_BATCH, Settings
@@ -41,7 +41,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument(
         "--optimizer",
-        choices=tuple(SLOTS),
+        choices=NAMES,
         default="adam",
         help="the model's (default: %(default)s)",
     )

@@ -17,7 +17,7 @@ from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.dialects.base import Gathered
 from tf_wu_shard.dialects.table_layout import table_layout
 from tf_wu_shard.dtypes import BFLOAT16, FLOAT32, item_bytes
-from tf_wu_shard.layout import AnyLayout, Layout, RowLayout, flat_layout
+from tf_wu_shard.layout import TILE, AnyLayout, Layout, RowLayout, flat_layout
 from tf_wu_shard.plan.buckets import assign_buckets, assign_in_turn
 from tf_wu_shard.plan.types import (
     PLAN_VERSION,
@@ -144,7 +144,8 @@ def _reason_against_cut(update: WeightUpdate, layout: AnyLayout | None) -> str |
         if variable.shape != layout.shape:
             return f"{variable.key} has another shape, {list(variable.shape)}"
     if layout.shard_elements >= layout.size:
-        return f"its {layout.size} elements do not fill a tile of every shard"
+        held = layout.num_shards * math.prod(TILE)
+        return f"its {layout.size} elements do not fill a tile of every shard: those hold {held}"
     return None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from tf_wu_shard.bench.optimizers import SLOTS
+from tf_wu_shard.bench.optimizers import NAMES
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.errors import OptionError
 from tf_wu_shard.topology import Topology, parse_topology
@@ -20,7 +20,7 @@ class Settings:
     Attributes:
         topology: A name that `parse_topology` knows.
         model: A name that `tf_wu_shard.models.build` knows; None with a script.
-        optimizer: A name in `tf_wu_shard.bench.optimizers.SLOTS`; the model is trained with it.
+        optimizer: A name in `tf_wu_shard.bench.optimizers.NAMES`; the model is trained with it.
         batch: Examples a replica; of a script, where its trace leaves that open. None for a
             model means `DEFAULT_BATCH`.
         script: A training script for a TPU, run until it traces a train step; None with a model.
@@ -43,8 +43,8 @@ class Settings:
         parse_topology(self.topology)
         if (self.model is None) == (self.script is None):
             raise OptionError("name a model or a script, and not both")
-        if self.optimizer not in SLOTS:
-            known = ", ".join(SLOTS)
+        if self.optimizer not in NAMES:
+            known = ", ".join(NAMES)
             raise OptionError(f"no optimizer is called {self.optimizer!r}; choose one of {known}")
         if self.batch is None and self.model is not None:
             object.__setattr__(self, "batch", DEFAULT_BATCH)

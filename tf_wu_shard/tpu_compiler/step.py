@@ -86,7 +86,7 @@ def trace_model(
 
     Args:
         model_name: A name that `tf_wu_shard.models.build` knows.
-        optimizer: A name in `tf_wu_shard.bench.optimizers.SLOTS`.
+        optimizer: A name in `tf_wu_shard.bench.optimizers.NAMES`.
         batch: Examples a replica.
         strategy: One that only traces.
 
