@@ -2,13 +2,13 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Callable, Iterable
 
 import pytest
 
 from tests.demo.samples import NOT_COMPILED, comparison
 from tf_wu_shard.cli.main import main
-from tf_wu_shard.demo import comparison as comparison_module
-from tf_wu_shard.demo import compilation
+from tf_wu_shard.demo import compilation, schedule
 from tf_wu_shard.demo.comparison import Comparison
 from tf_wu_shard.demo.compilation import Compilation
 
@@ -16,11 +16,17 @@ from tf_wu_shard.demo.compilation import Compilation
 def _pretend(
     monkeypatch: pytest.MonkeyPatch, compared: Comparison, compiled: Compilation = NOT_COMPILED
 ) -> None:
-    def compare(task: str, *, folder: pathlib.Path, **_: object) -> Comparison:
+    def train_all(
+        tasks: Iterable[str],
+        *,
+        folder: pathlib.Path,
+        beside: Callable[[], Compilation],
+        **_: object,
+    ) -> tuple[list[Comparison], Compilation]:
         folder.mkdir(parents=True, exist_ok=True)
-        return compared
+        return [compared for _ in tasks], beside()
 
-    monkeypatch.setattr(comparison_module, "compare", compare)
+    monkeypatch.setattr(schedule, "train_all", train_all)
     monkeypatch.setattr(compilation, "compile_step", lambda quick, folder, say: compiled)
 
 

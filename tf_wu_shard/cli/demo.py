@@ -7,7 +7,7 @@ import pathlib
 import sys
 import time
 
-from tf_wu_shard.demo import comparison, compilation, terminal
+from tf_wu_shard.demo import compilation, schedule, terminal
 from tf_wu_shard.demo.page import page
 from tf_wu_shard.demo.runs import TITLES
 from tf_wu_shard.errors import OptionError
@@ -57,18 +57,17 @@ def run(args: argparse.Namespace) -> int:
     if args.out.exists() and not args.out.is_dir():
         raise OptionError(f"--out {args.out} is a file; name a folder")
     begun = time.monotonic()
-    compared = []
-    for task in TITLES:
-        one = comparison.compare(
-            task,
-            replicas=args.replicas,
-            quick=args.quick,
-            folder=args.out / "runs",
-            progress=terminal.ProgressBar(sys.stderr),
-        )
+    compared, compiled = schedule.train_all(
+        TITLES,
+        replicas=args.replicas,
+        quick=args.quick,
+        folder=args.out / "runs",
+        progress=terminal.ProgressBar(sys.stderr),
+        quiet_progress=terminal.ProgressBar(sys.stderr, moves=False),
+        beside=lambda: compilation.compile_step(args.quick, args.out / "compiled", terminal.say),
+    )
+    for one in compared:
         print(f"\n{terminal.summary(one)}\n", flush=True)
-        compared.append(one)
-    compiled = compilation.compile_step(args.quick, args.out / "compiled", terminal.say)
     if compiled.compared is not None:
         print(f"\n{table_of(compiled.compared)}\n", flush=True)
     elif compiled.missing:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tf_wu_shard.demo import agreement, processes
 from tf_wu_shard.demo.agreement import Agreement
-from tf_wu_shard.demo.runs import Mode, Run
+from tf_wu_shard.demo.runs import Mode, Run, Tensors
 
 Progress = Callable[[str, Mode, dict[str, float]], None]
+Training = tuple[Run, Tensors]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,33 +53,44 @@ class Comparison:
         return tuple(found)
 
 
-def compare(
-    task: str, *, replicas: int, quick: bool, folder: pathlib.Path, progress: Progress
-) -> Comparison:
-    """Trains the task in every mode, each in a process of its own, one after another.
+def train(
+    task: str, mode: Mode, *, replicas: int, quick: bool, folder: pathlib.Path, progress: Progress
+) -> Training:
+    """Trains a task in one mode, in a process of its own.
+
+    Args:
+        task: A name in `runs.TITLES`.
+        mode: How the run updates its weights.
+        replicas: Number of logical CPU devices.
+        quick: Whether to take the small version of the task.
+        folder: The run's folder is made below it.
+        progress: Called with task, mode and every message of the run.
+
+    Raises:
+        DemoError: The run failed.
+    """
+    return processes.train(
+        task,
+        mode,
+        replicas=replicas,
+        quick=quick,
+        folder=folder / f"{task}-{mode.value}",
+        progress=lambda message: progress(task, mode, message),
+    )
+
+
+def compare(task: str, replicas: int, trained: Mapping[Mode, Training]) -> Comparison:
+    """Puts a task's runs side by side.
 
     Args:
         task: A name in `runs.TITLES`.
         replicas: Number of logical CPU devices.
-        quick: Whether to take the small version of the task.
-        folder: The runs' folders are made below it.
-        progress: Called with task, mode and every message of the run.
+        trained: Its run in each mode.
 
     Raises:
-        DemoError: A run failed, or the runs cannot be compared.
+        DemoError: The runs cannot be compared.
     """
-    trained = {
-        mode: processes.train(
-            task,
-            mode,
-            replicas=replicas,
-            quick=quick,
-            folder=folder / f"{task}-{mode.value}",
-            progress=lambda message, mode=mode: progress(task, mode, message),  # type: ignore[misc]
-        )
-        for mode in Mode
-    }
-    unsharded, reordered, sharded = trained.values()
+    unsharded, reordered, sharded = (trained[mode] for mode in Mode)
     return Comparison(
         task=task,
         replicas=replicas,

@@ -19,6 +19,8 @@ from tf_wu_shard.demo.runs import DemoError, Mode, Run, Tensors
 
 _LOG_LINES = 12
 
+_running: set[subprocess.Popen[str]] = set()
+
 
 def train(
     task: str,
@@ -76,6 +78,7 @@ def _run(command: list[str], errors: TextIO, progress: Callable[[dict[str, float
         command, stdout=subprocess.PIPE, stderr=errors, text=True, env=environment
     ) as process:
         assert process.stdout is not None
+        _running.add(process)
         try:
             for line in process.stdout:
                 # Whatever else a library prints is not for us.
@@ -84,4 +87,12 @@ def _run(command: list[str], errors: TextIO, progress: Callable[[dict[str, float
         except BaseException:
             process.terminate()
             raise
+        finally:
+            _running.discard(process)
     return process.returncode
+
+
+def stop_all() -> None:
+    """Ends all runs under way, in whatever thread; each fails with a `DemoError` there."""
+    for process in tuple(_running):
+        process.terminate()

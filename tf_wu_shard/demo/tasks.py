@@ -70,7 +70,7 @@ def task(name: str, quick: bool) -> Task:
     return made[name](quick)
 
 
-def _language_model(quick: bool, steps: int = 80) -> Task:
+def _language_model(quick: bool, steps: int = 48) -> Task:
     length, width, depth, steps = (16, 32, 1, 12) if quick else (48, 256, 2, steps)
     corpus = topics()
     schedule = keras.optimizers.schedules.CosineDecay(
@@ -98,7 +98,7 @@ def _language_model(quick: bool, steps: int = 80) -> Task:
 
 def _tpu_language_model(quick: bool) -> Task:
     """The same model and data; its step takes longer to trace, as every replica gets its ops."""
-    same = _language_model(quick, steps=16)
+    same = _language_model(quick, steps=12)
     return dataclasses.replace(same, name="tpu_language_model")
 
 
@@ -106,7 +106,7 @@ def _digits(quick: bool) -> Task:
     return Task(
         name="digits",
         batch=8,
-        steps=12 if quick else 60,
+        steps=12 if quick else 40,
         model=lambda: models.build("digits", filters=4 if quick else 32, width=256),
         # Not Adam: near the end gradients are so small that it would amplify their rounding
         # noise, and a comparison that allows for that tells little.

@@ -18,30 +18,36 @@ _LOSS_LINES = 6
 class ProgressBar:
     """Draws one line per run; on a terminal it moves, elsewhere only its last state is written."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, moves: bool = True) -> None:
+        """Starts with no run.
+
+        Args:
+            stream: Where to draw.
+            moves: Whether lines may move on a terminal; those of runs side by side would not do.
+        """
         self._stream = stream
-        self._moves = stream.isatty()
-        self._steps = 1
-        self._begun = 0.0
+        self._moves = moves and stream.isatty()
+        # Of each run, its number of steps and when it began.
+        self._runs: dict[tuple[str, Mode], tuple[int, float]] = {}
 
     def __call__(self, task: str, mode: Mode, message: dict[str, float]) -> None:
         """Takes one message of a run (see processes.train)."""
         if "steps" in message:
-            self._steps = int(message["steps"])
-            self._begun = time.monotonic()
+            self._runs[task, mode] = int(message["steps"]), time.monotonic()
             self._draw(task, mode, 0, "tracing")
             return
         step = int(message["step"])
-        note = f"loss {message['loss']:.4f}   {time.monotonic() - self._begun:.0f} s"
+        note = f"loss {message['loss']:.4f}   {time.monotonic() - self._runs[task, mode][1]:.0f} s"
         self._draw(task, mode, step, note)
 
     def _draw(self, task: str, mode: Mode, step: int, note: str) -> None:
-        last = step == self._steps
+        steps, _ = self._runs[task, mode]
+        last = step == steps
         if not (self._moves or last):
             return
-        full = _BAR * step // self._steps
+        full = _BAR * step // steps
         bar = "#" * full + "." * (_BAR - full)
-        line = f"{TITLES[task]:<19} {mode.value:<10} [{bar}] {step:>3}/{self._steps}  {note}"
+        line = f"{TITLES[task]:<19} {mode.value:<10} [{bar}] {step:>3}/{steps}  {note}"
         start = "\r" if self._moves else ""
         self._stream.write(f"{start}{line:<90}".rstrip() + ("\n" if last else ""))
         self._stream.flush()

@@ -1,0 +1,87 @@
+"""What runs when: what is timed runs alone, all else two at a time."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import pathlib
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from tf_wu_shard.demo import processes
+from tf_wu_shard.demo.comparison import Comparison, Progress, Training, compare, train
+from tf_wu_shard.demo.runs import Mode
+
+T = TypeVar("T")
+
+# The steps of these are compared with a clock.
+_TIMED = (Mode.UNSHARDED, Mode.SHARDED)
+
+# Most of an untimed run is the tracing and the making of kernels, which fill one core.
+_AT_ONCE = 2
+
+
+def train_all(
+    tasks: Iterable[str],
+    *,
+    replicas: int,
+    quick: bool,
+    folder: pathlib.Path,
+    progress: Progress,
+    quiet_progress: Progress,
+    beside: Callable[[], T],
+) -> tuple[list[Comparison], T]:
+    """Trains every task in every mode, each in a process of its own.
+
+    Args:
+        tasks: Names in `runs.TITLES`.
+        replicas: Number of logical CPU devices.
+        quick: Whether to take the small version of each task.
+        folder: The runs' folders are made below it.
+        progress: Called with task, mode and every message of a run that is alone.
+        quiet_progress: The same for runs beside others, from threads of their own.
+        beside: What else is to be done that is not timed.
+
+    Returns:
+        The comparison of each task's runs, and what `beside` returned.
+
+    Raises:
+        DemoError: A run failed, or runs cannot be compared.
+        Exception: What `beside` raises.
+    """
+
+    def run(task: str, mode: Mode, told: Progress) -> Training:
+        return train(task, mode, replicas=replicas, quick=quick, folder=folder, progress=told)
+
+    tasks = list(tasks)
+    timed = {task: {mode: run(task, mode, progress) for mode in _TIMED} for task in tasks}
+    pool = concurrent.futures.ThreadPoolExecutor(_AT_ONCE)
+    try:
+        aside = pool.submit(beside)
+        untimed = {
+            task: {
+                mode: pool.submit(run, task, mode, quiet_progress)
+                for mode in Mode
+                if mode not in _TIMED
+            }
+            for task in tasks
+        }
+        under_way: list[concurrent.futures.Future[Any]] = [
+            aside,
+            *(f for own in untimed.values() for f in own.values()),
+        ]
+        ended, _ = concurrent.futures.wait(
+            under_way, return_when=concurrent.futures.FIRST_EXCEPTION
+        )
+        for future in ended:
+            future.result()
+        compared = [
+            compare(task, replicas, timed[task] | {m: f.result() for m, f in untimed[task].items()})
+            for task in tasks
+        ]
+        return compared, aside.result()
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        processes.stop_all()
+        raise
+    finally:
+        pool.shutdown()
