@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 
+import pytest
+
 from tf_wu_shard import captures
 
 
@@ -18,15 +20,15 @@ class Graph:
 def test_a_capture_is_found_by_any_of_its_handles() -> None:
     graph, handles = Graph("evaluate"), [object(), object()]
     captures.record(graph, handles)
-    assert captures.captured_by(handles[1:]) == "evaluate"
-    assert captures.captured_by([object()]) is None
+    asked = {"all": handles, "one": handles[1:], "other": [object()]}
+    assert captures.captured_by(asked) == {"all": "evaluate", "one": "evaluate"}
 
 
 def test_a_function_that_is_gone_does_not_count() -> None:
     graph, handle = Graph("evaluate"), object()
     captures.record(graph, [handle])
     del graph
-    assert captures.captured_by([handle]) is None
+    assert captures.captured_by({0: [handle]}) == {}
 
 
 def test_a_dropped_function_that_only_a_cycle_keeps_does_not_count() -> None:
@@ -36,7 +38,7 @@ def test_a_dropped_function_that_only_a_cycle_keeps_does_not_count() -> None:
     gc.disable()
     try:
         del graph
-        assert captures.captured_by([handle]) is None
+        assert captures.captured_by({0: [handle]}) == {}
     finally:
         gc.enable()
 
@@ -46,3 +48,13 @@ def test_a_function_with_no_captures_is_not_kept_in_the_ledger() -> None:
     before = len(captures._captured)
     captures.record(graph, [])
     assert len(captures._captured) == before
+
+
+def test_many_variables_cost_one_collection(monkeypatch: pytest.MonkeyPatch) -> None:
+    collections: list[None] = []
+    monkeypatch.setattr(gc, "collect", lambda: collections.append(None))
+    graph, handles = Graph("step"), [object() for _ in range(9)]
+    captures.record(graph, handles)
+    assert len(captures.captured_by({id(handle): [handle] for handle in handles})) == 9
+    assert captures.captured_by({0: [object()]}) == {}
+    assert len(collections) == 1

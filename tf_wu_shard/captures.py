@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, TypeVar
+
+K = TypeVar("K", bound=Hashable)
 
 _captured: weakref.WeakKeyDictionary[Any, frozenset[int]] = weakref.WeakKeyDictionary()
 
@@ -22,18 +24,28 @@ def record(graph: Any, handles: Iterable[Any]) -> None:
         _captured[graph] = held
 
 
-def captured_by(handles: Iterable[Any]) -> str | None:
-    """Name of a living function that captured one of these handles, or None."""
-    wanted = {id(handle) for handle in handles}
-    if _find(wanted) is None:
-        return None
-    # Dropped functions are often kept for a while by reference cycles alone.
-    gc.collect()
-    return _find(wanted)
+def captured_by(asked: Mapping[K, Iterable[Any]]) -> dict[K, str]:
+    """Names of living functions that captured handles.
+
+    Args:
+        asked: Handles, several to a key.
+
+    Returns:
+        For each key of which a living function captured any handle, the name of one.
+    """
+    wanted = {key: {id(handle) for handle in handles} for key, handles in asked.items()}
+    found = _find(wanted)
+    if found:
+        # Dropped functions are often kept for a while by reference cycles alone.
+        gc.collect()
+        found = _find({key: wanted[key] for key in found})
+    return found
 
 
-def _find(wanted: set[int]) -> str | None:
+def _find(wanted: Mapping[K, set[int]]) -> dict[K, str]:
+    found: dict[K, str] = {}
     for graph, held in list(_captured.items()):
-        if wanted & held:
-            return str(graph.name)
-    return None
+        for key, handles in wanted.items():
+            if key not in found and not held.isdisjoint(handles):
+                found[key] = str(graph.name)
+    return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import tensorflow as tf
 
 from tests.program.nodes import nodes, written
 from tf_wu_shard.graph.view import VariableRef
-from tf_wu_shard.program.value_ops import on_value
+from tf_wu_shard.program.value_ops import is_write, on_value
 
 W = VariableRef("w", 0, 4, (3, 5), 1, mirrored=True, device="", trainable=True)
 
@@ -83,7 +85,67 @@ def test_a_lookup_in_batches_is_along_the_first_axis_after_them() -> None:
     np.testing.assert_array_equal(found, look())
 
 
-@pytest.mark.parametrize("op", ["ResourceScatterAdd", "ResourceApplyGradientDescent", "Pack"])
+@functools.cache
+def scattered_variable() -> tf.Variable:
+    return tf.Variable(np.zeros((4, 3)))
+
+
+def changed_rows(change: str) -> None:
+    op = getattr(tf.raw_ops, f"ResourceScatter{change}")
+    updates = tf.constant([[9.0, -9.0, 0.5]] * 3, tf.float64)
+    op(resource=scattered_variable().handle, indices=[2, 0, 2], updates=updates)
+
+
+def changed_elements(change: str) -> None:
+    op = getattr(tf.raw_ops, f"ResourceScatterNd{change}")
+    op(
+        ref=scattered_variable().handle,
+        indices=[[2, 1], [0, 0], [2, 1]],
+        updates=tf.constant([9.0, -9.0, 0.5], tf.float64),
+    )
+
+
+def assigned_slice(_: str) -> None:
+    tf.raw_ops.ResourceStridedSliceAssign(
+        ref=scattered_variable().handle,
+        begin=[1, 0],
+        end=[3, 0],
+        strides=[1, 2],
+        value=tf.constant([[7.0, 8.0], [5.0, 6.0]], tf.float64),
+        end_mask=2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("write", "change"),
+    [
+        *((changed_rows, c) for c in ("Update", "Add", "Sub", "Min", "Max")),
+        *((changed_elements, c) for c in ("Update", "Add", "Sub", "Min", "Max")),
+        (assigned_slice, ""),
+    ],
+)
+def test_a_partial_write_makes_the_value_that_the_variable_would_have(
+    write: Callable[[str], None], change: str
+) -> None:
+    whole = np.arange(12.0).reshape(4, 3)
+    scattered_variable().assign(whole)
+    function = tf.function(lambda: write(change)).get_concrete_function()
+    graph_def = function.graph.as_graph_def()
+    (node,) = (n for n in graph_def.node if n.op.startswith("Resource"))
+    ref = VariableRef("w", 0, 1, (4, 3), tf.float64.as_datatype_enum, mirrored=True, device="")
+    assert is_write(node.op)
+    graph_def.node.extend(some(on_value(node, "now", ref)))
+    graph_def.node.remove(node)
+    graph_def.node.add(name="now", op="Placeholder").attr["dtype"].type = ref.dtype
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        tf.import_graph_def(graph_def, name="")
+        found = session.run(f"{node.name}:0", {"now:0": whole})
+    function()
+    np.testing.assert_array_equal(found, scattered_variable().numpy())
+    assert not np.array_equal(found, whole)
+
+
+@pytest.mark.parametrize("op", ["ResourceScatterMul", "ResourceApplyGradientDescent", "Pack"])
 def test_what_needs_the_handle_has_no_such_form(op: str) -> None:
     (node,) = nodes(f"y = {op}(w, v)")
     assert on_value(node, "now", W) is None

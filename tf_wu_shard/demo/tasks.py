@@ -70,8 +70,8 @@ def task(name: str, quick: bool) -> Task:
     return made[name](quick)
 
 
-def _language_model(quick: bool, steps: int = 48) -> Task:
-    length, width, depth, steps = (16, 32, 1, 12) if quick else (48, 256, 2, steps)
+def _language_model(quick: bool, steps: int = 40) -> Task:
+    length, width, depth, steps = (16, 32, 1, 12) if quick else (48, 256, 1, steps)
     corpus = topics()
     schedule = keras.optimizers.schedules.CosineDecay(
         0.0, steps, warmup_target=2e-3, warmup_steps=steps // 10

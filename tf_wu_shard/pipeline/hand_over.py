@@ -60,7 +60,7 @@ def hand_over(graph: Any, outcome: Outcome) -> tuple[Any, list[sharded_slot.Pend
     lowered: Lowered | None = None
     functions = captured.functions
     on_host = function_slots.slots_on_host(graph)
-    if on_host or nested.slots:
+    if on_host.slots or nested.slots:
         lowered, slots, functions = _lowered_on_tpus(graph, outcome, on_host)
     elif slots:
         layouts = {key: s.layout for key, s in slots.items() if isinstance(s.layout, Layout)}
@@ -92,7 +92,7 @@ def _as_it_is(outcome: Outcome) -> Lowered:
 
 
 def _lowered_on_tpus(
-    graph: Any, outcome: Outcome, on_host: dict[str, sharded_slot.ShardedSlot]
+    graph: Any, outcome: Outcome, on_host: function_slots.OnHost
 ) -> tuple[Lowered | None, dict[str, AnySlot], dict[str, Any]]:
     """A graph whose accesses of variables of a TPUStrategy go to their shards.
 
@@ -101,7 +101,7 @@ def _lowered_on_tpus(
         the functions that were made for it.
     """
     captured = dataclasses.replace(outcome.nested.captured, view=outcome.view)
-    slots, captured, host_keys = _by_one_key(captured, outcome.nested.slots, on_host)
+    slots, captured, host_keys = _by_one_key(captured, outcome.nested.slots, on_host.slots)
     layouts = {key: s.layout for key, s in slots.items() if isinstance(s.layout, RowLayout)}
     refs = captured.view.variables
     handles = {name: ref for name, ref in refs.items() if ref.key in layouts}
@@ -115,8 +115,8 @@ def _lowered_on_tpus(
 
     host = Host(
         host_keys,
-        frozenset(name for name in host_keys if refs[name].num_replicas > 1),
-        function_slots.captured_shards(graph, {host_keys[n]: s for n, s in on_host.items()}),
+        on_host.components,
+        function_slots.captured_shards(graph, {host_keys[n]: s for n, s in on_host.slots.items()}),
         _turns(graph, captured.view),
     )
     writers = outcome.nested.writers

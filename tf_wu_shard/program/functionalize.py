@@ -21,7 +21,7 @@ from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.program.lifting import HandleNeededError, taking_values
 from tf_wu_shard.program.specialise import Specialiser
-from tf_wu_shard.program.value_ops import on_value
+from tf_wu_shard.program.value_ops import is_write, on_value
 from tf_wu_shard.rules.variables import READ, WRITES, Access
 
 _PROGRAM = "_tpu_replicate"
@@ -87,11 +87,18 @@ class _Functionalizing:
         if node.op == READ or node.op in WRITES or list(taken) != [0] or node.op == "Identity":
             return None
         read = _read(node, 0, taken[0])
-        led = on_value(node, read.name, taken[0])
-        if led is None:
-            return None
         self._shapes[read.name] = taken[0].shape
-        return [read, *led]
+        if not is_write(node.op):
+            led = on_value(node, read.name, taken[0])
+            return None if led is None else [read, *led]
+        changed = tf.compat.v1.NodeDef()
+        changed.CopyFrom(node)
+        changed.name = f"{node.name}/value"
+        led = on_value(changed, read.name, taken[0]) or []
+        write = _like(node, node.name, "AssignVariableOp", taken[0])
+        write.input.extend([node.input[0], changed.name, f"^{read.name}"])
+        write.input.extend(text for text in node.input if text.startswith("^"))
+        return [read, *led, write]
 
     def _call(self, node: Any, taken: Mapping[int, VariableRef]) -> list[Any] | None:
         if _PROGRAM not in node.attr:

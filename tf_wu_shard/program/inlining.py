@@ -14,6 +14,8 @@ import tensorflow as tf
 
 from tf_wu_shard.graph.view import Value, parse_value
 
+_RESOURCE = 20
+
 
 class Body(NamedTuple):
     """A function.
@@ -96,6 +98,11 @@ class _Inlining:
         inputs = [text for text in call.input if not text.startswith("^")]
         operands = dict(zip(body.arguments, map(parse_value, inputs), strict=True))
         start = self._no_op(f"{call.name}/start", [t for t in call.input if t.startswith("^")])
+        handles = {
+            node.name
+            for node in body.nodes
+            if node.name in operands and node.attr["dtype"].type == _RESOURCE
+        }
         names = {
             node.name: self._free(f"{call.name}/{node.name}")
             for node in body.nodes
@@ -112,7 +119,10 @@ class _Inlining:
             del new.input[:]
             for text in node.input:
                 new.input.append(_moved(text, names, operands))
-            if not any(_source(text) in names for text in node.input):
+            # What takes a handle waits itself: it may be a call that is written out in turn, where
+            # nothing waits for what the call computes with.
+            sources = {_source(text) for text in node.input}
+            if sources.isdisjoint(names) or not sources.isdisjoint(handles):
                 new.input.append(f"^{start.name}")
             self._adopt(new)
             self._origins[new.name] = (call.name, node.name)

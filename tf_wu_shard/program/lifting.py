@@ -14,8 +14,7 @@ import tensorflow as tf
 
 from tf_wu_shard.analysis.accesses import callees, first_argument, is_call
 from tf_wu_shard.graph.view import Value, VariableRef
-from tf_wu_shard.program.value_ops import on_value
-from tf_wu_shard.rules.variables import WRITES
+from tf_wu_shard.program.value_ops import is_write, on_value
 
 LOOPS = frozenset({"While", "StatelessWhile"})
 
@@ -171,7 +170,7 @@ def with_values(
             nodes += led
             if node.op == "Identity":
                 handles[node.name] = number
-            elif node.op in WRITES:
+            elif is_write(node.op):
                 finals[number] = node.name
     results = (finals[handles[text]] if text in handles else text for text in function.results)
     return OfValues(nodes, finals, tuple(results))

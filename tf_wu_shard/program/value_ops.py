@@ -9,11 +9,26 @@ import tensorflow as tf
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.rules.variables import READ, WRITES
 
+# What writes some rows of a variable, and what writes those of a value. Those of "Nd" name elements
+# or slices by as many coordinates as they like, the others rows by one.
+_SCATTERS = {
+    f"ResourceScatter{nd}{change}": f"TensorScatter{change}"
+    for nd in ("", "Nd")
+    for change in ("Update", "Add", "Sub", "Min", "Max")
+}
+
+_SLICE = ("begin_mask", "ellipsis_mask", "end_mask", "new_axis_mask", "shrink_axis_mask")
+
 # The program that a node says it is in goes with it.
 _KEPT = ("_tpu_replicate",)
 
 _INT32 = 3
 _BOOL = 10
+
+
+def is_write(op_type: str) -> bool:
+    """Whether `on_value` makes the new value of the variable of such an op."""
+    return op_type in WRITES or op_type in _SCATTERS or op_type == "ResourceStridedSliceAssign"
 
 
 def on_value(node: Any, value: str, ref: VariableRef) -> list[Any] | None:
@@ -37,6 +52,15 @@ def on_value(node: Any, value: str, ref: VariableRef) -> list[Any] | None:
         if arithmetic is None:
             return [_node(node, "Identity", [*rest, *controls], T=ref.dtype)]
         return [_node(node, arithmetic, [value, *rest, *controls], T=ref.dtype)]
+    if node.op in _SCATTERS:
+        return _scattered(node, value, rest, controls, ref)
+    if node.op == "ResourceStridedSliceAssign":
+        index = node.attr["Index"].type
+        inputs = [value, *rest, *controls]
+        update = _node(node, "TensorStridedSliceUpdate", inputs, T=ref.dtype, Index=index)
+        for mask in _SLICE:
+            update.attr[mask].i = node.attr[mask].i
+        return [update]
     if node.op == "VarIsInitializedOp":
         return [_constant(node, True, _BOOL, controls)]
     if node.op == "VariableShape" and ref.shape is not None:
@@ -52,6 +76,21 @@ def on_value(node: Any, value: str, ref: VariableRef) -> list[Any] | None:
         types = {"Tparams": ref.dtype, "Tindices": node.attr["Tindices"].type}
         return [_node(node, "GatherNd", [value, *rest, *controls], **types)]
     return None
+
+
+def _scattered(
+    node: Any, value: str, rest: list[str], controls: list[str], ref: VariableRef
+) -> list[Any]:
+    dtype = node.attr["Tindices"].type
+    types = {"T": ref.dtype, "Tindices": dtype}
+    indices, updates = rest
+    if node.op.startswith("ResourceScatterNd"):
+        return [_node(node, _SCATTERS[node.op], [value, indices, updates, *controls], **types)]
+    last = _constant(node, -1, _INT32, controls, "/axis")
+    apart = _node(node, "ExpandDims", [indices, last.name], T=dtype, Tdim=_INT32)
+    apart.name += "/indices"
+    inputs = [value, apart.name, updates, *controls]
+    return [last, apart, _node(node, _SCATTERS[node.op], inputs, **types)]
 
 
 def _node(like: Any, op: str, inputs: list[str], **types: int) -> Any:

@@ -15,7 +15,7 @@ from tf_wu_shard.dialects.plain_ops import cast, reshape
 from tf_wu_shard.dialects.table_layout import TableLayout
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.graph.view import GraphView, Value
 from tf_wu_shard.plan.types import ShardingPlan, SlotPlan, VariablePlan
 from tf_wu_shard.rewrite.body_emitter import BodyEmitter, parts_of
 from tf_wu_shard.rewrite.names import scope_of
@@ -23,7 +23,7 @@ from tf_wu_shard.rewrite.remains import Remains
 from tf_wu_shard.rewrite.result import RewriteResult, ShardInput
 from tf_wu_shard.rewrite.row_emitter import RowEmitter, exchange_rows, own_entries
 from tf_wu_shard.rewrite.sums import Parts, add_up
-from tf_wu_shard.rewrite.weight_reads import looked_at, reads_by_time, wire_dtype
+from tf_wu_shard.rewrite.weight_reads import Reads, looked_at, reads_by_time, wire_dtype
 from tf_wu_shard.rules.variables import READ
 
 
@@ -189,7 +189,7 @@ class _Rewriter:
 
     def _gather_reads(self, bucket: Sequence[VariablePlan]) -> None:
         """Gathers the weights in shards whenever something beside the update reads them."""
-        by_time: dict[tuple[Any, ...], list[tuple[VariablePlan, SlotPlan, list[Op]]]] = {}
+        by_time: dict[tuple[Any, ...], list[tuple[VariablePlan, SlotPlan, Reads]]] = {}
         for variable in bucket:
             update = self._analysis.updates[variable.update]
             for weight in variable.masters:
@@ -209,11 +209,11 @@ class _Rewriter:
                     [self._handles[weight.variable][0]],
                     name=scope_of(weight.variable, "shard"),
                     device="",
-                    controls=[c for read in reads for c in read.controls],
+                    controls=reads.after,
                     types={"dtype": dtype},
                 )
-                self._remains.replace_ops({read.name: [shard.op] for read in reads})
-                if looked_at(self._view, reads):
+                self._remains.replace_ops({read.name: [shard.op] for read in reads.ops})
+                if looked_at(self._view, reads.ops):
                     wanted.append(member)
                     own.append([cast(self._builder, shard, dtype, wire, scope)])
             if not wanted:
@@ -223,7 +223,7 @@ class _Rewriter:
             self._emitted["all_gather"] += 1
             for (_, _, reads), values in zip(wanted, whole, strict=True):
                 value = cast(self._builder, values[0], wire, dtype, scope)
-                for read in reads:
+                for read in reads.ops:
                     self._remains.replace_value(Value(read.name), value)
 
     def _assign(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tf_wu_shard.analysis.accesses import accesses
 from tf_wu_shard.graph.view import GraphView, Op, Value
 from tf_wu_shard.plan.types import SlotPlan, VariablePlan
@@ -12,15 +14,29 @@ def wire_dtype(variable: VariablePlan, weight: SlotPlan) -> int:
     return variable.gather_dtype if weight.variable == variable.variable else weight.dtype
 
 
-def reads_by_time(view: GraphView, handle: str, body: set[str]) -> dict[int, list[Op]]:
+class Reads(NamedTuple):
+    """Reads of a weight between the same two writes.
+
+    Attributes:
+        ops: The reads.
+        after: The write before them, by name; () where there is none. Nothing else that they wait
+            for matters to what they see.
+    """
+
+    ops: list[Op]
+    after: tuple[str, ...]
+
+
+def reads_by_time(view: GraphView, handle: str, body: set[str]) -> dict[int, Reads]:
     """The reads of a weight that the update does not make, by how many writes come before them."""
-    found: dict[int, list[Op]] = {}
-    writes = 0
+    found: dict[int, Reads] = {}
+    writes: list[str] = []
     for access in accesses(view, handle):
         if not access.access.is_read:
-            writes += 1
+            writes.append(access.op.name)
         elif access.op.name not in body or _is_read_by_others(view, access.op, body):
-            found.setdefault(writes, []).append(access.op)
+            own = found.setdefault(len(writes), Reads([], tuple(writes[-1:])))
+            own.ops.append(access.op)
     return found
 
 

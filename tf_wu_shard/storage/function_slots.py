@@ -55,7 +55,11 @@ def captured_shards(graph: Any, slots: dict[str, ShardedSlot]) -> dict[str, str]
     Returns:
         For each placeholder of such a shard, by name, the key of its slot.
     """
-    keys = {id(handle): key for key, slot in slots.items() for handle in slot.handles}
+    keys = {
+        id(handle): key
+        for key, slot in slots.items()
+        for handle in (*slot.handles, *slot.packed_handles)
+    }
     return {
         placeholder.op.name: keys[id(handle)]
         for handle, placeholder in function_graph.captured_handles(graph)
@@ -63,21 +67,34 @@ def captured_shards(graph: Any, slots: dict[str, ShardedSlot]) -> dict[str, str]
     }
 
 
-def slots_on_host(graph: Any) -> dict[str, ShardedSlot]:
+class OnHost(NamedTuple):
+    """What the host has of variables in shards.
+
+    Attributes:
+        slots: The variables, by the name of the placeholder that stands for the whole of one.
+        components: Those placeholders among them that stand for one replica's component.
+    """
+
+    slots: dict[str, ShardedSlot]
+    components: frozenset[str]
+
+
+def slots_on_host(graph: Any) -> OnHost:
     """The variables of a TPUStrategy in shards that a function captured, not their shards.
 
     Args:
         graph: The function's FuncGraph.
-
-    Returns:
-        By the name of the placeholder that stands for the whole, or for one component of it.
     """
-    found = {}
+    slots: dict[str, ShardedSlot] = {}
+    components: set[str] = set()
     for handle, placeholder in function_graph.captured_handles(graph):
-        slot = sharded_slot.slot_of_packed(handle) or sharded_slot_of(handle)
+        packed, own = sharded_slot.slot_of_packed(handle), sharded_slot_of(handle)
+        slot = packed or own
         if slot is not None and isinstance(slot.layout, RowLayout):
-            found[placeholder.op.name] = slot
-    return found
+            slots[placeholder.op.name] = slot
+            if packed is None:
+                components.add(placeholder.op.name)
+    return OnHost(slots, frozenset(components))
 
 
 def planned_slots(
@@ -134,20 +151,32 @@ def must_stay_whole(graph: Any, analysis: Analysis, captured: Captured) -> Whole
     in_place = _written_in_place(analysis, captured.view)
     # No control edge orders a callee's accesses of the shards against the slot's own.
     passed_on = set(captured_shards(graph, slots_in_shards(captured)).values())
+    reasons: dict[str, str | None] = {}
+    stored: dict[str, list[Any]] = {}
     for updated in (v for update in analysis.updates for v in update.variables):
         variable = captured.variables[updated.key]
         packed = tpu_graph.packed_handle(variable)
         if packed is None and not tpu_graph.is_on_tpus(variable) and not updated.is_slot:
             continue  # its storage stays whole
-        in_shards = sharded_slot_of(original_handle(variable.values[0])) is not None
         reason = _against_shards(graph, captured.view, variable, packed, updated.handles[0])
         if reason is None and updated.key in passed_on:
             reason = "is also used by a function that this one calls"
-        if reason is None and not in_shards:
-            reason = _against_storage(variable, packed)
+        reasons[updated.key] = reason
+        if reason is None and sharded_slot_of(original_handle(variable.values[0])) is None:
+            handles = [original_handle(c) for c in variable.values]
+            stored[updated.key] = handles + ([packed] if packed is not None else [])
+    functions = captures.captured_by(stored)
+    for updated in (v for update in analysis.updates for v in update.variables):
+        key, variable = updated.key, captured.variables[updated.key]
+        reason = reasons.get(key)
+        if key in functions:
+            reason = f"is captured by {functions[key]}, traced before"
+        elif key in stored and not can_shard(variable):
+            reason = "is not stored as one plain variable a replica"
         if reason is not None:
-            may = not updated.is_slot and not in_shards and updated.key not in in_place
-            (found.weights if may else found.slots)[updated.key] = reason
+            in_shards = sharded_slot_of(original_handle(variable.values[0])) is not None
+            may = not updated.is_slot and not in_shards and key not in in_place
+            (found.weights if may else found.slots)[key] = reason
     return found
 
 
@@ -188,15 +217,6 @@ def _is_used_beside(graph: Any, view: GraphView, packed: Any) -> bool:
         if outside is packed
         for node, slot in function_graph.consumers(placeholder)
     )
-
-
-def _against_storage(variable: Any, packed: Any | None) -> str | None:
-    """What outside of a function speaks against a variable in shards."""
-    handles = [original_handle(c) for c in variable.values]
-    handles += [packed] if packed is not None else []
-    if (function := captures.captured_by(handles)) is not None:
-        return f"is captured by {function}, traced before"
-    return None if can_shard(variable) else "is not stored as one plain variable a replica"
 
 
 def cannot_read_shards(view: GraphView, handle: str) -> str | None:

@@ -80,6 +80,11 @@ class ShardedSlot:
         """One handle for all shards, of which an op on a replica's device sees that replica's."""
         return resources.packed(self.handles)
 
+    @property
+    def packed_handles(self) -> tuple[tf.Tensor, ...]:
+        """`packed_handle`, if anybody has asked for it."""
+        return (self.packed_handle,) if "packed_handle" in vars(self) else ()
+
     def read(self, replica: int | None = None) -> tf.Tensor:
         """Gathers the whole value.
 
