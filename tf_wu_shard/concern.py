@@ -9,7 +9,7 @@ from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.sparse import SPARSE_WRITES
 from tf_wu_shard.rules.variables import WRITES
-from tf_wu_shard.storage import sharded_slot
+from tf_wu_shard.storage import function_slots, sharded_slot
 from tf_wu_shard.tensorflow_private import function_graph, tpu_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import (
     distributed_variable_of,
@@ -36,6 +36,8 @@ def uses_variables_on_tpus(graph: Any, handles: Handles, options: ShardingOption
     """Whether a graph holds a TPU program to be sharded, or uses what is in shards on TPUs."""
     if any(sharded_slot.slot_of_packed(handle) is not None for handle, _ in handles):
         return not is_exporting()
+    if function_slots.slots_of_callees(graph):
+        return True
     return (
         options is not None
         and function_graph.may_write(graph, WRITING | CALLS)

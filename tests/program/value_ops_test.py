@@ -29,7 +29,10 @@ def some(found: list[Any] | None) -> list[Any]:
         ("y = AssignVariableOp(w, v)", ["y = Identity(v)"]),
         ("y = AssignAddVariableOp(w, v) ^x", ["y = AddV2(now, v, ^x)"]),
         ("y = AssignSubVariableOp(w, v)", ["y = Sub(now, v)"]),
-        ("y = ResourceGather(w, i)", ["y = GatherV2(now, i, y/axis)", "y/axis = Const()"]),
+        (
+            "y = ResourceGather(w, i)",
+            ["y = GatherV2(now, i, y/wu_shard_axis)", "y/wu_shard_axis = Const()"],
+        ),
         ("y = ResourceGatherNd(w, i)", ["y = GatherNd(now, i)"]),
         ("y = VarIsInitializedOp(w)", ["y = Const()"]),
         ("y = VariableShape(w)", ["y = Const()"]),

@@ -60,8 +60,9 @@ def hand_over(graph: Any, outcome: Outcome) -> tuple[Any, list[sharded_slot.Pend
     lowered: Lowered | None = None
     functions = captured.functions
     on_host = function_slots.slots_on_host(graph)
-    if on_host.slots or nested.slots:
-        lowered, slots, functions = _lowered_on_tpus(graph, outcome, on_host)
+    of_callees = function_slots.slots_of_callees(graph)
+    if on_host.slots or nested.slots or of_callees:
+        lowered, slots, functions = _lowered_on_tpus(graph, outcome, on_host, of_callees)
     elif slots:
         layouts = {key: s.layout for key, s in slots.items() if isinstance(s.layout, Layout)}
         shards = function_slots.captured_shards(graph, slots)
@@ -92,7 +93,10 @@ def _as_it_is(outcome: Outcome) -> Lowered:
 
 
 def _lowered_on_tpus(
-    graph: Any, outcome: Outcome, on_host: function_slots.OnHost
+    graph: Any,
+    outcome: Outcome,
+    on_host: function_slots.OnHost,
+    of_callees: list[sharded_slot.ShardedSlot],
 ) -> tuple[Lowered | None, dict[str, AnySlot], dict[str, Any]]:
     """A graph whose accesses of variables of a TPUStrategy go to their shards.
 
@@ -113,10 +117,12 @@ def _lowered_on_tpus(
         assert cluster is not None, "a TPU program without a cluster"
         return tpu_dialect(cluster._replace(name=program), captured)
 
+    passed_on = {slot.variable.name: slot for slot in of_callees}
+    passed_on |= {host_keys[name]: slot for name, slot in on_host.slots.items()}
     host = Host(
         host_keys,
         on_host.components,
-        function_slots.captured_shards(graph, {host_keys[n]: s for n, s in on_host.slots.items()}),
+        function_slots.captured_shards(graph, passed_on),
         _turns(graph, captured.view),
     )
     writers = outcome.nested.writers

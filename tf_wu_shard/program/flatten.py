@@ -186,7 +186,7 @@ class _Flat:
             return [node]
         reads = []
         for slot, ref in operands.items():
-            read = tf.compat.v1.NodeDef(name=f"{node.name}/read_{slot}", op=READ)
+            read = tf.compat.v1.NodeDef(name=f"{node.name}/wu_shard_read_{slot}", op=READ)
             read.input.append(node.input[slot])
             read.input.extend(text for text in node.input if text.startswith("^"))
             read.attr["dtype"].type = ref.dtype

@@ -93,7 +93,7 @@ class _Functionalizing:
             return None if led is None else [read, *led]
         changed = tf.compat.v1.NodeDef()
         changed.CopyFrom(node)
-        changed.name = f"{node.name}/value"
+        changed.name = f"{node.name}/wu_shard_value"
         led = on_value(changed, read.name, taken[0]) or []
         write = _like(node, node.name, "AssignVariableOp", taken[0])
         write.input.extend([node.input[0], changed.name, f"^{read.name}"])
@@ -118,8 +118,10 @@ class _Functionalizing:
             self._shapes[read.name] = ref.shape
             reads.append(read)
         for slot, value in values.items():
-            write = _like(node, f"{node.name}/write_{slot}", "AssignVariableOp", used[slot])
-            write.input.extend([node.input[slot], value, f"^{node.name}/read_{slot}"])
+            write = _like(
+                node, f"{node.name}/wu_shard_write_{slot}", "AssignVariableOp", used[slot]
+            )
+            write.input.extend([node.input[slot], value, f"^{node.name}/wu_shard_read_{slot}"])
             writes.append(write)
         self._writes[node.name] = [write.name for write in writes]
         return [*reads, new, *writes]
@@ -146,7 +148,7 @@ class _Functionalizing:
 
 def _read(node: Any, slot: int, ref: VariableRef) -> Any:
     """A read of an operand that stands just before a node."""
-    read = _like(node, f"{node.name}/read_{slot}", READ, ref)
+    read = _like(node, f"{node.name}/wu_shard_read_{slot}", READ, ref)
     read.input.append(node.input[slot])
     read.input.extend(text for text in node.input if text.startswith("^"))
     return read

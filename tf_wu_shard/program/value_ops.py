@@ -66,7 +66,7 @@ def on_value(node: Any, value: str, ref: VariableRef) -> list[Any] | None:
     if node.op == "VariableShape" and ref.shape is not None:
         return [_constant(node, list(ref.shape), node.attr["out_type"].type, controls)]
     if node.op == "ResourceGather":
-        axis = _constant(node, node.attr["batch_dims"].i, _INT32, controls, "/axis")
+        axis = _constant(node, node.attr["batch_dims"].i, _INT32, controls, "/wu_shard_axis")
         inputs = [value, *rest, axis.name, *controls]
         types = {"Tparams": ref.dtype, "Tindices": node.attr["Tindices"].type, "Taxis": _INT32}
         gather = _node(node, "GatherV2", inputs, **types)
@@ -86,9 +86,9 @@ def _scattered(
     indices, updates = rest
     if node.op.startswith("ResourceScatterNd"):
         return [_node(node, _SCATTERS[node.op], [value, indices, updates, *controls], **types)]
-    last = _constant(node, -1, _INT32, controls, "/axis")
+    last = _constant(node, -1, _INT32, controls, "/wu_shard_axis")
     apart = _node(node, "ExpandDims", [indices, last.name], T=dtype, Tdim=_INT32)
-    apart.name += "/indices"
+    apart.name += "/wu_shard_indices"
     inputs = [value, apart.name, updates, *controls]
     return [last, apart, _node(node, _SCATTERS[node.op], inputs, **types)]
 

@@ -57,9 +57,10 @@ def lower_accesses_on_tpus(
         StorageError: If something other than reading and writing values is done to one.
     """
     inside, outside = in_programs(view, layouts, host), on_host(view, host)
-    if not inside and not outside:
+    calls = calls_on_shards(view, host.shards)
+    if not inside and not outside and all(len(own) < 2 for own in calls.values()):
         return None
-    return _Lowering(view, layouts, host, writers, inside, outside).run(dialect_of)
+    return _Lowering(view, layouts, calls, host.turn, writers, inside, outside).run(dialect_of)
 
 
 class _Lowering:
@@ -67,7 +68,8 @@ class _Lowering:
         self,
         view: GraphView,
         layouts: Mapping[str, RowLayout],
-        host: Host,
+        calls: Mapping[str, Mapping[str, bool]],
+        turn: Callable[[Op], int],
         writers: Mapping[str, Sequence[str]],
         inside: Accessed,
         outside: Accessed,
@@ -84,8 +86,8 @@ class _Lowering:
         self._writes: dict[str, Any] = {}
         # Reads that a write waits for, each with what reads the shards in its place.
         self._waited_for: dict[str, tuple[str, ...]] = {}
-        self._calls = calls_on_shards(view, host.shards)
-        self._turn = host.turn
+        self._calls = calls
+        self._turn = turn
         # For each call, what it waits for beside its own control edges.
         self._call_waits: dict[str, list[str]] = {}
         self._writers = self._all_writers(writers)
@@ -106,6 +108,8 @@ class _Lowering:
 
     def run(self, dialect_of: Callable[[str], Dialect]) -> Lowered:
         """Does it."""
+        for calls in self._calls.values():
+            self._order(calls)
         for program, accessed in self._by_program().items():
             dialect = dialect_of(program)
             for after, reads in self._by_turn(accessed).items():
@@ -125,6 +129,19 @@ class _Lowering:
                 if op.type in WRITES:
                     self._write_all(key, op)
         return self._finish()
+
+    def _order(self, calls: Mapping[str, bool]) -> None:
+        """Puts the calls that take shards of one variable in order."""
+        before: list[str] = []
+        reads: list[str] = []
+        for name in sorted(calls, key=lambda name: self._turn(self._view.ops[name])):
+            self._call_waits.setdefault(name, []).extend(
+                [*before, *reads] if calls[name] else before
+            )
+            if calls[name]:
+                before, reads = [name], []
+            else:
+                reads.append(name)
 
     def _by_program(self) -> dict[str, dict[str, list[Op]]]:
         found: dict[str, dict[str, list[Op]]] = {}

@@ -53,18 +53,36 @@ def captured_shards(graph: Any, slots: dict[str, ShardedSlot]) -> dict[str, str]
         slots: Slots that live in shards, by key.
 
     Returns:
-        For each placeholder of such a shard, by name, the key of its slot.
+        For each placeholder of such a shard, or of all shards of a slot, by name, the slot's key.
     """
-    keys = {
-        id(handle): key
-        for key, slot in slots.items()
-        for handle in (*slot.handles, *slot.packed_handles)
-    }
-    return {
-        placeholder.op.name: keys[id(handle)]
-        for handle, placeholder in function_graph.captured_handles(graph)
-        if id(handle) in keys
-    }
+    keys = {id(handle): key for key, slot in slots.items() for handle in slot.handles}
+    of_slot = {id(slot): key for key, slot in slots.items()}
+    found: dict[str, str] = {}
+    for handle, placeholder in function_graph.captured_handles(graph):
+        slot = sharded_slot.slot_of_shard(handle)
+        key = keys.get(id(handle)) if slot is None else of_slot.get(id(slot))
+        if key is not None:
+            found[placeholder.op.name] = key
+    return found
+
+
+def slots_of_callees(graph: Any) -> list[ShardedSlot]:
+    """The variables of a TPUStrategy whose shards a function captured in two ways.
+
+    One callee takes them one by one and another all as one; TensorFlow puts accesses of one handle
+    in order, and does not know that these are the same.
+
+    Args:
+        graph: The function's FuncGraph.
+    """
+    ways: dict[int, set[bool]] = {}
+    found: dict[int, ShardedSlot] = {}
+    for handle, _ in function_graph.captured_handles(graph):
+        slot = sharded_slot.slot_of_shard(handle)
+        if slot is not None:
+            found[id(slot)] = slot
+            ways.setdefault(id(slot), set()).add(handle is slot.packed_handle)
+    return [slot for key, slot in found.items() if len(ways[key]) > 1]
 
 
 class OnHost(NamedTuple):

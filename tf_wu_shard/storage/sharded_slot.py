@@ -80,11 +80,6 @@ class ShardedSlot:
         """One handle for all shards, of which an op on a replica's device sees that replica's."""
         return resources.packed(self.handles)
 
-    @property
-    def packed_handles(self) -> tuple[tf.Tensor, ...]:
-        """`packed_handle`, if anybody has asked for it."""
-        return (self.packed_handle,) if "packed_handle" in vars(self) else ()
-
     def read(self, replica: int | None = None) -> tf.Tensor:
         """Gathers the whole value.
 
@@ -180,6 +175,8 @@ class PendingSlot:
         packed = tpu_graph.packed_handle(variable)
         if packed is not None:
             _by_packed_handle[id(packed)] = slot
+            for handle in (*slot.handles, slot.packed_handle):
+                _by_shard[id(handle)] = slot
         handles = [original_handle(component) for component in variable.values]
         resources.free(handles, variable.dtype)
         return slot
@@ -263,10 +260,18 @@ def sharded_slot_of(handle: Any) -> ShardedSlot | None:
 # keep; the variable's components own the slot.
 _by_packed_handle: weakref.WeakValueDictionary[int, ShardedSlot] = weakref.WeakValueDictionary()
 
+# The same, by the ids of their shards' handles, the packed one among them.
+_by_shard: weakref.WeakValueDictionary[int, ShardedSlot] = weakref.WeakValueDictionary()
+
 
 def slot_of_packed(handle: Any) -> ShardedSlot | None:
     """The slot whose variable has this packed handle, or None; see `sharded_slot_of`."""
     return None if is_exporting() else _by_packed_handle.get(id(handle))
+
+
+def slot_of_shard(handle: Any) -> ShardedSlot | None:
+    """The slot of a TPUStrategy of which this is a shard's handle, or that of all shards."""
+    return _by_shard.get(id(handle))
 
 
 def slot_of(variable: Any) -> ShardedSlot | None:
@@ -293,7 +298,9 @@ def unshard(slot: ShardedSlot) -> None:
     with tf.init_scope():
         whole = slot.read()
         sharded_variables.become_plain(variable)
-        _by_packed_handle.pop(id(tpu_graph.packed_handle(variable)), None)
+        if _by_packed_handle.pop(id(tpu_graph.packed_handle(variable)), None) is not None:
+            for handle in (*slot.handles, slot.packed_handle):
+                _by_shard.pop(id(handle), None)
         resources.refill(handles, [whole] * len(handles))
         resources.free(slot.handles, variable.dtype)
 
