@@ -176,6 +176,113 @@ def _component(net: Net, factor: tf.Tensor) -> tf.Tensor:
     return tf.reduce_sum(net.weights[0].values[1][0]) * factor
 
 
+def _scattered(net: Net, rows: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
+    row = tf.IndexedSlices(tf.ones((1, 64)), [5])
+    net.weights[0].scatter_update(row)
+    return tf.reduce_sum(net.weights[0])
+
+
+def _scattered_on_host(net: Net, factor: tf.Tensor) -> tf.Tensor:
+    net.weights[0].scatter_update(tf.IndexedSlices(tf.fill((2, 64), factor), [5, 2]))
+    return tf.reduce_sum(net.weights[0])
+
+
+def _calls_after_the_update(net: Net, rows: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
+    """Functions with calls, branches and loops in them see a weight before and after its update."""
+    weight = net.weights[0]
+
+    @tf.function
+    def product(left: tf.Tensor) -> tf.Tensor:
+        return tf.matmul(left, weight)
+
+    @tf.function
+    def called(left: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(product(left * 2.0))
+
+    @tf.function
+    def branched(left: tf.Tensor) -> tf.Tensor:
+        found: tf.Tensor = tf.cond(
+            tf.reduce_sum(left) < 1e9, lambda: tf.reduce_sum(weight), lambda: tf.constant(0.0)
+        )
+        return found
+
+    @tf.function
+    def looped(left: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(
+            tf.map_fn(lambda row: tf.reduce_sum(row) * tf.reduce_sum(weight), left)
+        )
+
+    def look() -> tf.Tensor:
+        return tf.stack([called(rows), branched(rows), looped(rows)])
+
+    before = look()
+    net.train(rows, wanted)
+    return tf.stack([before, look()])
+
+
+def _changed_by_calls(net: Net, rows: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
+    """A function that changes one weight by another, called twice by a function, twice."""
+    first, second = net.weights[0], net.weights[2]
+
+    @tf.function
+    def square() -> tf.Tensor:
+        return tf.reduce_sum(first**2)
+
+    @tf.function
+    def changed() -> tf.Tensor:
+        second.assign_add(second * square() * 1e-4)
+        return square() + tf.reduce_sum(second)
+
+    @tf.function
+    def both() -> tf.Tensor:
+        return changed() + changed()
+
+    before = both()
+    return tf.stack([before, net.train(rows, wanted), both()])
+
+
+def _called_step(strategy: tf.distribute.Strategy) -> Left:
+    """A function of the host calls the step and others, which were led onto the shards alone."""
+    net = Net(strategy, adam())
+    given = net.spread(INPUTS), net.spread(TARGETS)
+    weight = net.weights[0]
+
+    @tf.function
+    def step(rows: Any, wanted: Any) -> tf.Tensor:
+        return strategy.reduce("SUM", strategy.run(net.train, (rows, wanted)), axis=None)
+
+    @tf.function
+    def total() -> tf.Tensor:
+        return tf.reduce_sum(weight)
+
+    @tf.function
+    def decayed() -> None:
+        weight.assign(weight * 0.9)
+
+    @tf.function
+    def beside(rows: Any, wanted: Any) -> list[tf.Tensor]:
+        """The step and the host's own reads and writes."""
+        weight.assign(weight * 2.0)
+        seen = [step(rows, wanted), tf.reduce_sum(weight)]
+        weight.assign(weight * 0.5)
+        for _ in tf.range(2):
+            step(rows, wanted)
+        return [*seen, tf.reduce_sum(weight)]
+
+    @tf.function
+    def among_calls(rows: Any, wanted: Any) -> list[tf.Tensor]:
+        """The step among functions that the host calls."""
+        seen = [total(), step(rows, wanted), total()]
+        decayed()
+        seen += [total(), step(rows, wanted)]
+        return [*seen, total()]
+
+    seen = [step(*given)]
+    for _ in range(2):
+        seen += [*beside(*given), *among_calls(*given)]
+    return Left(net.state, seen)
+
+
 _AVERAGE: dict[str, Any] = {"use_ema": True, "ema_overwrite_frequency": 2}
 
 SCENARIOS: dict[str, Scenario] = {
@@ -190,10 +297,15 @@ SCENARIOS: dict[str, Scenario] = {
     "branches_in_a_loop": _after_a_step(_branches_in_a_loop),
     "called": _after_a_step(_called),
     "looked_up": _after_a_step(_looked_up),
+    "scattered": _after_a_step(_scattered),
+    "calls_after_the_update": _after_a_step(_calls_after_the_update),
+    "changed_by_calls": _after_a_step(_changed_by_calls),
     "refused": _after_a_step(_refused),
     "twice": _after_a_step(_twice),
     "assigned": _beside_a_step(_assigned),
     "assigned_in_branches": _beside_a_step(_assigned_in_branches),
+    "scattered_on_host": _beside_a_step(_scattered_on_host),
+    "called_step": _called_step,
     "around_a_program": _beside_a_step(_around_a_program),
     "component": _beside_a_step(_component),
 }

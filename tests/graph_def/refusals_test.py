@@ -144,7 +144,7 @@ def test_an_update_in_a_loop() -> None:
         return tf.while_loop(lambda i, _: i < 3, body, [0, 0.0])[1]
 
     for reason in reasons(programs.graph(step).graph_def):
-        assert "runs inside of While: a tf.cond branch, a loop" in reason
+        assert "runs inside of While, a branch, a loop" in reason
 
 
 def test_an_update_in_a_loop_of_tensorflow_1() -> None:

@@ -123,3 +123,25 @@ def test_each_new_node_is_adopted_and_no_other() -> None:
     adopted: list[str] = []
     inline(nodes(CALLER), {"call": COUNTING}, lambda node: adopted.append(node.name))
     assert set(adopted) == {f"call/{n}" for n in ("start", "square", "add", "result", "done")}
+
+
+def test_a_call_in_a_function_waits_for_what_its_caller_waited_for() -> None:
+    """It is written out in turn, and what it computes with does not order its reads."""
+    outer = Body(
+        nodes(
+            """
+            a = Placeholder()
+            h = Placeholder() {dtype=20}
+            double = AddV2(a, a)
+            inner = StatefulPartitionedCall(double, h) {f=&inner}
+            """
+        ),
+        ("a", "h"),
+        (Value("inner"),),
+        (),
+    )
+    caller = nodes("write = NoOp()\ncall = StatefulPartitionedCall(x, w) {f=&outer} ^write")
+    found = {n.name: n for n in inline(caller, {"call": outer}, lambda node: None).nodes}
+    assert list(found["call/start"].input) == ["^write"]
+    assert list(found["call/inner"].input) == ["call/double", "w", "^call/start"]
+    assert list(found["call/double"].input) == ["x", "x", "^call/start"]

@@ -295,8 +295,8 @@ def _why_unreached(
     if is_call(write.type):
         return (), Refusal(
             write.name,
-            f"its update runs inside of {write.type}: a tf.cond branch, a loop or a tf.function"
-            " that the step calls; only updates in the step itself are sharded",
+            f"its update runs inside of {write.type}, a branch, a loop or a function that the step"
+            " calls, and no gradient reduction known here is in there with it",
         )
     return (), Refusal(write.name, f"{write.type} writes it from no gradient reduction known here")
 

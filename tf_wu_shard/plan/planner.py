@@ -70,9 +70,9 @@ def make_plan(
     left: list[LeftAlone] = []
     for number, update in enumerate(analysis.updates):
         committed = any(variable.key in in_shards for variable in update.variables)
-        reason = _reason_against(update, 1 if committed else smallest, pinned or {})
+        reason = _reason_against(update, 1 if committed else smallest)
         layout = None if reason else _layout(analysis, update, cut)
-        reason = reason or _reason_against_cut(update, layout)
+        reason = reason or _reason_against_cut(update, layout) or _pinned(update, pinned or {})
         if reason is None and layout is not None:
             chosen.append((number, update, layout))
         else:
@@ -105,7 +105,7 @@ def make_plan(
     )
 
 
-def _reason_against(update: WeightUpdate, smallest: int, pinned: Mapping[str, str]) -> str | None:
+def _reason_against(update: WeightUpdate, smallest: int) -> str | None:
     size = math.prod(update.variables[0].shape)
     if size == 0:
         return "it has no elements"
@@ -113,6 +113,10 @@ def _reason_against(update: WeightUpdate, smallest: int, pinned: Mapping[str, st
         return f"{size} elements, below min_elements={smallest}"
     if not update.slots and len(weights_by_rows(update)) == len(update.weights):
         return "its update touches no rows but those looked up, and has no slot: all is done"
+    return None
+
+
+def _pinned(update: WeightUpdate, pinned: Mapping[str, str]) -> str | None:
     for variable in update.variables:
         if variable.key in pinned:
             what = "its slot" if variable.is_slot else "the weight"
@@ -144,6 +148,8 @@ def _reason_against_cut(update: WeightUpdate, layout: AnyLayout | None) -> str |
         if variable.shape != layout.shape:
             return f"{variable.key} has another shape, {list(variable.shape)}"
     if layout.shard_elements >= layout.size:
+        if layout.num_shards == 1:
+            return "there is one replica: nothing to share the update with"
         held = layout.num_shards * math.prod(TILE)
         return f"its {layout.size} elements do not fill a tile of every shard: those hold {held}"
     return None
