@@ -39,6 +39,7 @@ class BodyEmitter:
         emitted: After `emit`: for each op of the old body on this replica that goes away, the
             ops that took its place; for a write of a weight none yet (see `weight_writes`).
         weight_writes: After `emit`: for each weight, its old writes.
+        idle_reads: After `emit`: for each weight, reads after these that nobody looks at.
         parts: After `emit`: for each sum over several shards, by its old op, what the replica's
             shard adds to it.
     """
@@ -84,6 +85,7 @@ class BodyEmitter:
         self.weights: dict[str, Value] = {}
         self.weight_controls: dict[str, list[str]] = {w.key: [] for w in update.weights}
         self.weight_writes: dict[str, list[str]] = {w.key: [] for w in update.weights}
+        self.idle_reads: dict[str, list[str]] = {w.key: [] for w in update.weights}
         self.emitted: dict[str, list[str]] = {}
         self.parts: dict[str, Value] = {}
 
@@ -107,17 +109,21 @@ class BodyEmitter:
     def _drop_idle_reads(self) -> None:
         """Takes out reads of whole weights that nobody looks at, such as what a write returns.
 
-        One between two writes would be waited for by the one assignment that takes their place, and
-        would wait for it.
+        One between two writes would be waited for by the one assignment in their place, and would
+        wait for it. What waits for one after a write waits for that assignment.
         """
         own = {op.ops[self._replica] for op in self.update.body}
         for weight in self.update.weights:
-            if weight.key not in self._shard_handles:
-                for access in accesses(self._view, weight.handles[self._replica]):
-                    read = access.op
-                    idle = read.type == READ and not looked_at(self._view, [read])
-                    if idle and read.name not in own:
-                        self.emitted[read.name] = []
+            if weight.key in self._shard_handles:
+                continue
+            written = False
+            for access in accesses(self._view, weight.handles[self._replica]):
+                read, written = access.op, written or not access.access.is_read
+                idle = read.type == READ and not looked_at(self._view, [read])
+                if idle and read.name not in own:
+                    self.emitted[read.name] = []
+                    if written:
+                        self.idle_reads[weight.key].append(read.name)
 
     def _name(self, op: BodyOp) -> str:
         return f"{self._scope}/{op.type}"

@@ -247,7 +247,7 @@ class _Rewriter:
                 types={"dtype": weight.dtype},
             )
             assigns.append(assign.op)
-            for old in emitter.weight_writes[key]:
+            for old in (*emitter.weight_writes[key], *emitter.idle_reads[key]):
                 emitter.emitted[old].append(assign.op)
         self._assigns[key] = tuple(assigns)
 
