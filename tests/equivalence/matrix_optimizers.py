@@ -77,3 +77,12 @@ class Shampoo(keras.optimizers.Optimizer):
         momentum.assign(0.9 * momentum + direction)
         weight = variable.value if isinstance(variable, keras.Variable) else variable
         weight.assign_sub(learning_rate * momentum)
+
+
+class ClippedMuon(keras.optimizers.Muon):
+    """Muon of gradients clipped by their global norm after they were summed over the replicas."""
+
+    def _all_reduce_sum_gradients(self, grads_and_vars: Any) -> Any:
+        gradients, variables = zip(*super()._all_reduce_sum_gradients(grads_and_vars), strict=True)
+        clipped, _ = tf.clip_by_global_norm(gradients, 0.05)
+        return [*zip(clipped, variables, strict=True)]

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 
 from tf_wu_shard.analysis.row_body import weights_by_rows
 from tf_wu_shard.analysis.types import Analysis, UpdatedVariable
-from tf_wu_shard.dialects.owner_layout import OwnerLayout
 from tf_wu_shard.dtypes import dtype_name, item_bytes
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.plan.types import ShardingPlan, VariablePlan
@@ -202,10 +201,8 @@ def _on_fullest_replica(
 
 
 def _elements(layout: AnyLayout, replica: int) -> int:
-    """What a replica stores; of shards that are as good as even, as much as the longest."""
-    if isinstance(layout, OwnerLayout) and replica != layout.owner:
-        return 0
-    return layout.shard_elements
+    """What a replica stores, padding of rows included."""
+    return math.prod(layout.shard_shape(replica))
 
 
 def _gathered_in(variable: VariablePlan) -> str:
