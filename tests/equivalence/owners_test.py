@@ -52,7 +52,17 @@ OPTIMIZERS: dict[str, Callable[[], keras.optimizers.Optimizer]] = {
 ROUNDED = {"Muon, clipped after"}
 
 
-@pytest.mark.parametrize("case", OPTIMIZERS)
+# What every run of the tests takes.
+QUICK = ("Muon, clipped, averaged", "Muon of scaled losses", "Muon, clipped after")
+
+
+def cases(*names: str, quick: tuple[str, ...] = QUICK) -> list[Any]:
+    """These optimizers; those that are not quick are part of the full matrix only."""
+    slow = pytest.mark.slow
+    return [pytest.param(name, marks=() if name in quick else slow) for name in names]
+
+
+@pytest.mark.parametrize("case", cases(*OPTIMIZERS))
 def test_two_replicas_train_bit_for_bit_as_unsharded(strategy_of: StrategyOf, case: str) -> None:
     report = check_against_reordered(
         strategy_of(2), Training(OPTIMIZERS[case]), vectors=True, exact=case not in ROUNDED
@@ -61,8 +71,8 @@ def test_two_replicas_train_bit_for_bit_as_unsharded(strategy_of: StrategyOf, ca
     assert owners == {"owner replica 0", "owner replica 1"}
 
 
-@pytest.mark.parametrize("replicas", [4, 8])
-@pytest.mark.parametrize("case", ["Muon", "Shampoo by Newton"])
+@pytest.mark.parametrize("replicas", [4, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("case", cases("Muon", "Shampoo by Newton", quick=("Shampoo by Newton",)))
 def test_more_replicas_are_as_near_as_another_order_of_sums(
     summing_strategy_of: StrategyOf, case: str, replicas: int
 ) -> None:

@@ -12,7 +12,6 @@ from tf_wu_shard.layout import AnyLayout, flat_layout
 from tf_wu_shard.plan.owners import assign_owners, cost_of
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import ShardingPlan, plan_from_json
-from tf_wu_shard.report.summary import Bytes, summarize
 
 
 def whole(analysis: Analysis, *names: str) -> Analysis:
@@ -101,15 +100,3 @@ def test_a_slot_that_is_cut_otherwise_keeps_its_update_whole() -> None:
     owned: dict[str, AnyLayout] = {"m": owner_layout((8, 8), 4, 3)}
     (alone,) = plan_of(analysis_of(weights), owned).left_alone
     assert alone.reason == "its slot m lives in shards that another function cut: owner replica 3"
-
-
-def test_the_report_counts_the_replica_that_holds_most() -> None:
-    weights = [Weight("a", (8, 8), ("m",)), Weight("b", (8, 4), ("n",)), Weight("c", (64,), ("o",))]
-    analysis = whole(analysis_of(weights), "a", "b")
-    report = summarize("train", analysis, plan_of(analysis), {"reduce": 2, "broadcast": 2}, "")
-    # 64 floats of m with replica 0, 32 of n with replica 1, 16 of o with each.
-    assert report.slot_bytes_per_replica == Bytes(160 * 4, 80 * 4)
-    assert report.wire_bytes.unsharded == report.wire_bytes.sharded
-    assert [v.layout for v in report.variables] == [
-        *("owner replica 0", "owner replica 1", "flat 64/4"),
-    ]

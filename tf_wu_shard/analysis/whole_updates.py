@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from tf_wu_shard.analysis.accesses import VariableAccess
-from tf_wu_shard.analysis.body import BodyBuilder
+from tf_wu_shard.analysis.body import BodyBuilder, refuse_part_wise
 from tf_wu_shard.analysis.floods import Flood, entangled, mirrored_handles
 from tf_wu_shard.analysis.gradients import ResultNames
 from tf_wu_shard.analysis.replicas import ReplicaMatcher
@@ -29,7 +29,6 @@ from tf_wu_shard.analysis.whole_flow import WholeFlow
 from tf_wu_shard.analysis.whole_slice import WholeSlice
 from tf_wu_shard.graph.view import GraphView, Op, Value
 from tf_wu_shard.placement import Refusal
-from tf_wu_shard.rules.variables import Access
 
 
 def whole_updates(
@@ -115,10 +114,7 @@ class WholeBodyBuilder(BodyBuilder):
         return found if isinstance(found, Refusal) else dataclasses.replace(found, whole=True)
 
     def _check_part_wise(self, touching: dict[str, list[list[VariableAccess]]]) -> Refusal | None:
-        for access in (a for replicas in touching.values() for own in replicas for a in own):
-            if access.access is Access.PART_WISE:
-                return Refusal(access.op.name, f"{access.op.type} also works on what it updates")
-        return None
+        return refuse_part_wise(touching)
 
     def _side_sums(self, keys: tuple[int, ...]) -> list[list[Op]]:
         # They need no care: who looks at one is handed it by the replica that computes it.
