@@ -98,13 +98,20 @@ def test_registering_twice_changes_nothing(strategy: tf.distribute.Strategy) -> 
     assert the_report().verdict == "sharded"
 
 
+def noisy_sums(gradient: tf.Tensor) -> tf.Tensor:
+    """What neither shards nor one replica alone can compute for all."""
+    return tf.cumsum(gradient) * tf.random.uniform(())
+
+
+def choice_of_rows(gradient: tf.Tensor) -> tf.Tensor:
+    """An op with a rule that does not hold of it: the condition has an element a row."""
+    of_rows = tf.range(gradient.shape[0]) > 1
+    return tf.raw_ops.Select(condition=of_rows, x=gradient, y=-gradient)
+
+
 Change = Callable[[tf.Tensor], tf.Tensor]
 REFUSED: dict[str, tuple[Change, str]] = {
-    "an op without a rule": (lambda g: tf.cumsum(g), "no rule for Cumsum"),
-    "a condition of each row": (
-        lambda g: tf.raw_ops.Select(condition=tf.range(g.shape[0]) > 1, x=g, y=-g),
-        "it broadcasts [",
-    ),
+    "an op without a rule": (noisy_sums, "no rule for Cumsum; nor can one replica do it alone: "),
     "random numbers": (
         lambda g: g + tf.random.uniform(g.shape),
         "each replica runs a RandomUniform of its own",
@@ -113,7 +120,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.parametrize("change", REFUSED)
-def test_an_update_that_is_not_elementwise_is_refused(
+def test_an_update_that_no_replica_can_do_for_the_others_is_refused(
     strategy: tf.distribute.Strategy, change: str
 ) -> None:
     function, reason = REFUSED[change]
@@ -122,6 +129,16 @@ def test_an_update_that_is_not_elementwise_is_refused(
     assert the_report().verdict == "nothing sharded"
     assert [r.startswith(reason) for r in reasons()] == [True], reasons()
     assert not is_sharded(slot)
+
+
+@pytest.mark.parametrize("change", [tf.cumsum, choice_of_rows])
+def test_an_op_without_a_rule_is_left_to_one_replica(
+    strategy: tf.distribute.Strategy, change: Change
+) -> None:
+    weight, slot = weight_and_slot(strategy)
+    traced(strategy, momentum_step(weight, slot, change=change))
+    assert [v.layout for v in the_report().variables] == ["owner replica 0"]
+    assert is_sharded(slot)
 
 
 def test_constants_that_differ_between_replicas_are_refused(
@@ -213,7 +230,7 @@ def test_nothing_sharded_is_an_error_on_demand(strategy: tf.distribute.Strategy)
     set_flag(dataclasses.replace(ALL, on_refusal="raise"))
     weight, slot = weight_and_slot(strategy)
     with pytest.raises(NothingShardedError, match="no rule for Cumsum"):
-        traced(strategy, momentum_step(weight, slot, change=tf.cumsum))
+        traced(strategy, momentum_step(weight, slot, change=noisy_sums))
 
 
 def test_nothing_sharded_is_a_warning_otherwise(
@@ -221,7 +238,7 @@ def test_nothing_sharded_is_a_warning_otherwise(
 ) -> None:
     weight, slot = weight_and_slot(strategy)
     with caplog.at_level("WARNING", logger="absl"):
-        traced(strategy, momentum_step(weight, slot, change=tf.cumsum))
+        traced(strategy, momentum_step(weight, slot, change=noisy_sums))
     assert "weight_update_sharding is on, but step: nothing sharded" in caplog.text
 
 
@@ -261,7 +278,7 @@ def test_reports_are_kept_in_order_and_forgotten_on_demand(
 ) -> None:
     weight, slot = weight_and_slot(strategy)
     traced(strategy, momentum_step(weight, slot))
-    traced(strategy, momentum_step(weight, slot, change=tf.cumsum))
+    traced(strategy, momentum_step(weight, slot, change=noisy_sums))
     assert [r.verdict for r in tf_wu_shard.reports()] == ["sharded", "nothing sharded"]
     tf_wu_shard.clear_reports()
     assert tf_wu_shard.reports() == ()

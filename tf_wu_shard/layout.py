@@ -93,6 +93,12 @@ class Layout:
         start, stop = self.bounds(shard)
         return (stop - start,)
 
+    @property
+    def holders(self) -> tuple[int, ...]:
+        """The shards that hold elements, in order."""
+        bounds = [self.bounds(shard) for shard in range(self.num_shards)]
+        return tuple(shard for shard, (start, stop) in enumerate(bounds) if start < stop)
+
     def __str__(self) -> str:
         pad = f" pad {self.padding}" if self.padding else ""
         return f"flat {self.size}/{self.num_shards}{pad}"

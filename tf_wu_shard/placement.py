@@ -45,10 +45,13 @@ class Refusal:
     Attributes:
         where: The op or variable at which the analysis stopped.
         reason: What was not understood, or would not pay; readable after "because".
+        of_rules: Whether nothing but the rules for shards stopped: no rule names the op, or the
+            rule does not hold there. A replica that holds everything whole could go on.
     """
 
     where: str
     reason: str
+    of_rules: bool = dataclasses.field(default=False, compare=False)
 
     def __str__(self) -> str:
         return f"{self.reason} ({self.where})" if self.where else self.reason

@@ -38,6 +38,7 @@ def analysis_of(
     outputs: Sequence[str] = (),
     functions: Mapping[str, tuple[str, str, str]] | None = None,
     refs: Mapping[str, VariableRef] | None = None,
+    dialect: Any = DIALECT,
     **keywords: Any,
 ) -> Analysis:
     """The analysis of a step: `REDUCED`, then `text`."""
@@ -52,7 +53,7 @@ def analysis_of(
         refs=refs,
         **keywords,
     )
-    return analyze(view, DIALECT)
+    return analyze(view, dialect)
 
 
 def reasons_of(analysis: Analysis) -> dict[str, str]:

@@ -89,6 +89,9 @@ class _Attributes(dict[str, Attribute]):
 class _ReadHalf:
     """The read half of the dialect of replicas in one process, without its TensorFlow."""
 
+    def __init__(self, owners: object | None) -> None:
+        self.owners = owners
+
     def copies(self, view: GraphView) -> tuple[str, ...]:
         return replica_devices(view)
 
@@ -102,7 +105,8 @@ class _ReadHalf:
 
 
 # Anything that recognises reductions is enough of a dialect to analyse with.
-DIALECT: Any = _ReadHalf()
+DIALECT: Any = _ReadHalf(owners=None)
+OWNERS_DIALECT: Any = _ReadHalf(owners=object())
 
 
 def node(line: str) -> Any:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 
 from tests.plan.analyses import FLOAT16, FLOAT64, Weight, analysis_of
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions
+from tf_wu_shard.layout import AnyLayout, flat_layout
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import ShardingPlan
 
@@ -19,7 +20,7 @@ def plan_of(
     min_elements: int = 1,
     bucket_bytes: int = 1,
     pinned: Mapping[str, str] | None = None,
-    in_shards: Set[str] = frozenset(),
+    in_shards: Mapping[str, AnyLayout] | None = None,
 ) -> ShardingPlan:
     return make_plan(
         analysis,
@@ -78,7 +79,11 @@ def test_a_small_variable_is_left_alone() -> None:
 
 def test_a_variable_whose_slots_live_in_shards_stays_sharded_however_small() -> None:
     analysis = analysis_of([Weight("a", (7,), ("m",)), Weight("b", (7,), ("n",))])
-    plan = plan_of(analysis, min_elements=8, in_shards={"m", "other"})
+    plan = plan_of(
+        analysis,
+        min_elements=8,
+        in_shards={"m": flat_layout((7,), 4, 4), "other": flat_layout((7,), 4, 4)},
+    )
     assert [v.variable for v in plan.variables] == ["a"]
     assert left(plan) == {"b": "7 elements, below min_elements=8"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -39,6 +40,19 @@ def test_slot_bytes_are_those_of_the_fullest_replica() -> None:
     analysis = analysis_of([Weight("w", (64,), ("m", "v")), Weight("b", (2,), ("n",))])
     # m and v: 64 floats each, 16 a replica; n stays whole.
     assert report_of(analysis, 8).slot_bytes_per_replica == Bytes(2 * 256 + 8, 2 * 64 + 8)
+
+
+def test_what_owners_hold_counts_where_it_is() -> None:
+    weights = [Weight("a", (8, 8), ("m",)), Weight("b", (8, 4), ("n",)), Weight("c", (64,), ("o",))]
+    analysis = analysis_of(weights)
+    updates = [dataclasses.replace(u, whole=u.name in ("a", "b")) for u in analysis.updates]
+    report = report_of(dataclasses.replace(analysis, updates=tuple(updates)))
+    assert [v.layout for v in report.variables] == [
+        *("owner replica 0", "owner replica 1", "flat 64/4"),
+    ]
+    # 64 floats of m with replica 0, 32 of n with replica 1, 16 of o with each.
+    assert report.slot_bytes_per_replica == Bytes(160 * 4, 80 * 4)
+    assert report.wire_bytes.unsharded == report.wire_bytes.sharded
 
 
 def test_a_slot_counts_with_its_own_element_type() -> None:

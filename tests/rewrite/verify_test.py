@@ -60,7 +60,7 @@ def test_a_sound_rewrite_passes(stages: Stages) -> None:
 
 
 def test_a_weight_that_is_no_longer_written_is_caught(stages: Stages) -> None:
-    name = stages.result.assigns["weight"][1]
+    name = stages.result.assigns["weight"][1][0]
     result = broken(stages, lambda g: removed(g, name))
     controls = tuple(c for c in result.control_outputs if c != name)
     with pytest.raises(WuShardError, match="weight weight is written by None"):
@@ -69,7 +69,7 @@ def test_a_weight_that_is_no_longer_written_is_caught(stages: Stages) -> None:
 
 def test_a_weight_that_is_written_twice_is_caught(stages: Stages) -> None:
     def again(graph_def: Any) -> None:
-        (first, *_) = (n for n in graph_def.node if n.name == stages.result.assigns["weight"][0])
+        (first, *_) = (n for n in graph_def.node if n.name == stages.result.assigns["weight"][0][0])
         graph_def.node.add().CopyFrom(first)
         graph_def.node[-1].name = "again"
 

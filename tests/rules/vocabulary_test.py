@@ -45,7 +45,7 @@ MORE: dict[str, Callable[[], Any]] = {
     "LARS": lambda: Lars(learning_rate=0.01),
 }
 
-# What has no rule: an update with one of these ops is refused with its name.
+# What has no rule: an update with one of these ops is left to one replica, or refused by name.
 MATRIX_PRODUCTS = {"Transpose", "MatMul"}
 REFUSED = {"Muon": MATRIX_PRODUCTS}
 

@@ -6,6 +6,7 @@ from tf_wu_shard.analysis.gradients import gradient_reductions, result_names
 from tf_wu_shard.analysis.order import with_order
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.analysis.updates import weight_updates, without_halves, written_unreached
+from tf_wu_shard.analysis.whole_updates import whole_updates
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.graph.view import GraphView
 
@@ -30,11 +31,15 @@ def analyze(view: GraphView, dialect: Dialect) -> Analysis:
     )
     reached = {v.key for u in updates for v in u.variables} | {r.variable for r in refused}
     unreached = written_unreached(view, names, reached, len(devices))
+    refused = (*without_halves(view, refused, unreached), *unreached)
+    if dialect.owners is not None and reductions:
+        found = whole_updates(view, reductions, names, devices, updates, refused)
+        updates, refused = (*updates, *found[0]), found[1]
     return Analysis(
         fingerprint=view.fingerprint,
         num_replicas=num_replicas if reductions else 0,
         reductions=with_order(view, reductions, {key for u in updates for key in u.reductions}),
         updates=updates,
-        refused=(*without_halves(view, refused, unreached), *unreached),
+        refused=refused,
         refusals=(*refusals, *more),
     )

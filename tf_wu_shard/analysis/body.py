@@ -317,3 +317,15 @@ class BodyBuilder:
             result = view.shape(Value(op.name)) or ()
             return Operand(OperandKind.BROADCAST, values=values, shape=result)
         return Operand(OperandKind.SLICE, values=values, shape=placement.shape)
+
+
+def refuse_part_wise(touching: dict[str, list[list[VariableAccess]]]) -> Refusal | None:
+    """Why an update that works on more than parts at a time is not done, or None.
+
+    Args:
+        touching: Who touches each of its variables, by replica.
+    """
+    for access in (a for replicas in touching.values() for own in replicas for a in own):
+        if access.access is Access.PART_WISE:
+            return Refusal(access.op.name, f"{access.op.type} also works on what it updates")
+    return None

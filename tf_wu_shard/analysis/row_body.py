@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import Any
 
 from tf_wu_shard.analysis.accesses import VariableAccess
-from tf_wu_shard.analysis.body import BodyBuilder
+from tf_wu_shard.analysis.body import BodyBuilder, refuse_part_wise
 from tf_wu_shard.analysis.row_slice import RowSlice
 from tf_wu_shard.analysis.types import GradientReduction, Operand, OperandKind, WeightUpdate
 from tf_wu_shard.analysis.update_slice import UpdateSlice
 from tf_wu_shard.graph.view import Op, Value
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.sparse import SCATTERS, SPARSE_FUSED, SPARSE_WRITES, UNIQUE
-from tf_wu_shard.rules.variables import READ, WRITES, Access
+from tf_wu_shard.rules.variables import READ, WRITES
 
 
 class RowBodyBuilder(BodyBuilder):
@@ -28,10 +28,7 @@ class RowBodyBuilder(BodyBuilder):
         self._reductions = reductions
 
     def _check_part_wise(self, touching: dict[str, list[list[VariableAccess]]]) -> Refusal | None:
-        for access in (a for replicas in touching.values() for own in replicas for a in own):
-            if access.access is Access.PART_WISE:
-                return Refusal(access.op.name, f"{access.op.type} also works on what it updates")
-        return None
+        return refuse_part_wise(touching)
 
     def _side_sums(self, keys: tuple[int, ...]) -> list[list[Op]]:
         # A sum over entries would have to be looked at in its own right; nothing outside may.

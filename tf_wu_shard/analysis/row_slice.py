@@ -14,7 +14,8 @@ import math
 from tf_wu_shard.analysis.types import GradientReduction
 from tf_wu_shard.analysis.update_slice import UpdateSlice
 from tf_wu_shard.dialects.base import Gathered
-from tf_wu_shard.graph.view import Op, Value, integers
+from tf_wu_shard.graph.constants import integers
+from tf_wu_shard.graph.view import Op, Value
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.elementwise import ON_VECTORS
 from tf_wu_shard.rules.registry import Family, family_of

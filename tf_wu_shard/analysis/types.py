@@ -60,6 +60,7 @@ class OperandKind(enum.Enum):
     SLICE = "a whole tensor that every replica holds, of which the shard is cut"
     BROADCAST = "a smaller tensor that every replica holds, broadcast over the shard"
     HANDLE = "the handle of a variable of the update"
+    WHOLE = "a whole tensor that every replica computes, of an update that one replica does"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,9 +71,11 @@ class Operand:
         kind: What it is.
         index: BODY: position of the op in the body. GRADIENT: the reduction's key.
         output: BODY: which of its results.
-        values: SCALAR, SLICE, BROADCAST: per replica, the outside value.
+        values: SCALAR, SLICE, BROADCAST: per replica, the outside value. WHOLE: per replica, the
+            value, which the body may compute.
         variable: HANDLE: the variable's key.
-        shape: SLICE and SCALAR: the logical shape. BROADCAST: the shape that it is broadcast to.
+        shape: SLICE, SCALAR and WHOLE: the logical shape. BROADCAST: the shape that it is broadcast
+            to.
     """
 
     kind: OperandKind
@@ -154,12 +157,16 @@ class WeightUpdate:
         body: The single-program body, each op after its operands, accesses of one variable in the
             order in which they happen.
         devices: Per replica, the device of the replica.
+        whole: Whether one replica has to do it, on whole variables, as not all of its ops can be
+            computed in shards. Its variables may be of any shapes, and others may look at what its
+            body computes.
     """
 
     variables: tuple[UpdatedVariable, ...]
     reductions: tuple[int, ...]
     body: tuple[BodyOp, ...]
     devices: tuple[str, ...]
+    whole: bool = False
 
     @property
     def weights(self) -> tuple[UpdatedVariable, ...]:

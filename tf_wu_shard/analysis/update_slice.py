@@ -13,7 +13,8 @@ from tf_wu_shard.analysis.accesses import VariableAccess
 from tf_wu_shard.analysis.gradients import ResultNames
 from tf_wu_shard.analysis.types import ShardSum
 from tf_wu_shard.dtypes import BFLOAT16, FLOAT16, FLOAT32, FLOAT64
-from tf_wu_shard.graph.view import GraphView, Op, Value, integers
+from tf_wu_shard.graph.constants import integers
+from tf_wu_shard.graph.view import GraphView, Op, Value
 from tf_wu_shard.placement import Partial, Placement, Refusal, Replicated, Sharded
 from tf_wu_shard.rules import registry
 from tf_wu_shard.rules.fused import FUSED
@@ -82,7 +83,8 @@ class UpdateSlice:
     def place(self) -> Refusal | None:
         """Computes all placements and the body; the reason why that is impossible, or None."""
         if len(self.sizes) != 1:
-            return Refusal(self._writes[0].name, "it mixes variables of different sizes")
+            where, reason = self._writes[0].name, "it mixes variables of different sizes"
+            return Refusal(where, reason, of_rules=True)
         ancestors = self._ancestors()
         self._within = {op.name for op in ancestors}
         for op in sorted(ancestors, key=lambda o: o.position):
@@ -162,10 +164,11 @@ class UpdateSlice:
         if len(op.inputs) > 1:
             axes = integers(self._view.constant(op.inputs[1]))
         if axes is None:
-            return Refusal(op.name, "the axes of its sum are not known when traced")
+            return Refusal(op.name, "the axes of its sum are not known when traced", of_rules=True)
         dtype = self._view.dtype(Value(op.name))
         if dtype not in SUMMED_DTYPES:
-            return Refusal(op.name, "no sum over the replicas is known for its element type")
+            reason = "no sum over the replicas is known for its element type"
+            return Refusal(op.name, reason, of_rules=True)
         return ShardSum(shape, tuple(sorted({a % len(shape) for a in axes})), result, dtype)
 
     def _spreads(self, op: Op, operands: Sequence[Placement]) -> bool:

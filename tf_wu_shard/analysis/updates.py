@@ -7,11 +7,11 @@ it then slices backward, so that a second write (AdamW's decay) can not be misse
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable
 
 from tf_wu_shard.analysis.accesses import accesses, is_call
 from tf_wu_shard.analysis.body import BodyBuilder
+from tf_wu_shard.analysis.floods import Flood, entangled, mirrored_handles, written_keys
 from tf_wu_shard.analysis.gradients import ResultNames, with_parts
 from tf_wu_shard.analysis.replicas import ReplicaMatcher
 from tf_wu_shard.analysis.row_body import RowBodyBuilder
@@ -20,18 +20,9 @@ from tf_wu_shard.analysis.types import GradientReduction, RefusedUpdate, WeightU
 from tf_wu_shard.graph.view import GraphView, Op, Value
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.fused import FUSED
-from tf_wu_shard.rules.registry import Family, family_of
+from tf_wu_shard.rules.registry import Family, family_of, no_rule
 from tf_wu_shard.rules.sparse import ROW_OPS, SPARSE_WRITES, UNIQUE
 from tf_wu_shard.rules.variables import READ, WRITES
-
-
-@dataclasses.dataclass
-class _Flood:
-    """What one reduced gradient reaches."""
-
-    keys: set[int]
-    variables: list[str]
-    refusal: Refusal | None
 
 
 def weight_updates(
@@ -54,7 +45,7 @@ def weight_updates(
         The updates that can be sharded, and the refused ones with their reasons. A reduction
         that reaches no variable (a loss, a metric) is in neither.
     """
-    handles = _handles(view, len(devices))
+    handles = mirrored_handles(view, len(devices))
     matcher = (
         ReplicaMatcher(view, names)
         if len(devices) == num_replicas
@@ -67,7 +58,7 @@ def weight_updates(
     row_builder = RowBodyBuilder(*common, reductions=reductions)
     updates: list[WeightUpdate] = []
     refused: list[RefusedUpdate] = []
-    for flood in _entangled(floods):
+    for flood in entangled(floods):
         if not flood.variables:
             continue
         keys = tuple(sorted(with_parts(reductions, flood.keys)))
@@ -83,25 +74,16 @@ def weight_updates(
     return tuple(updates), tuple(refused)
 
 
-def _handles(view: GraphView, num_replicas: int) -> dict[str, dict[int, str]]:
-    """For each mirrored variable with a component on every replica, its handles by replica."""
-    handles: dict[str, dict[int, str]] = {}
-    for op, ref in view.variables.items():
-        if ref.mirrored and ref.num_replicas == num_replicas and ref.shape is not None:
-            handles.setdefault(ref.key, {})[ref.replica] = op
-    return handles
-
-
 def _flood(
     view: GraphView,
     reduction: GradientReduction,
     names: ResultNames,
     handles: dict[str, dict[int, str]],
-) -> _Flood:
+) -> Flood:
     """Follows one reduced gradient, on replica 0, to the variables that are written with it."""
     sparse = reduction.gathered is not None
     variables, refusal = _reach(view, names.of(reduction.key, 0), sparse)
-    flood = _Flood({reduction.key}, [], refusal)
+    flood = Flood({reduction.key}, [], refusal)
     pending = variables
     while pending:
         key = pending.pop(0)
@@ -144,12 +126,12 @@ def _reach(
         for op, slot in view.consumers(value):
             if op.type in WRITES or op.type in FUSED:
                 refusal = refusal or _bad_operand(op, slot)
-                found.extend(_written_keys(view, op))
+                found.extend(written_keys(view, op))
                 continue
             if op.type in SPARSE_WRITES:
                 if not sparse:
-                    refusal = refusal or Refusal(op.name, f"no rule for {op.type}")
-                found.extend(_written_keys(view, op))
+                    refusal = refusal or no_rule(op.type, op.name)
+                found.extend(written_keys(view, op))
                 continue
             if sparse and op.type in ROW_OPS:
                 results = [Value(op.name, i) for i in range(2 if op.type == UNIQUE else 1)]
@@ -157,7 +139,7 @@ def _reach(
                 seen.update(results)
                 continue
             if family_of(op.type) is None:
-                refusal = refusal or Refusal(op.name, f"no rule for {op.type}")
+                refusal = refusal or no_rule(op.type, op.name)
                 continue
             if family_of(op.type) is Family.SUM:
                 # The same on every replica from here on, whatever it goes into.
@@ -174,33 +156,6 @@ def _bad_operand(op: Op, slot: int) -> Refusal | None:
     if slot == expected:
         return None
     return Refusal(op.name, f"a gradient enters {op.type} as operand {slot}")
-
-
-def _written_keys(view: GraphView, op: Op) -> list[str]:
-    count = FUSED[op.type].num_handles if op.type in FUSED else SPARSE_WRITES.get(op.type, 1)
-    refs = [view.variables.get(value.op) for value in op.inputs[:count]]
-    return [ref.key if ref else value.op for ref, value in zip(refs, op.inputs, strict=False)]
-
-
-def _entangled(floods: list[_Flood]) -> list[_Flood]:
-    """Joins floods that share a variable: their updates must be sharded together."""
-    owner: dict[str, _Flood] = {}
-    joined: list[_Flood] = []
-    for flood in floods:
-        others = {id(owner[v]): owner[v] for v in flood.variables if v in owner}
-        target = flood
-        if others:
-            target, *rest = others.values()
-            for other in (*rest, flood):
-                target.keys |= other.keys
-                target.variables += [v for v in other.variables if v not in target.variables]
-                target.refusal = target.refusal or other.refusal
-                joined = [f for f in joined if f is not other]
-        else:
-            joined.append(flood)
-        for variable in target.variables:
-            owner[variable] = target
-    return joined
 
 
 def _is_trainable(view: GraphView, key: str, handles: dict[str, dict[int, str]]) -> bool:
@@ -291,7 +246,7 @@ def _why_unreached(
     sparse = not names.sparse.isdisjoint(keys)
     stopped = _first_without_rule(view, start, before, sparse) if keys else None
     if stopped is not None:
-        return tuple(sorted(keys)), Refusal(stopped.name, f"no rule for {stopped.type}")
+        return tuple(sorted(keys)), no_rule(stopped.type, stopped.name)
     if is_call(write.type):
         return (), Refusal(
             write.name,

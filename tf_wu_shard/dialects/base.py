@@ -57,6 +57,31 @@ class CarriedSlices(CarriedReduction):
     order: tuple[int, ...]
 
 
+class Owners(Protocol):
+    """What it takes to leave a whole update to one replica; the others read its result there."""
+
+    def reduce(
+        self,
+        builder: GraphBuilder,
+        operands: Sequence[Value],
+        owner: int,
+        dtype: int,
+        scope: str,
+    ) -> Value:
+        """Sums a tensor over the replicas, on one of them.
+
+        Args:
+            builder: Where to emit.
+            operands: Per replica what it contributes, in any shape.
+            owner: The replica that is to have the sum.
+            dtype: The element type, as a DataType number.
+            scope: Name scope of the emitted ops.
+
+        Returns:
+            The sum, a vector.
+        """
+
+
 class Dialect(Protocol):
     """How replicas communicate in one kind of graph. It takes layouts of the kind that it makes.
 
@@ -78,6 +103,10 @@ class Dialect(Protocol):
     most_buckets: int | None
     weights_in_shards: bool
     place: str
+
+    @property
+    def owners(self) -> Owners | None:
+        """None where no replica can do an update alone, as all of them run one program."""
 
     def copies(self, view: GraphView) -> tuple[str, ...]:
         """Per copy of the program that a graph holds, its device.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tf_wu_shard.dialects import plain_ops
-from tf_wu_shard.dialects.base import CarriedReduction
+from tf_wu_shard.dialects.base import CarriedReduction, Owners
 from tf_wu_shard.dialects.recognition import recognise_in_process, replica_devices
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import GraphView, Value
@@ -49,6 +49,26 @@ class CopyOfEachReplica:
 
     def adopt(self, nodes: Iterable[Any]) -> None:
         """See `Dialect.adopt`: they name their devices, which is enough."""
+
+    @property
+    def owners(self) -> Owners:
+        """See `Dialect.owners`."""
+        return self
+
+    def reduce(
+        self,
+        builder: GraphBuilder,
+        operands: Sequence[Value],
+        owner: int,
+        dtype: int,
+        scope: str,
+    ) -> Value:
+        """See `Owners.reduce`. The owner reads every replica's part where it lies, in order."""
+        vectors = [
+            plain_ops.flat(builder, operand, dtype, device, f"{scope}/flat")
+            for operand, device in zip(operands, self._devices, strict=True)
+        ]
+        return plain_ops.ordered_sum(builder, vectors, dtype, self._devices[owner], f"{scope}/sum")
 
     def shard_handle(self, builder: GraphBuilder, name: str) -> tuple[Value, Value]:
         """See `Dialect.shard_handle`."""

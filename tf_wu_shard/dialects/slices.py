@@ -17,7 +17,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tf_wu_shard.dialects.base import CarriedReduction, CarriedSlices, Gathered
-from tf_wu_shard.graph.view import GraphView, Op, Value, integers
+from tf_wu_shard.graph.constants import integers
+from tf_wu_shard.graph.view import GraphView, Op, Value
 
 _GATHER = "CollectiveGatherV2"
 _INTEGERS = frozenset({3, 9})

@@ -48,6 +48,7 @@ class TpuCluster:
 
     name = "tpu"
     weights_in_shards = True
+    owners = None
     bucket_bytes = 20 * 1024 * 1024
 
     def __init__(self, cluster: str, torus: Torus) -> None:

@@ -11,8 +11,6 @@ import copy
 import dataclasses
 import functools
 import hashlib
-import math
-import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -242,7 +240,18 @@ class GraphView:
         Raises:
             WuShardError: If TensorFlow does not know the op.
         """
-        op = self.ops[value.op]
+        return self._result_types(self.ops[value.op])[value.index]
+
+    def results(self, name: str) -> tuple[Value, ...]:
+        """All values that an op yields.
+
+        Raises:
+            WuShardError: If TensorFlow does not know the op.
+        """
+        count = len(self._result_types(self.ops[name]))
+        return tuple(Value(name, index) for index in range(count))
+
+    def _result_types(self, op: Op) -> list[int]:
         definition = self.op_def(op.type)
         if definition is None:
             raise WuShardError(f"op {op.name!r} is of a type unknown to TensorFlow: {op.type}")
@@ -254,7 +263,7 @@ class GraphView:
             single = op.node.attr[output.type_attr].type if output.type_attr else output.type
             count = op.node.attr[output.number_attr].i if output.number_attr else 1
             types.extend([single] * count)
-        return types[value.index]
+        return types
 
     def is_ancestor(self, earlier: Op, later: Op) -> bool:
         """Whether every run executes `earlier` before `later`, by data and control edges."""
@@ -274,23 +283,6 @@ def parse_value(text: str) -> Value:
     """Reads a GraphDef's data input, "op" or "op:index"."""
     name, colon, index = text.partition(":")
     return Value(name, int(index) if colon else 0)
-
-
-def integers(tensor: Any | None) -> tuple[int, ...] | None:
-    """The elements of a TensorProto of type int32 or int64, or None of what is not known.
-
-    Args:
-        tensor: The proto, as `GraphView.constant` returns it.
-    """
-    if tensor is None:
-        return None
-    count = math.prod(d.size for d in tensor.tensor_shape.dim)
-    if tensor.tensor_content:
-        width = len(tensor.tensor_content) // count
-        return struct.unpack(f"<{count}{'q' if width == 8 else 'i'}", tensor.tensor_content)
-    found = [int(n) for n in (tensor.int_val or tensor.int64_val)] or [0] * bool(count)
-    # The last element that is written stands for all that follow it.
-    return tuple(found + found[-1:] * (count - len(found)))[:count]
 
 
 def _ordered_ops(nodes: Iterable[Any]) -> list[Op]:

@@ -35,7 +35,9 @@ def planned(
         most_buckets=dialect.most_buckets,
         pinned=whole.slots,
         whole_weights=whole.weights,
-        in_shards=function_slots.slots_in_shards(captured).keys(),
+        in_shards={
+            key: held.layout for key, held in function_slots.slots_in_shards(captured).items()
+        },
         layout_of=dialect.layout,
         weights_in_shards=dialect.weights_in_shards,
     )

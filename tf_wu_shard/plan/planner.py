@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 
 from tf_wu_shard.analysis.row_body import weights_by_rows
 from tf_wu_shard.analysis.types import (
@@ -15,10 +15,12 @@ from tf_wu_shard.analysis.types import (
 )
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.dialects.base import Gathered
+from tf_wu_shard.dialects.owner_layout import OwnerLayout, owner_layout
 from tf_wu_shard.dialects.table_layout import table_layout
 from tf_wu_shard.dtypes import BFLOAT16, FLOAT32, item_bytes
 from tf_wu_shard.layout import TILE, AnyLayout, Layout, RowLayout, flat_layout
 from tf_wu_shard.plan.buckets import assign_buckets, assign_in_turn
+from tf_wu_shard.plan.owners import assign_owners, cost_of
 from tf_wu_shard.plan.types import (
     PLAN_VERSION,
     LeftAlone,
@@ -38,7 +40,7 @@ def make_plan(
     bucket_bytes: int,
     most_buckets: int | None = None,
     pinned: Mapping[str, str] | None = None,
-    in_shards: Set[str] = frozenset(),
+    in_shards: Mapping[str, AnyLayout] | None = None,
     layout_of: LayoutOf | None = None,
     weights_in_shards: bool = False,
     whole_weights: Mapping[str, str] | None = None,
@@ -53,8 +55,9 @@ def make_plan(
         most_buckets: How many buckets there may be, where the user does not say what they hold:
             they hold more then. Where it is not None they are filled one after the other.
         pinned: Variables with which their update must stay whole, by key, each with the reason.
-        in_shards: Variables that live in shards already, by key. Their updates stay sharded however
-            small they are: one that gathers its slots first would be the slowest of all.
+        in_shards: Variables that live in shards already, by key, each with how it is cut. Their
+            updates stay sharded however small they are: one that gathers its slots first would be
+            the slowest of all. They keep their owners.
         layout_of: How the dialect cuts a variable, given its shape and the bytes of an element;
             None for a flat cut.
         weights_in_shards: Whether the weights live in shards like their slots.
@@ -68,11 +71,14 @@ def make_plan(
     cut = layout_of or (lambda shape, width: flat_layout(shape, analysis.num_replicas, width))
     chosen: list[tuple[int, WeightUpdate, AnyLayout]] = []
     left: list[LeftAlone] = []
+    held = in_shards or {}
+    owners = _owners(analysis, smallest, held)
     for number, update in enumerate(analysis.updates):
-        committed = any(variable.key in in_shards for variable in update.variables)
+        committed = any(variable.key in held for variable in update.variables)
         reason = _reason_against(update, 1 if committed else smallest)
-        layout = None if reason else _layout(analysis, update, cut)
-        reason = reason or _reason_against_cut(update, layout) or _pinned(update, pinned or {})
+        layout = None if reason else _layout(analysis, update, owners.get(number), cut)
+        reason = reason or _reason_against_cut(update, layout) or _misfit(update, layout, held)
+        reason = reason or _pinned(update, pinned or {})
         if reason is None and layout is not None:
             chosen.append((number, update, layout))
         else:
@@ -124,13 +130,47 @@ def _pinned(update: WeightUpdate, pinned: Mapping[str, str]) -> str | None:
     return None
 
 
+def _owners(analysis: Analysis, smallest: int, held: Mapping[str, AnyLayout]) -> dict[int, int]:
+    """The owner of each update that one replica does, by the update's number."""
+    whole = [
+        number
+        for number, update in enumerate(analysis.updates)
+        if update.whole and _reason_against(update, smallest) is None
+    ]
+    known = []
+    for number in whole:
+        layouts = [held.get(slot.key) for slot in analysis.updates[number].slots]
+        found = [layout.owner for layout in layouts if isinstance(layout, OwnerLayout)]
+        known.append(found[0] if found else None)
+    costs = [cost_of(analysis.updates[number]) for number in whole]
+    owners = assign_owners(costs, known, analysis.num_replicas)
+    return dict(zip(whole, owners, strict=True))
+
+
+def _misfit(
+    update: WeightUpdate, layout: AnyLayout | None, held: Mapping[str, AnyLayout]
+) -> str | None:
+    """Why the update cannot go on in the shards that its slots live in."""
+    if layout is None:
+        return None
+    for slot in update.slots:
+        cut = held.get(slot.key)
+        if cut is not None and cut != _slot_plan(slot, layout).layout:
+            return f"its slot {slot.key} lives in shards that another function cut: {cut}"
+    return None
+
+
 def _gradient(analysis: Analysis, update: WeightUpdate) -> GradientReduction:
     """The reduction of the update's first gradient; of a sparse one, the values'."""
     reductions = [analysis.reductions[key] for key in update.reductions]
     return next(r for r in reductions if r.gathered in (None, Gathered.VALUES))
 
 
-def _layout(analysis: Analysis, update: WeightUpdate, cut: LayoutOf) -> AnyLayout:
+def _layout(
+    analysis: Analysis, update: WeightUpdate, owner: int | None, cut: LayoutOf
+) -> AnyLayout:
+    if owner is not None:
+        return owner_layout(update.variables[0].shape, analysis.num_replicas, owner)
     dtype = _gradient(analysis, update).dtype
     # One cut for weight, gradient and slots, though their dtypes may differ: the narrowest decides
     # where the boundaries are aligned for all of them.
@@ -164,6 +204,8 @@ def _travels(
     alike: tuple[int | str, ...] = layout.bucket_kind if isinstance(layout, RowLayout) else ()
     if reduction.gathered:
         alike = ("table", reduction.key)  # each travels alone
+    if update.whole:
+        alike = ("owner", reduction.key)  # so does each of these
     return reduction.size * item_bytes(reduction.dtype), (depth, reduction.dtype, *alike)
 
 
@@ -210,7 +252,9 @@ def _gather_dtype(weight: UpdatedVariable, options: ShardingOptions) -> int:
 
 def _slot_plan(variable: UpdatedVariable, layout: AnyLayout) -> SlotPlan:
     own = layout
-    if isinstance(layout, Layout):
+    if isinstance(layout, OwnerLayout):
+        own = owner_layout(variable.shape, layout.num_shards, layout.owner)
+    elif isinstance(layout, Layout):
         own = dataclasses.replace(layout, shape=variable.shape)
     return SlotPlan(variable.key, own, variable.dtype)
 

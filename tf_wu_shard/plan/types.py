@@ -10,10 +10,11 @@ import dataclasses
 import json
 from typing import Any
 
+from tf_wu_shard.dialects.owner_layout import OwnerLayout, owner_layout
 from tf_wu_shard.dialects.table_layout import TableLayout
 from tf_wu_shard.layout import AnyLayout, Layout, RowLayout
 
-PLAN_VERSION = 4
+PLAN_VERSION = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +116,7 @@ class ShardingPlan:
 
 
 def _data_of(value: Any) -> Any:
-    """Dataclasses as dictionaries; a table's layout besides says that it is one."""
+    """Dataclasses as dictionaries; a table's layout besides says that it is one, and an owner's."""
     if isinstance(value, tuple):
         return [_data_of(element) for element in value]
     if not dataclasses.is_dataclass(value):
@@ -123,6 +124,8 @@ def _data_of(value: Any) -> Any:
     data = {f.name: _data_of(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, TableLayout):
         data["kind"] = "table"
+    if isinstance(value, OwnerLayout):
+        data["kind"] = "owner"
     return data
 
 
@@ -179,5 +182,7 @@ def _layout(data: dict[str, Any]) -> AnyLayout:
             data["tile_shards"],
             data["flattened"],
         )
+    if data.get("kind") == "owner":
+        return owner_layout(tuple(data["shape"]), data["num_shards"], data["owner"])
     kind = TableLayout if data.get("kind") == "table" else Layout
     return kind(tuple(data["shape"]), data["num_shards"], data["shard_size"])

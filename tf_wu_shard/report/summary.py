@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from collections.abc import Iterable, Mapping
 
 from tf_wu_shard.analysis.row_body import weights_by_rows
-from tf_wu_shard.analysis.types import Analysis
+from tf_wu_shard.analysis.types import Analysis, UpdatedVariable
 from tf_wu_shard.dtypes import dtype_name, item_bytes
+from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.plan.types import ShardingPlan, VariablePlan
 
 
@@ -20,7 +22,7 @@ class ShardedVariable:
         name: Its name.
         shape: Its logical shape.
         dtype: Its element type.
-        layout: How it is cut, such as "flat 30/4 pad 2".
+        layout: How it is cut, such as "flat 30/4 pad 2", or who does it whole: "owner replica 2".
         slots: Names of the optimizer slots that live in shards.
         bucket: The bucket it travels in.
         padding: Elements by which equal shards exceed the tensor; not stored.
@@ -74,9 +76,10 @@ class Report:
         notes: What was noticed and belongs to no variable.
         slot_bytes_per_replica: Bytes of the optimizer slots that the fullest replica holds. Slots
             of variables left alone count alike on both sides.
-        wire_bytes: Bytes that reach each replica per step for the gradients found: an all-reduce
+        wire_bytes: Bytes that reach a replica per step for the gradients found: an all-reduce
             counts as a reduce-scatter and an all-gather, each `(N - 1) / N` of the tensor.
-        emitted: How many reduce-scatters, all-gathers and all-reduces stand in the new graph.
+        emitted: How many reduce-scatters, all-gathers and all-reduces stand in the new graph, and
+            for owners how many reductions to one replica and broadcasts from it.
         weight_bytes_per_replica: Bytes of the weights of these updates, in the same way; unchanged
             where only their slots live in shards.
         place: Where the replicas sit and which groups follow from that; "" where all of them share
@@ -170,26 +173,36 @@ def _notes(analysis: Analysis, plan: ShardingPlan) -> tuple[str, ...]:
 
 def _slot_bytes(analysis: Analysis, plan: ShardingPlan) -> Bytes:
     """Bytes of all slots of the updates found, on the fullest replica, before and after."""
-    cut = {s.variable: s for v in plan.variables for s in v.slots}
-    before = after = 0
-    for slot in (s for u in analysis.updates for s in (*u.slots, *u.whole_slots)):
-        width = item_bytes(slot.dtype)
-        whole = math.prod(slot.shape) * width
-        before += whole
-        after += cut[slot.key].layout.shard_elements * width if slot.key in cut else whole
-    return Bytes(before, after)
+    cut = {s.variable: s.layout for v in plan.variables for s in v.slots}
+    slots = [s for u in analysis.updates for s in (*u.slots, *u.whole_slots)]
+    return _on_fullest_replica(slots, cut, analysis.num_replicas)
 
 
 def _weight_bytes(analysis: Analysis, plan: ShardingPlan) -> Bytes:
     """Bytes of all weights of the updates found, on the fullest replica, before and after."""
-    cut = {master.variable: master for v in plan.variables for master in v.masters}
-    before = after = 0
-    for weight in (w for u in analysis.updates for w in u.weights):
-        width = item_bytes(weight.dtype)
-        whole = math.prod(weight.shape) * width
+    cut = {master.variable: master.layout for v in plan.variables for master in v.masters}
+    weights = [w for u in analysis.updates for w in u.weights]
+    return _on_fullest_replica(weights, cut, analysis.num_replicas)
+
+
+def _on_fullest_replica(
+    variables: Iterable[UpdatedVariable], cut: Mapping[str, AnyLayout], num_replicas: int
+) -> Bytes:
+    """Bytes of variables, some of them in shards, on the replica that holds most of them."""
+    before, after = 0, [0] * max(1, num_replicas)
+    for variable in variables:
+        width = item_bytes(variable.dtype)
+        whole = math.prod(variable.shape) * width
         before += whole
-        after += cut[weight.key].layout.shard_elements * width if weight.key in cut else whole
-    return Bytes(before, after)
+        layout = cut.get(variable.key)
+        for replica in range(len(after)):
+            after[replica] += whole if layout is None else _elements(layout, replica) * width
+    return Bytes(before, max(after))
+
+
+def _elements(layout: AnyLayout, replica: int) -> int:
+    """What a replica stores, padding of rows included."""
+    return math.prod(layout.shard_shape(replica))
 
 
 def _gathered_in(variable: VariablePlan) -> str:
@@ -215,7 +228,8 @@ def _wire(analysis: Analysis, plan: ShardingPlan) -> tuple[int, int]:
     """Bytes that reach each replica before and after.
 
     A ring all-reduce of B bytes over N replicas brings 2 B (N-1)/N to each; a reduce-scatter and
-    an all-gather bring B (N-1)/N each (Thakur et al., 2005).
+    an all-gather bring B (N-1)/N each (Thakur et al., 2005). So do, on an average of the replicas,
+    a reduction to one owner, to whom all others send B, and what the owner sends them.
     """
     n = analysis.num_replicas
     if n == 0:
@@ -232,5 +246,5 @@ def _wire(analysis: Analysis, plan: ShardingPlan) -> tuple[int, int]:
         by_rows = weights_by_rows(update)
         for weight in (w for w in update.weights if w.key not in by_rows):
             width = item_bytes(narrow.get(weight.key, weight.dtype))
-            after += variable.layout.size * width * (n - 1) // n
+            after += math.prod(weight.shape) * width * (n - 1) // n
     return before, after

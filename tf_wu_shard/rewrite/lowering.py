@@ -294,8 +294,7 @@ class _Lowering:
                 controls=waits,
                 types={"dtype": dtype},
             )
-            for replica, handle in enumerate(handles)
-            if layout.shard_shape(replica)[0]
+            for handle in (handles[replica] for replica in layout.holders)
         ]
         vector = plain_ops.joined(self._builder, shards, dtype, device, f"{scope}/all_gather")
         return plain_ops.reshape(

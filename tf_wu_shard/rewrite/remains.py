@@ -7,7 +7,7 @@ merely dropped hands its control edges on, so that nothing runs earlier than it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import tensorflow as tf
@@ -22,22 +22,30 @@ _INPUTS = frozenset({"Placeholder", "_Arg", "Arg"})
 
 
 class Remains:
-    """Collects replacements, then what is left."""
+    """Collects replacements, then what is left.
 
-    def __init__(self, view: GraphView, analysis: Analysis, builder: GraphBuilder) -> None:
+    Attributes:
+        names: Every name of a reduced gradient.
+    """
+
+    def __init__(
+        self, view: GraphView, analysis: Analysis, sharded: Set[int], builder: GraphBuilder
+    ) -> None:
         """Starts with nothing replaced.
 
         Args:
             view: The old graph.
             analysis: What was found in it.
+            sharded: Keys of the reductions whose updates are sharded: their carriers go.
             builder: Where a replacement that needs another shape is emitted.
         """
         self._view = view
         self._analysis = analysis
+        self._sharded = sharded
         self._builder = builder
         self._replaced_ops: dict[str, Sequence[str]] = {}
         self._replaced_values: dict[Value, Value] = {}
-        self._names = result_names(view, analysis.reductions)
+        self.names = result_names(view, analysis.reductions)
         self._control_memo: dict[str, tuple[str, ...]] = {}
         self._kept: frozenset[str] = frozenset()
         self._inputs = frozenset(op.name for op in view if op.type in _INPUTS)
@@ -61,7 +69,7 @@ class Remains:
         dtype = self._analysis.reductions[key].dtype
         devices = self._analysis.updates[0].devices
         for replica, total in enumerate(sums):
-            for value in self._names.of(key, replica):
+            for value in self.names.of(key, replica):
                 shape = self._view.shape(value)
                 assert shape is not None, f"a reduced gradient has no static shape: {value}"
                 self._replaced_values[value] = reshape(
@@ -89,7 +97,7 @@ class Remains:
     def _bypass_identities(self) -> None:
         """Frees whatever an IdentityN passes on from the reduced gradients beside it."""
         for op in self._view:
-            if op.type != "IdentityN" or not any(v in self._names for v in op.inputs):
+            if op.type != "IdentityN" or not any(v in self.names for v in op.inputs):
                 continue
             for i, value in enumerate(op.inputs):
                 self._replaced_values.setdefault(Value(op.name, i), value)
@@ -131,24 +139,13 @@ class Remains:
         """Whether an op does nothing but pass a reduced gradient on."""
         op = self._view.ops[name]
         if op.type == "IdentityN":
-            return any(v in self._names for v in op.inputs)
-        return Value(name) in self._names
+            return any(v in self.names for v in op.inputs)
+        return Value(name) in self.names
 
     def _lost_carriers(self) -> set[str]:
         """The carriers of all reductions that were sharded or replaced."""
-        sharded = {v for values in self._sharded_keys() for v in values}
-        lost: set[str] = set()
-        for reduction in self._analysis.reductions:
-            if reduction.key in sharded:
-                lost.update(reduction.carriers)
-        return lost
-
-    def _sharded_keys(self) -> list[tuple[int, ...]]:
-        return [
-            update.reductions
-            for update in self._analysis.updates
-            if update.body[-1].ops[0] in self._replaced_ops
-        ]
+        reductions = self._analysis.reductions
+        return {name for key in self._sharded for name in reductions[key].carriers}
 
     def _node(self, op: Op) -> Any:
         """An old op's node with its edges led to the replacements."""

@@ -43,7 +43,7 @@ class RewriteResult:
         control_outputs: Names of the ops that must run.
         outputs: The values that the graph returns, in the old order.
         emitted: How many reduce-scatters, all-gathers and all-reduces were emitted.
-        assigns: Per sharded weight, the ops that assign it, by replica.
+        assigns: Per sharded weight, by replica, the ops that write it.
     """
 
     nodes: tuple[Any, ...]
@@ -52,7 +52,7 @@ class RewriteResult:
     control_outputs: tuple[str, ...]
     outputs: tuple[Value, ...]
     emitted: dict[str, int]
-    assigns: dict[str, tuple[str, ...]]
+    assigns: dict[str, tuple[tuple[str, ...], ...]]
 
     @functools.cached_property
     def graph_def(self) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.dialects.base import Dialect
+from tf_wu_shard.dialects.owner_layout import OwnerLayout
 from tf_wu_shard.dialects.plain_ops import cast, reshape
 from tf_wu_shard.dialects.table_layout import TableLayout
 from tf_wu_shard.errors import WuShardError
@@ -19,6 +20,7 @@ from tf_wu_shard.graph.view import GraphView, Value
 from tf_wu_shard.plan.types import ShardingPlan, SlotPlan, VariablePlan
 from tf_wu_shard.rewrite.body_emitter import BodyEmitter, parts_of
 from tf_wu_shard.rewrite.names import scope_of
+from tf_wu_shard.rewrite.owner_emitter import OwnerEmitter
 from tf_wu_shard.rewrite.remains import Remains
 from tf_wu_shard.rewrite.result import RewriteResult, ShardInput
 from tf_wu_shard.rewrite.row_emitter import RowEmitter, exchange_rows, own_entries
@@ -62,17 +64,21 @@ class _Rewriter:
         self._plan = plan
         self._dialect = dialect
         self._builder = GraphBuilder(view.ops)
-        self._remains = Remains(view, analysis, self._builder)
+        sharded = {key for variable in plan.variables for key in variable.reductions}
+        self._remains = Remains(view, analysis, sharded, self._builder)
         self._shard_inputs: list[ShardInput] = []
         self._handles: dict[str, list[Value]] = {}
         self._emitted: collections.Counter[str] = collections.Counter()
-        self._assigns: dict[str, tuple[str, ...]] = {}
+        self._assigns: dict[str, tuple[tuple[str, ...], ...]] = {}
         self._parts: list[Parts] = []
 
     def run(self) -> RewriteResult:
         for bucket in self._plan.buckets:
             for variable in bucket:
                 self._add_shard_inputs(variable)
+            if isinstance(bucket[0].layout, OwnerLayout):
+                self._update_whole(bucket)
+                continue
             gradients = self._reduce_scatter(bucket)
             self._update(bucket, gradients)
         self._add_up()
@@ -91,10 +97,13 @@ class _Rewriter:
 
     def _add_shard_inputs(self, variable: VariablePlan) -> None:
         update = self._analysis.updates[variable.update]
-        copies, whole = update.devices, {v.key: v.handles for v in update.variables}
+        whole = {v.key: v.handles for v in update.variables}
+        copies: Sequence[int] = range(len(update.devices))
+        if isinstance(variable.layout, OwnerLayout):
+            copies = (variable.layout.owner,)
         for slot in (*variable.masters, *variable.slots):
             self._handles[slot.variable] = []
-            for copy in range(len(copies)):
+            for copy in copies:
                 placeholder, handle = self._dialect.shard_handle(
                     self._builder, scope_of(slot.variable, f"shard_{copy}")
                 )
@@ -104,6 +113,28 @@ class _Rewriter:
                 )
                 # What works on the variable part by part works on the shard.
                 self._remains.replace_value(Value(whole[slot.variable][copy]), handle)
+
+    def _update_whole(self, bucket: Sequence[VariablePlan]) -> None:
+        """Leaves updates to their owners."""
+        owners = self._dialect.owners
+        assert owners is not None, "the analysis finds whole updates for owners only"
+        for variable in bucket:
+            assert isinstance(variable.layout, OwnerLayout), "a bucket of two kinds"
+            update = self._analysis.updates[variable.update]
+            emitter = OwnerEmitter(
+                self._view, self._builder, self._remains, update, variable.layout.owner
+            )
+            for key in update.reductions:
+                reduction = self._analysis.reductions[key]
+                scope, owner = scope_of(update.name, "reduce"), variable.layout.owner
+                total = owners.reduce(
+                    self._builder, reduction.operands, owner, reduction.dtype, scope
+                )
+                total = self._divided(total, reduction.divisor, reduction.dtype, owner, scope)
+                emitter.replace_gradient(key, total, reduction.dtype)
+                self._emitted["reduce"] += 1
+            self._assigns |= emitter.emit()
+            self._emitted["broadcast"] += len(update.weights)
 
     def _reduce_scatter(self, bucket: Sequence[VariablePlan]) -> dict[int, list[Value]]:
         """Per reduction of the bucket, per replica, the shard of the reduced gradient."""
@@ -173,7 +204,7 @@ class _Rewriter:
         for variable, own in zip(bucket, emitters, strict=True):
             update = self._analysis.updates[variable.update]
             exchanged = exchange_rows(self._builder, own)
-            self._assigns.update(exchanged)
+            self._assigns |= {key: tuple((n,) for n in ops) for key, ops in exchanged.items()}
             self._emitted += collections.Counter(exchange_rows=len(exchanged))
             for weight in update.weights:
                 if weight.key in variable.weights and weight.key not in exchanged:
@@ -249,7 +280,7 @@ class _Rewriter:
             assigns.append(assign.op)
             for old in (*emitter.weight_writes[key], *emitter.idle_reads[key]):
                 emitter.emitted[old].append(assign.op)
-        self._assigns[key] = tuple(assigns)
+        self._assigns[key] = tuple((name,) for name in assigns)
 
     def _in_shape(
         self,

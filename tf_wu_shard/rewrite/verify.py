@@ -12,9 +12,7 @@ from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.rewrite.result import RewriteResult
-from tf_wu_shard.rules.fused import FUSED
-from tf_wu_shard.rules.sparse import SPARSE_WRITES
-from tf_wu_shard.rules.variables import WRITES
+from tf_wu_shard.rules.handles import num_written
 
 
 def verify(old: GraphView, analysis: Analysis, plan: ShardingPlan, result: RewriteResult) -> None:
@@ -23,8 +21,8 @@ def verify(old: GraphView, analysis: Analysis, plan: ShardingPlan, result: Rewri
     - Every edge has a source. (That there is no cycle is checked by whoever reads the graph next:
       TensorFlow's importer, or a `GraphView`.)
     - Every variable that was written is still written: a sharded weight once per replica, by its
-      gathered value; a sharded slot through its shards as often as before; all others by the very
-      ops that wrote them.
+      gathered value, but by its owner, if it has one, as it was; a sharded slot through its shards
+      as often as before; all others by the very ops that wrote them.
     - No op that reduced a sharded gradient is left.
     - The graph returns as many values as before.
 
@@ -59,7 +57,7 @@ def _check_edges(result: RewriteResult) -> tuple[set[str], dict[str, list[str]]]
             raise WuShardError(f"two ops of the new graph share the name {name}")
         names.add(name)
         read.update(dict.fromkeys(inputs, name))
-        for handle in inputs[: _num_written(node.op)]:
+        for handle in inputs[: num_written(node.op)]:
             writes[handle].append(name)
     for text, reader in read.items():
         source = text[1:] if text[0] == "^" else text.partition(":")[0]
@@ -88,7 +86,7 @@ def _check_writes(
                 raise WuShardError(f"slot {key} is still written whole by {after[handle][0]}")
         elif key in sharded_weights:
             expected = result.assigns[key][old.variables[handle].replica]
-            if after.get(handle) != [expected]:
+            if after.get(handle) != list(expected):
                 raise WuShardError(f"weight {key} is written by {after.get(handle)}")
         elif after.get(handle) != writes:
             raise WuShardError(f"{key} was written by {writes}, now by {after.get(handle)}")
@@ -105,18 +103,9 @@ def _writes(view: GraphView) -> dict[str, list[str]]:
     """For each handle, the ops that write it, in order."""
     found: dict[str, list[str]] = collections.defaultdict(list)
     for op in view:
-        for handle in op.inputs[: _num_written(op.type)]:
+        for handle in op.inputs[: num_written(op.type)]:
             found[handle.op].append(op.name)
     return found
-
-
-def _num_written(op_type: str) -> int:
-    """How many of an op's first operands are handles of variables that it writes."""
-    if op_type in WRITES:
-        return 1
-    if op_type in FUSED:
-        return FUSED[op_type].num_handles
-    return SPARSE_WRITES.get(op_type, 0)
 
 
 def _check_carriers(names: set[str], analysis: Analysis, plan: ShardingPlan) -> None:

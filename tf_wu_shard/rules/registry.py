@@ -11,6 +11,7 @@ of several shards is a sum of sums.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import math
 from collections.abc import Callable
@@ -75,8 +76,14 @@ def propagate(
     """
     rule = _RULES.get(op_type)
     if rule is None:
-        return Refusal(name, f"no rule for {op_type}")
-    return rule[1](name, operands, result_shape)
+        return no_rule(op_type, name)
+    found = rule[1](name, operands, result_shape)
+    return dataclasses.replace(found, of_rules=True) if isinstance(found, Refusal) else found
+
+
+def no_rule(op_type: str, name: str) -> Refusal:
+    """What is said of an op that no table names."""
+    return Refusal(name, f"no rule for {op_type}", of_rules=True)
 
 
 def same_lanes(

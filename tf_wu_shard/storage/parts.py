@@ -76,7 +76,8 @@ def join(shards: Sequence[tf.Tensor], layout: AnyLayout) -> tf.Tensor:
     """
     if isinstance(layout, RowLayout):
         return _joined_rows(shards, layout)
-    vector = shards[0] if len(shards) == 1 else tf.concat(list(shards), 0)
+    held = [shards[shard] for shard in layout.holders] or list(shards)
+    vector = held[0] if len(held) == 1 else tf.concat(held, 0)
     return tf.reshape(vector, layout.shape)
 
 

@@ -24,7 +24,8 @@ Every optimizer with every training feature. This page is made by `python -m too
 Each cell is a net of two matrices and two biases (`embedding`: a table, a matrix and a bias),
 trained for 4 steps unsharded and 4 steps sharded. All weights and slots are compared.
 
-- **exact**: both matrices are updated in shards, and no weight or slot differs by a bit.
+- **exact**: both matrices are updated in shards, or each by one replica for all (Muon in one
+  process), and no weight or slot differs by a bit.
 - **within 5e-6**: both are updated in shards, and nothing differs by more than this part of its
   tensor's largest element. Norms and means are sums over all shards, rounded in another order.
 - **partly**: one of the matrices is updated in shards; the note says why the other is not.

@@ -1,0 +1,144 @@
+"""Finds the updates that one replica can do alone, where shards of them cannot be computed.
+
+A matrix function of the gradient (the Newton-Schulz iteration of Muon, the inverse roots of
+Shampoo) needs all of it at once. The replicas compute the same from it, so one of them will do. It
+is proved of the whole body as of any other update that the replicas' copies are one program and
+that what enters it is the same on all of them; only what the ops compute does not matter.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from tf_wu_shard.analysis.accesses import VariableAccess
+from tf_wu_shard.analysis.body import BodyBuilder, refuse_part_wise
+from tf_wu_shard.analysis.floods import Flood, entangled, mirrored_handles
+from tf_wu_shard.analysis.gradients import ResultNames
+from tf_wu_shard.analysis.replicas import ReplicaMatcher
+from tf_wu_shard.analysis.types import (
+    GradientReduction,
+    Operand,
+    OperandKind,
+    RefusedUpdate,
+    WeightUpdate,
+)
+from tf_wu_shard.analysis.update_slice import UpdateSlice
+from tf_wu_shard.analysis.whole_flow import WholeFlow
+from tf_wu_shard.analysis.whole_slice import WholeSlice
+from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.placement import Refusal
+
+
+def whole_updates(
+    view: GraphView,
+    reductions: tuple[GradientReduction, ...],
+    names: ResultNames,
+    devices: tuple[str, ...],
+    sharded: Sequence[WeightUpdate],
+    refused: Sequence[RefusedUpdate],
+) -> tuple[tuple[WeightUpdate, ...], tuple[RefusedUpdate, ...]]:
+    """Looks again at the updates that were refused for want of a rule.
+
+    Args:
+        view: The graph, which holds a copy of every update for each replica.
+        reductions: Its gradient reductions.
+        names: Every name of a reduced gradient.
+        devices: Per replica, its device.
+        sharded: The updates that can be computed in shards.
+        refused: The others.
+
+    Returns:
+        The updates among the refused ones that one replica can do, and the rest; where only the
+        rules stood in the way, their reasons now also say why one replica cannot.
+    """
+    taken = {key for update in sharded for key in update.reductions}
+    wanted = {key for r in refused if r.refusal.of_rules for key in r.reductions} - taken
+    handles = mirrored_handles(view, len(devices))
+    flow = WholeFlow(view, reductions, names, handles)
+    floods = [flow.flood(key) for key in sorted(wanted) if not reductions[key].gathered]
+    claimed = {variable for flood in floods for variable in flood.variables}
+    builder = WholeBodyBuilder(view, ReplicaMatcher(view, names), names, handles, devices, claimed)
+    in_shards = {v.key for update in sharded for v in update.variables}
+    found: list[WeightUpdate] = []
+    instead: dict[str, Refusal | None] = {}
+    for flood in entangled(floods):
+        reached = [r for r in refused if r.variable in flood.variables]
+        if not reached or not all(r.refusal.of_rules for r in reached):
+            continue
+        outcome = _entanglement(flood, in_shards) or builder.build(
+            tuple(sorted(flood.keys)), tuple(flood.variables)
+        )
+        refusal = outcome if isinstance(outcome, Refusal) else None
+        instead |= dict.fromkeys((r.variable for r in reached), refusal)
+        if not isinstance(outcome, Refusal):
+            found.append(outcome)
+    return _without_common_ops(found), tuple(_rest(refused, instead))
+
+
+def _entanglement(flood: Flood, in_shards: set[str]) -> Refusal | None:
+    """Why what a gradient reaches cannot be followed as one update, or None."""
+    shared = sorted(in_shards.intersection(flood.variables))
+    if shared:
+        return Refusal(shared[0], "it is updated in shards with another gradient")
+    return flood.refusal
+
+
+def _rest(
+    refused: Iterable[RefusedUpdate], instead: dict[str, Refusal | None]
+) -> Iterable[RefusedUpdate]:
+    for one in refused:
+        if one.variable not in instead:
+            yield one
+        elif (second := instead[one.variable]) is not None:
+            reason = f"{one.refusal.reason}; nor can one replica do it alone: {second}"
+            yield dataclasses.replace(one, refusal=Refusal(one.refusal.where, reason))
+
+
+def _without_common_ops(updates: Sequence[WeightUpdate]) -> tuple[WeightUpdate, ...]:
+    """Leaves what several updates have in common (a norm of all weights) to every replica."""
+    count = collections.Counter(op.ops[0] for update in updates for op in update.body)
+    return tuple(
+        dataclasses.replace(u, body=tuple(op for op in u.body if count[op.ops[0]] == 1))
+        for u in updates
+    )
+
+
+class WholeBodyBuilder(BodyBuilder):
+    """Builds bodies of updates that one replica does."""
+
+    def build(self, keys: tuple[int, ...], variables: tuple[str, ...]) -> WeightUpdate | Refusal:
+        """See `BodyBuilder.build`."""
+        found = super().build(keys, variables)
+        return found if isinstance(found, Refusal) else dataclasses.replace(found, whole=True)
+
+    def _check_part_wise(self, touching: dict[str, list[list[VariableAccess]]]) -> Refusal | None:
+        return refuse_part_wise(touching)
+
+    def _side_sums(self, keys: tuple[int, ...]) -> list[list[Op]]:
+        # They need no care: who looks at one is handed it by the replica that computes it.
+        return [[] for _ in self._devices]
+
+    def _slice(
+        self,
+        keys: tuple[int, ...],
+        touching: dict[str, list[list[VariableAccess]]],
+        sums: list[Op],
+    ) -> UpdateSlice | Refusal:
+        return WholeSlice(self._view, self._names, keys, touching, self._handles, sums)
+
+    def _only_body_looks(self, slice_: UpdateSlice, keys: tuple[int, ...]) -> Refusal | None:
+        # Whoever else looks at a value is handed the whole of it.
+        return None
+
+    def _operand(
+        self, slice_: UpdateSlice, op: Op, value: Value, numbers: dict[str, int]
+    ) -> Operand:
+        view = self._view
+        if value.op in view.variables:
+            return Operand(OperandKind.HANDLE, variable=view.variables[value.op].key)
+        if slice_.is_gradient(value):
+            return Operand(OperandKind.GRADIENT, index=self._names[value][0])
+        values = tuple(self._matcher.value_on(r, value) for r in range(len(self._devices)))
+        return Operand(OperandKind.WHOLE, values=values, shape=view.shape(value) or ())

@@ -1,0 +1,159 @@
+"""Leaves an update to one replica, its owner, and gives all others what it computes.
+
+The owner's copy of the body stays as it is, but for the gradient, which is summed there alone, and
+for the slots, which the owner alone stores. The other copies go. Where something outside looks at
+a value of one of them (the norm of a gradient), it is handed the owner's; their weights are
+assigned what the owner's weight holds after its last write.
+"""
+
+from __future__ import annotations
+
+from tf_wu_shard.analysis.accesses import VariableAccess, accesses
+from tf_wu_shard.analysis.types import BodyOp, UpdatedVariable, WeightUpdate
+from tf_wu_shard.dialects.plain_ops import reshape
+from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.view import GraphView, Value
+from tf_wu_shard.rewrite.names import scope_of
+from tf_wu_shard.rewrite.remains import Remains
+from tf_wu_shard.rules.handles import num_written
+from tf_wu_shard.rules.variables import READ
+
+
+class OwnerEmitter:
+    """Leaves one update to its owner."""
+
+    def __init__(
+        self,
+        view: GraphView,
+        builder: GraphBuilder,
+        remains: Remains,
+        update: WeightUpdate,
+        owner: int,
+    ) -> None:
+        """Prepares to emit.
+
+        Args:
+            view: The old graph.
+            builder: Where to emit.
+            remains: Told what goes from the old graph, and what takes its place.
+            update: The update, a whole one.
+            owner: The replica that does it.
+        """
+        self._view = view
+        self._builder = builder
+        self._remains = remains
+        self._update = update
+        self._owner = owner
+        self._peers = [r for r in range(len(update.devices)) if r != owner]
+        self._weights = {w.key for w in update.weights}
+        kept = {op.ops[owner] for op in update.body}
+        # A read of a weight stays with its replica: it may be the forward pass that looks at it.
+        self._gone = {
+            replica: {
+                op.ops[replica]: op
+                for op in update.body
+                if op.ops[replica] not in kept and not self._reads_weight(op)
+            }
+            for replica in self._peers
+        }
+
+    def replace_gradient(self, key: int, total: Value, dtype: int) -> None:
+        """Lets all that still looks at a reduced gradient look at the owner's sum.
+
+        Args:
+            key: The reduction.
+            total: On the owner, the sum, a vector.
+            dtype: Its element type, as a DataType number.
+        """
+        device, shaped = self._update.devices[self._owner], {}
+        scope = scope_of(self._update.name, "reduce/gradient")
+        for replica in range(len(self._update.devices)):
+            for name in self._remains.names.of(key, replica):
+                if not self._is_looked_at(name, replica):
+                    continue
+                shape = self._view.shape(name)
+                assert shape is not None, f"a reduced gradient has no static shape: {name}"
+                if shape not in shaped:
+                    shaped[shape] = reshape(self._builder, total, shape, dtype, device, scope)
+                self._remains.replace_value(name, shaped[shape])
+
+    def emit(self) -> dict[str, tuple[tuple[str, ...], ...]]:
+        """Takes the other copies away and assigns the owner's weights to theirs.
+
+        Returns:
+            For each weight, by replica, the ops that write it now.
+        """
+        for replica in self._peers:
+            for name, op in self._gone[replica].items():
+                if not num_written(op.type):
+                    self._hand_out(op, replica)
+                if self._weights.isdisjoint(self._written(op)):
+                    self._remains.replace_ops({name: [op.ops[self._owner]]})
+        found = {weight.key: self._assign(weight) for weight in self._update.weights}
+        for slot in self._update.slots:
+            for replica in self._peers:
+                # Reads that nobody looks at: what they read is gone.
+                reads = [a.op for a in accesses(self._view, slot.handles[replica])]
+                idle = [op.name for op in reads if op.type == READ]
+                gone = self._gone[replica]
+                self._remains.replace_ops({name: [] for name in idle if name not in gone})
+        return found
+
+    def _reads_weight(self, op: BodyOp) -> bool:
+        return op.type == READ and op.variable in self._weights
+
+    def _written(self, op: BodyOp) -> set[str]:
+        """Keys of the variables that an op of the body writes."""
+        return {operand.variable for operand in op.operands[: num_written(op.type)]}
+
+    def _is_looked_at(self, value: Value, replica: int) -> bool:
+        """Whether an op that stays reads a value, or the step returns it."""
+        gone = self._gone.get(replica, {})
+        return value in self._view.outputs or any(
+            op.name not in gone for op, _ in self._view.consumers(value)
+        )
+
+    def _hand_out(self, op: BodyOp, replica: int) -> None:
+        """Lets what stays of a replica's copy look at the owner's results of an op."""
+        for value in self._view.results(op.ops[replica]):
+            if self._is_looked_at(value, replica):
+                self._remains.replace_value(value, Value(op.ops[self._owner], value.index))
+
+    def _assign(self, weight: UpdatedVariable) -> tuple[tuple[str, ...], ...]:
+        """Assigns the owner's value to the other replicas' components."""
+        own = tuple(op for op in self._update.body if weight.key in self._written(op))
+        device = self._update.devices[self._owner]
+        value = self._builder.op(
+            READ,
+            [Value(weight.handles[self._owner])],
+            name=scope_of(weight.key, "broadcast"),
+            device=device,
+            controls=[own[-1].ops[self._owner]],
+            types={"dtype": weight.dtype},
+        )
+        writes = [tuple(op.ops[self._owner] for op in own)] * len(self._update.devices)
+        for replica in self._peers:
+            old = {op.ops[replica] for op in own}
+            between = self._reads_between(weight, replica, old)
+            waits = {c for name in old for c in self._view.ops[name].controls}
+            assign = self._builder.op(
+                "AssignVariableOp",
+                [Value(weight.handles[replica]), value],
+                name=scope_of(weight.key, "assign"),
+                device=self._update.devices[replica],
+                controls=waits - old - between,
+                types={"dtype": weight.dtype},
+            )
+            self._remains.replace_ops({name: [assign.op] for name in old})
+            self._remains.replace_ops({name: [] for name in between})
+            writes[replica] = (assign.op,)
+        return tuple(writes)
+
+    def _reads_between(self, weight: UpdatedVariable, replica: int, writes: set[str]) -> set[str]:
+        """Reads between the old writes, which one assignment takes the place of.
+
+        It would wait for them, and they for it. None but the body looks at what they read.
+        """
+        found: list[VariableAccess] = accesses(self._view, weight.handles[replica])
+        places = [i for i, access in enumerate(found) if access.op.name in writes]
+        return {a.op.name for a in found[places[0] : places[-1]] if a.op.name not in writes}
