@@ -14,7 +14,7 @@ from tf_wu_shard.errors import OptionError
     ("wrong", "message"),
     [
         ({"strategy": "tpu"}, "no strategy is called 'tpu'; choose one of mirrored"),
-        ({"optimizer": "lamb"}, "no optimizer is called 'lamb'; choose one of sgd"),
+        ({"optimizer": "lambada"}, "no optimizer is called 'lambada'; choose one of sgd"),
         ({"replicas": 1}, "replicas must be at least 2, not 1"),
         ({"batch": 0}, "batch must be at least 1, not 0"),
         ({"steps": 0}, "steps must be at least 1"),

@@ -64,7 +64,7 @@ def test_an_argument_out_of_range_costs_one_line_and_status_2(
 
 
 @pytest.mark.parametrize(
-    "arguments", [("--optimizer", "lamb"), ("--strategy", "tpu"), ("--steps", "many")]
+    "arguments", [("--optimizer", "lambada"), ("--strategy", "tpu"), ("--steps", "many")]
 )
 def test_an_unknown_name_is_the_parsers_error(
     arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]

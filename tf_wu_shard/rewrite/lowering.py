@@ -28,6 +28,7 @@ from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import GraphView, Op, Value
 from tf_wu_shard.layout import Layout
+from tf_wu_shard.rewrite.callees import calls_on_shards
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.result import ShardInput
 from tf_wu_shard.rewrite.scratch import scratch_variable
@@ -97,26 +98,6 @@ def lower_slot_accesses(
             per_replica[replica] = [view.ops[name] for name in in_order]
         lowering.lower(key, per_replica, {name for name, writes in calls.items() if writes})
     return lowering.finish()
-
-
-def calls_on_shards(view: GraphView, shards: Mapping[str, str]) -> dict[str, dict[str, bool]]:
-    """The calls whose callees were led onto shards when they were traced.
-
-    Args:
-        view: The graph that calls.
-        shards: For each of its placeholders that is a shard's own handle, the slot's key.
-
-    Returns:
-        For each slot, by key, the names of ops that take shards of it, each with whether it may
-        write them.
-    """
-    found: dict[str, dict[str, bool]] = {}
-    for placeholder, key in shards.items():
-        for access in accesses(view, placeholder):
-            on_slot = found.setdefault(key, {})
-            name = access.op.name
-            on_slot[name] = on_slot.get(name, False) or not access.access.is_read
-    return found
 
 
 class _Lowering:

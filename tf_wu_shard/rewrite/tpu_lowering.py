@@ -24,7 +24,8 @@ from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import GraphView, Op, Value, parse_value
 from tf_wu_shard.layout import RowLayout
-from tf_wu_shard.rewrite.lowering import Lowered, calls_on_shards
+from tf_wu_shard.rewrite.callees import calls_on_shards
+from tf_wu_shard.rewrite.lowering import Lowered
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.result import ShardInput
 from tf_wu_shard.rewrite.tpu_accesses import Accessed, Host, in_programs, on_host
