@@ -296,14 +296,20 @@ class BodyBuilder:
         variable = operands[0].variable if operands else ""
         return BodyOp(op.type, names, operands, variable, summed)
 
+    def _handle_or_gradient(self, slice_: UpdateSlice, value: Value) -> Operand | None:
+        """The operand that a value is in whatever way its update is done, if it is one of these."""
+        if value.op in self._view.variables:
+            return Operand(OperandKind.HANDLE, variable=self._view.variables[value.op].key)
+        if slice_.is_gradient(value):
+            return Operand(OperandKind.GRADIENT, index=self._names[value][0])
+        return None
+
     def _operand(
         self, slice_: UpdateSlice, op: Op, value: Value, numbers: dict[str, int]
     ) -> Operand:
-        view = self._view
-        if value.op in view.variables:
-            return Operand(OperandKind.HANDLE, variable=view.variables[value.op].key)
-        if slice_.is_gradient(value):
-            return Operand(OperandKind.GRADIENT, index=self._names[value][0])
+        view, known = self._view, self._handle_or_gradient(slice_, value)
+        if known is not None:
+            return known
         placement = slice_.placements[value]
         if isinstance(placement, Sharded):
             return Operand(OperandKind.BODY, index=numbers[slice_.source(value).op])

@@ -51,11 +51,9 @@ class RowBodyBuilder(BodyBuilder):
         self, slice_: UpdateSlice, op: Op, value: Value, numbers: dict[str, int]
     ) -> Operand:
         assert isinstance(slice_, RowSlice), "it was made by _slice"
-        view = self._view
-        if value.op in view.variables:
-            return Operand(OperandKind.HANDLE, variable=view.variables[value.op].key)
-        if slice_.is_gradient(value):
-            return Operand(OperandKind.GRADIENT, index=self._names[value][0])
+        view, known = self._view, self._handle_or_gradient(slice_, value)
+        if known is not None:
+            return known
         if slice_.lies(value) is not None:
             source = slice_.source(value)
             if slice_.is_gradient(source):

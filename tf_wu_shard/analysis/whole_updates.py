@@ -135,10 +135,8 @@ class WholeBodyBuilder(BodyBuilder):
     def _operand(
         self, slice_: UpdateSlice, op: Op, value: Value, numbers: dict[str, int]
     ) -> Operand:
-        view = self._view
-        if value.op in view.variables:
-            return Operand(OperandKind.HANDLE, variable=view.variables[value.op].key)
-        if slice_.is_gradient(value):
-            return Operand(OperandKind.GRADIENT, index=self._names[value][0])
+        view, known = self._view, self._handle_or_gradient(slice_, value)
+        if known is not None:
+            return known
         values = tuple(self._matcher.value_on(r, value) for r in range(len(self._devices)))
         return Operand(OperandKind.WHOLE, values=values, shape=view.shape(value) or ())
