@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.steps import MOMENTUM, REDUCED, SHAPES, analysis_of, reasons_of
+from tests.analysis.steps import MOMENTUM, SHAPES, STEP, analysis_of, reasons_of
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.graph.view import VariableRef
-
-STEP = "step# = AssignSubVariableOp(w#, {}) @d#\n"
 
 
 def refused(text: str, **keywords: Any) -> str:
@@ -253,43 +251,6 @@ def test_a_shape_that_is_not_known_when_traced() -> None:
     assert refused(text + STEP.format("moved#")) == (
         "the shape of its result is not known when the step is traced (moved0)"
     )
-
-
-def test_a_reduction_over_another_group() -> None:
-    analysis = analysis_of(STEP.format("sum#"), variables={"w": (4,)}, trainable=())
-    assert analysis.refusals == ()
-    text = REDUCED.replace("value=2", "value=3")
-    odd = analysis_of(
-        text.replace("sum#", "odd#")
-        .replace("size", "three")
-        .replace("key =", "k =")
-        .replace("x#", "y#")
-        .replace("g#", "h#")
-        + STEP.format("odd#"),
-        variables={"w": (4,)},
-    )
-    assert odd.updates == ()
-    assert str(odd.refusals[0]) == "its group has 3 members, the step 2 replicas (odd0)"
-    assert reasons_of(odd) == {
-        "w": "AssignSubVariableOp writes it from no gradient reduction known here (step0)"
-    }
-
-
-def test_an_update_that_goes_on_from_its_slot_is_named_by_its_weight_and_what_stops_it() -> None:
-    # m += sum; w -= m * rate * sorted(m). A schedule's op without a rule is not the reason.
-    text = """
-    put# = AssignAddVariableOp(m#, sum#) @d#
-    moved# = ReadVariableOp(m#) [4] @d# ^put#
-    sorted# = ReverseV2(moved#) [4] @d#
-    present# = ReadVariableOp(s#) [] @d#
-    rate# = Cumsum(present#) [] @d#
-    scaled# = Mul(moved#, sorted#) [4] @d#
-    rated# = Mul(scaled#, rate#) [4] @d#
-    step# = AssignSubVariableOp(w#, rated#) @d#
-    """
-    analysis = analysis_of(text, variables={**SHAPES, "s": ()})
-    assert reasons_of(analysis) == {"w": "no rule for ReverseV2 (sorted0)"}
-    assert analysis.updates == ()
 
 
 def test_a_refusal_leaves_other_variables_sharded() -> None:

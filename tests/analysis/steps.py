@@ -19,6 +19,9 @@ g# = Square(x#) [4] @d#
 sum# = CollectiveReduceV2(g#, size, key) {merge_op=Add final_op=Id} [4] @d#
 """
 
+# The write of a weight, to be told of what.
+STEP = "step# = AssignSubVariableOp(w#, {}) @d#\n"
+
 # Momentum: m += sum; w -= m.
 MOMENTUM = """
 put# = AssignAddVariableOp(m#, sum#) @d#

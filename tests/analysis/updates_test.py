@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.analysis.steps import MOMENTUM, REDUCED, SHAPES, analysis_of, reasons_of
+from tests.analysis.steps import MOMENTUM, REDUCED, SHAPES, analysis_of
 from tests.graph.text_graph import DIALECT, view_of
 from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import OperandKind
@@ -126,13 +126,15 @@ def test_a_fused_update_knows_its_handles_scalars_and_gradient() -> None:
     assert [v.key for v in update.slots] == ["m"]
 
 
-def test_a_trainable_variable_written_without_a_reduced_gradient_is_named() -> None:
-    text = MOMENTUM + "c = Const() [4]\nset# = AssignVariableOp(e#, c) @d#\n"
-    analysis = analysis_of(text, variables={**SHAPES, "e": (4,)}, trainable=("w", "e"))
-    assert reasons_of(analysis) == {
-        "e": "AssignVariableOp writes it from no gradient reduction known here (set0)"
-    }
-    assert len(analysis.updates) == 1
+def test_what_an_identity_passes_on_beside_a_gradient_is_no_part_of_its_update() -> None:
+    # A sum within a replica has a gradient of its own, which hands its operand on beside it.
+    text = """
+    mean# = Neg(sum#) [4] @d#
+    both# = IdentityN(mean#, g#) [4] @d#
+    step# = AssignSubVariableOp(w#, both#) @d#
+    """
+    (update,) = analysis_of(text, variables={"w": (4,)}).updates
+    assert [op.type for op in update.body] == ["Neg", "AssignSubVariableOp"]
 
 
 def test_devices_are_known_only_where_all_variables_agree() -> None:

@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.analysis.steps import SHAPES, analysis_of, reasons_of
+from tests.analysis.steps import SHAPES, STEP, analysis_of, reasons_of
 from tests.graph.text_graph import OWNERS_DIALECT
 from tf_wu_shard.analysis.types import Analysis, OperandKind, WeightUpdate
 from tf_wu_shard.graph.view import VariableRef
 
 # No rule names Cumsum: it needs all elements at once, as a matrix product does.
 CUMSUM = "total# = Cumsum(sum#) [4] @d#\n"
-STEP = "step# = AssignSubVariableOp(w#, {}) @d#\n"
 MOMENTUM = """
 put# = AssignAddVariableOp(m#, sum#) @d#
 moved# = ReadVariableOp(m#) [4] @d# ^put#

@@ -149,6 +149,16 @@ def test_a_function_that_does_not_train_is_no_concern(strategy_of: StrategyOf) -
     strategy = strategy_of(2)
     total = tf.function(lambda: strategy.reduce("SUM", strategy.run(lambda: tf.ones([])), None))
     assert float(total()) == 2.0 and tf_wu_shard.reports() == ()
+    with strategy.scope():
+        ahead, behind = tf.Variable(tf.ones([8])), tf.Variable(tf.zeros([8]))
+
+    def follow() -> None:
+        behind.assign(0.75 * behind + 0.25 * ahead)
+
+    # A target network that follows another one trains nothing, in whichever context.
+    tf.function(follow)()
+    tf.function(lambda: strategy.run(follow))()
+    assert float(behind[0]) == 0.4375 and tf_wu_shard.reports() == ()
 
 
 def test_the_flag_counts_when_a_function_is_traced(strategy_of: StrategyOf) -> None:

@@ -115,6 +115,33 @@ def test_a_variable_of_two_losses_gets_both_updates(strategy_of: StrategyOf) -> 
     assert [len(variable.slots) for variable in report.variables] == [3] * 4
 
 
+def test_an_update_written_by_hand_in_the_replicas(strategy_of: StrategyOf) -> None:
+    # Summed in a replica, a gradient comes out of an IdentityN that also hands on what went in.
+    def train() -> list[tf.Variable]:
+        strategy = strategy_of(2)
+        with strategy.scope():
+            weight = tf.Variable(tf.ones([6, 4]))
+            slot = tf.Variable(tf.zeros([6, 4]), trainable=False)
+        inputs = tf.constant(examples(4)[0])
+
+        def replica() -> None:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(tf.tanh(inputs @ weight))
+            gradient = tape.gradient(loss, weight)
+            context = tf.distribute.get_replica_context()
+            slot.assign(0.5 * slot + context.all_reduce("MEAN", gradient))
+            weight.assign_sub(0.1 * slot)
+
+        step = tf.function(lambda: strategy.run(replica))
+        for _ in range(3):
+            step()
+        return [weight, slot]
+
+    runs = both(train)
+    assert runs.apart == []
+    assert runs.reports[-1].verdict == "sharded"
+
+
 def test_two_models_and_two_optimizers_share_a_step(strategy_of: StrategyOf) -> None:
     strategy = strategy_of(2)
     inputs, targets = examples(4)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from tf_wu_shard.analysis.gradients import gradient_reductions, result_names
 from tf_wu_shard.analysis.order import with_order
 from tf_wu_shard.analysis.types import Analysis
-from tf_wu_shard.analysis.updates import weight_updates, without_halves, written_unreached
+from tf_wu_shard.analysis.unreached import without_halves, written_unreached
+from tf_wu_shard.analysis.updates import weight_updates
 from tf_wu_shard.analysis.whole_updates import whole_updates
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.graph.view import GraphView
@@ -30,16 +31,17 @@ def analyze(view: GraphView, dialect: Dialect) -> Analysis:
         weight_updates(view, reductions, names, devices, num_replicas) if reductions else ((), ())
     )
     reached = {v.key for u in updates for v in u.variables} | {r.variable for r in refused}
-    unreached = written_unreached(view, names, reached, len(devices))
+    unreached = written_unreached(view, names, reached, devices, (*refusals, *more))
     refused = (*without_halves(view, refused, unreached), *unreached)
     if dialect.owners is not None and reductions:
         found = whole_updates(view, reductions, names, devices, updates, refused)
         updates, refused = (*updates, *found[0]), found[1]
+    told = {r.refusal for r in refused}
     return Analysis(
         fingerprint=view.fingerprint,
         num_replicas=num_replicas if reductions else 0,
         reductions=with_order(view, reductions, {key for u in updates for key in u.reductions}),
         updates=updates,
         refused=refused,
-        refusals=(*refusals, *more),
+        refusals=tuple(r for r in (*refusals, *more) if r not in told),
     )

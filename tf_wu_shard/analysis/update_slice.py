@@ -95,19 +95,23 @@ class UpdateSlice:
 
     def _ancestors(self) -> list[Op]:
         """The writes and what they depend on, up to gradients and variables."""
-        found: dict[str, Op] = {}
-        stack = list({op.name: op for op in (*self._writes, *self._side_sums)}.values())
+        starts = {op.name: op for op in (*self._writes, *self._side_sums)}.values()
+        stack = [(op, value) for op in starts for value in op.inputs]
+        found = {op.name: op for op in starts}
+        seen: set[Value] = set()
         while stack:
-            op = stack.pop()
-            if op.name in found:
+            op, value = stack.pop()
+            if op.type == READ or value in seen:
                 continue
-            found[op.name] = op
-            inputs = op.inputs
-            if op.type == READ:
-                inputs = ()
-            for value in inputs:
-                if value not in self._names and value.op not in self._view.variables:
-                    stack.append(self._view.producer(value))
+            seen.add(value)
+            if value in self._names or value.op in self._view.variables:
+                continue
+            producer = self._view.producer(value)
+            found[producer.name] = producer
+            # What an IdentityN passes on beside the value is nothing to it.
+            alone = producer.type == "IdentityN"
+            entering = (producer.inputs[value.index],) if alone else producer.inputs
+            stack += [(producer, v) for v in entering]
         return list(found.values())
 
     def _place_op(self, op: Op) -> Refusal | None:

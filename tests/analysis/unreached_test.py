@@ -1,0 +1,79 @@
+"""Weights that are written from no gradient reduction that the pass knows."""
+
+from __future__ import annotations
+
+from tests.analysis.steps import MOMENTUM, REDUCED, SHAPES, STEP, analysis_of, reasons_of
+from tests.graph.text_graph import DIALECT, view_of
+from tf_wu_shard.analysis.analyze import analyze
+
+TWO = {"w": (4,), "e": (4,)}
+
+
+def test_a_trainable_variable_written_without_a_reduced_gradient_is_named() -> None:
+    text = MOMENTUM + "c = Const() [4]\nset# = AssignVariableOp(e#, c) @d#\n"
+    analysis = analysis_of(text, variables={**SHAPES, "e": (4,)}, trainable=("w", "e"))
+    assert reasons_of(analysis) == {
+        "e": "AssignVariableOp writes it from no gradient reduction known here (set0)"
+    }
+    assert len(analysis.updates) == 1
+
+
+def test_a_reduction_over_another_group() -> None:
+    analysis = analysis_of(STEP.format("sum#"), variables={"w": (4,)}, trainable=())
+    assert analysis.refusals == ()
+    text = REDUCED.replace("value=2", "value=3")
+    odd = analysis_of(
+        text.replace("sum#", "odd#")
+        .replace("size", "three")
+        .replace("key =", "k =")
+        .replace("x#", "y#")
+        .replace("g#", "h#")
+        + STEP.format("odd#"),
+        variables={"w": (4,)},
+    )
+    assert odd.updates == ()
+    # The weight tells the true reason: why its reduction is not taken.
+    assert reasons_of(odd) == {"w": "its group has 3 members, the step 2 replicas (odd0)"}
+    assert [r.where for r in odd.refusals] == ["odd1"]
+
+
+def test_an_update_that_goes_on_from_its_slot_is_named_by_its_weight_and_what_stops_it() -> None:
+    # m += sum; w -= m * rate * sorted(m). A schedule's op without a rule is not the reason.
+    text = """
+    put# = AssignAddVariableOp(m#, sum#) @d#
+    moved# = ReadVariableOp(m#) [4] @d# ^put#
+    sorted# = ReverseV2(moved#) [4] @d#
+    present# = ReadVariableOp(s#) [] @d#
+    rate# = Cumsum(present#) [] @d#
+    scaled# = Mul(moved#, sorted#) [4] @d#
+    rated# = Mul(scaled#, rate#) [4] @d#
+    step# = AssignSubVariableOp(w#, rated#) @d#
+    """
+    analysis = analysis_of(text, variables={**SHAPES, "s": ()})
+    assert reasons_of(analysis) == {"w": "no rule for ReverseV2 (sorted0)"}
+    assert analysis.updates == ()
+
+
+def test_a_weight_that_follows_another_one_is_no_update() -> None:
+    # e = 0.5 w + e on each replica, from what all of them hold: nothing is summed over replicas.
+    text = """
+    half# = Const() {value=1} [] @d#
+    ahead# = ReadVariableOp(w#) [4] @d#
+    part# = Mul(ahead#, half#) [4] @d#
+    follow# = AssignAddVariableOp(e#, part#) @d#
+    """
+    analysis = analyze(view_of(text, variables=TWO, trainable=("w", "e")), DIALECT)
+    assert (analysis.refused, analysis.refusals) == ((), ())
+
+
+def test_a_sum_over_replicas_that_nobody_knows_is_told_of() -> None:
+    # Both replicas' values enter an op that is no known form of a reduction.
+    text = """
+    own# = ReadVariableOp(w#) [4] @d#
+    both# = Maximum(own0, own1) [4] @d#
+    step# = AssignSubVariableOp(e#, both#) @d#
+    """
+    analysis = analyze(view_of(text, variables=TWO, trainable=("w", "e")), DIALECT)
+    assert reasons_of(analysis) == {
+        "e": "AssignSubVariableOp writes it from no gradient reduction known here (step0)"
+    }

@@ -1,0 +1,165 @@
+"""Weights that a step writes though no gradient reduction was followed to them, and why.
+
+A flag that is on must not be silent about such a weight: the way from its gradient was lost at an
+op without a rule, or at a reduction that is left as it is. A write that combines nothing of several
+replicas (a target network that follows another one) is no weight update and nothing to tell about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from tf_wu_shard.analysis.accesses import accesses, is_call
+from tf_wu_shard.analysis.gradients import ResultNames
+from tf_wu_shard.analysis.types import RefusedUpdate
+from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.placement import Refusal
+from tf_wu_shard.rules.fused import FUSED
+from tf_wu_shard.rules.registry import Family, family_of, no_rule
+from tf_wu_shard.rules.sparse import ROW_OPS
+from tf_wu_shard.rules.variables import READ, WRITES
+
+
+def written_unreached(
+    view: GraphView,
+    names: ResultNames,
+    reached: Collection[str],
+    devices: Sequence[str],
+    refusals: Iterable[Refusal],
+) -> tuple[RefusedUpdate, ...]:
+    """Trainable mirrored variables that are written, but that no reduced gradient was followed to.
+
+    Args:
+        view: The graph.
+        names: Every name of a reduced gradient, as `gradients.result_names` gives them.
+        reached: Keys of the variables that reductions were followed to.
+        devices: Per copy of the replicas' program in the graph, its device.
+        refusals: Why reductions are left as they are, each by its op.
+
+    Returns:
+        Each such variable, in the order of the view, with the reason.
+    """
+    refused = {refusal.where: refusal for refusal in refusals}
+    found: dict[str, RefusedUpdate] = {}
+    for handle, ref in view.variables.items():
+        if not ref.trainable or ref.num_replicas != len(devices) or ref.replica != 0:
+            continue
+        if ref.key in reached or ref.shape == ():
+            continue
+        for access in accesses(view, handle):
+            if access.access.is_read or ref.key in found:
+                continue
+            before = _before(view, names, access.op)
+            reduces = bool(names or refused or is_call(access.op.type))
+            if reduces or _on_several(view, before, devices):
+                keys, refusal = _why_unreached(view, access.op, before, ref.shape, names, refused)
+                found[ref.key] = RefusedUpdate(ref.key, keys, refusal)
+    return tuple(found.values())
+
+
+def _before(view: GraphView, names: ResultNames, write: Op) -> dict[Value, None]:
+    """All values that a written one depends on, up to reduced gradients.
+
+    Those that variables held before are among them.
+    """
+    found: dict[Value, None] = {}
+    entered: set[str] = set()
+    stack = list(write.inputs)
+    while stack:
+        value = stack.pop()
+        if value in found:
+            continue
+        found[value] = None
+        if value not in names and value.op not in entered:
+            entered.add(value.op)
+            stack.extend(view.producer(value).inputs)
+            if value.op in view.variables:
+                # What a read yields was written there, perhaps in this step.
+                touching = accesses(view, value.op)
+                stack.extend(v for a in touching if not a.access.is_read for v in a.op.inputs)
+    return found
+
+
+def _on_several(view: GraphView, values: Iterable[Value], devices: Sequence[str]) -> bool:
+    """Whether values come from more than one of the replicas' devices."""
+    return len({view.producer(value).device for value in values}.intersection(devices)) > 1
+
+
+def _why_unreached(
+    view: GraphView,
+    write: Op,
+    before: Collection[Value],
+    shape: tuple[int, ...] | None,
+    names: ResultNames,
+    refused: Mapping[str, Refusal],
+) -> tuple[tuple[int, ...], Refusal]:
+    """The reductions that a write of a variable depends on, and what stopped their following."""
+    stopped = next((refused[v.op] for v in before if v.op in refused), None)
+    if stopped is not None:
+        return (), stopped
+    keys = {names[value][0] for value in before if value in names}
+    start = [v for key in sorted(keys) for v in names.of(key, 0)]
+    # An update also goes on from slots that it wrote; they are as large as the weight.
+    start += [
+        value
+        for value in before
+        if (op := view.producer(value)).type == READ
+        and (ref := view.variables.get(op.inputs[0].op)) is not None
+        and ref.shape == shape
+    ]
+    sparse = not names.sparse.isdisjoint(keys)
+    within = {value.op for value in before}
+    last = _first_without_rule(view, start, within, sparse) if keys else None
+    if last is not None:
+        return tuple(sorted(keys)), no_rule(last.type, last.name)
+    if is_call(write.type):
+        return (), Refusal(
+            write.name,
+            f"its update runs inside of {write.type}, a branch, a loop or a function that the step"
+            " calls, and no gradient reduction known here is in there with it",
+        )
+    return (), Refusal(write.name, f"{write.type} writes it from no gradient reduction known here")
+
+
+def _first_without_rule(
+    view: GraphView, start: Iterable[Value], within: set[str], sparse: bool
+) -> Op | None:
+    """The first op in the order of the view, among those `within`, that no rule leads beyond."""
+    stack = list(start)
+    seen = set(stack)
+    found: Op | None = None
+    while stack:
+        for op, slot in view.consumers(stack.pop()):
+            if op.name not in within or op.type in WRITES or op.type in FUSED:
+                continue
+            if family_of(op.type) is None and not (sparse and op.type in ROW_OPS):
+                if found is None or op.position < found.position:
+                    found = op
+                continue
+            if family_of(op.type) is Family.SUM:
+                continue
+            result = Value(op.name, slot if op.type == "IdentityN" else 0)
+            if result not in seen:
+                seen.add(result)
+                stack.append(result)
+    return found
+
+
+def without_halves(
+    view: GraphView, refused: Iterable[RefusedUpdate], unreached: Iterable[RefusedUpdate]
+) -> tuple[RefusedUpdate, ...]:
+    """Leaves out slots that were refused only because the way to their weight was not found.
+
+    Args:
+        view: The graph.
+        refused: The updates that were followed from their gradients and refused.
+        unreached: The weights that no gradient was followed to, as `written_unreached` gives them.
+
+    Returns:
+        The refused updates of trainable variables, and those whose gradients explain no weight.
+    """
+    explained = {key for weight in unreached for key in weight.reductions}
+    trainable = {ref.key for ref in view.variables.values() if ref.trainable}
+    return tuple(
+        r for r in refused if r.variable in trainable or not explained.issuperset(r.reductions)
+    )
