@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from tests.storage.slots import values_of
 from tf_wu_shard.layout import Layout, flat_layout
-from tf_wu_shard.storage.parts import cut, join
+from tf_wu_shard.storage import parts
+from tf_wu_shard.storage.parts import cut, cut_all, join
 
 _DTYPES = [
     *(tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64, tf.complex128, tf.bool),
@@ -49,3 +52,16 @@ def test_a_shard_shares_no_memory_with_the_value() -> None:
     layout = flat_layout((64,), 2, 4)
     for index in range(2):
         assert not np.shares_memory(np.from_dlpack(cut(value, layout, index)), whole)
+
+
+def test_threads_cut_and_join_one_after_the_other() -> None:
+    layout = flat_layout((6,), 2, 4)
+    whole = tf.range(6.0)
+    joined: list[tf.Tensor] = []
+    thread = threading.Thread(target=lambda: joined.append(join(cut_all(whole, layout), layout)))
+    with parts._alone():
+        thread.start()
+        thread.join(0.1)
+        assert thread.is_alive() and not joined
+    thread.join()
+    np.testing.assert_array_equal(joined[0], whole)

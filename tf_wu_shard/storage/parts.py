@@ -6,11 +6,23 @@ shards stands for. It holds no state and does not know what the values mean.
 
 from __future__ import annotations
 
+import contextlib
+import threading
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 import tensorflow as tf
 
 from tf_wu_shard.layout import TILE, AnyLayout, Layout, RowLayout
+
+# Eager ops whose inputs are copied over from another device mix these up when several threads run
+# such ops (seen with TensorFlow 2.21 and two logical CPUs). Here all constants come from the first.
+_EAGER_OPS = threading.RLock()
+
+
+def _alone() -> AbstractContextManager[object]:
+    """Keeps other threads from cutting and joining; there is nothing to keep while tracing."""
+    return _EAGER_OPS if tf.executing_eagerly() else contextlib.nullcontext()
 
 
 def cut(value: tf.Tensor, layout: AnyLayout, shard: int) -> tf.Tensor:
@@ -30,10 +42,11 @@ def cut(value: tf.Tensor, layout: AnyLayout, shard: int) -> tf.Tensor:
     if isinstance(layout, RowLayout):
         return cut_all(value, layout)[shard]
     start, stop = layout.bounds(shard)
-    # Raw ops: `value[start:stop]` costs ten times as much, and this runs for every shard of a plan.
-    vector = tf.raw_ops.Reshape(tensor=value, shape=[-1])
-    piece = tf.raw_ops.Slice(input=vector, begin=[start], size=[stop - start])
-    return tf.raw_ops.DeepCopy(x=_in_shape(piece, layout, shard))
+    with _alone():
+        # Raw ops: `value[start:stop]` costs ten times as much, and this runs for every shard.
+        vector = tf.raw_ops.Reshape(tensor=value, shape=[-1])
+        piece = tf.raw_ops.Slice(input=vector, begin=[start], size=[stop - start])
+        return tf.raw_ops.DeepCopy(x=_in_shape(piece, layout, shard))
 
 
 def cut_all(value: tf.Tensor, layout: AnyLayout) -> list[tf.Tensor]:
@@ -46,8 +59,13 @@ def cut_all(value: tf.Tensor, layout: AnyLayout) -> list[tf.Tensor]:
     Returns:
         For each shard what `cut` returns.
     """
-    if isinstance(layout, RowLayout):
-        return _cut_rows(value, layout)
+    with _alone():
+        if isinstance(layout, RowLayout):
+            return _cut_rows(value, layout)
+        return _cut_flat(value, layout)
+
+
+def _cut_flat(value: tf.Tensor, layout: Layout) -> list[tf.Tensor]:
     bounds = [layout.bounds(shard) for shard in range(layout.num_shards)]
     sizes = [stop - start for start, stop in bounds]
     vector = tf.raw_ops.Reshape(tensor=value, shape=[-1])
@@ -74,11 +92,12 @@ def join(shards: Sequence[tf.Tensor], layout: AnyLayout) -> tf.Tensor:
     Returns:
         The value, shape `layout.shape`.
     """
-    if isinstance(layout, RowLayout):
-        return _joined_rows(shards, layout)
-    held = [shards[shard] for shard in layout.holders] or list(shards)
-    vector = held[0] if len(held) == 1 else tf.concat(held, 0)
-    return tf.reshape(vector, layout.shape)
+    with _alone():
+        if isinstance(layout, RowLayout):
+            return _joined_rows(shards, layout)
+        held = [shards[shard] for shard in layout.holders] or list(shards)
+        vector = held[0] if len(held) == 1 else tf.concat(held, 0)
+        return tf.reshape(vector, layout.shape)
 
 
 def _cut_rows(value: tf.Tensor, layout: RowLayout) -> list[tf.Tensor]:
