@@ -77,3 +77,24 @@ def test_a_sum_over_replicas_that_nobody_knows_is_told_of() -> None:
     assert reasons_of(analysis) == {
         "e": "AssignSubVariableOp writes it from no gradient reduction known here (step0)"
     }
+
+
+def test_statistics_that_replicas_share_are_no_weight() -> None:
+    # e = e/2 + sum/2, and the sum goes on into a layer: a synchronized batch normalization.
+    statistics = """
+    h# = Neg(x#) [4] @d#
+    mean# = CollectiveReduceV2(h#, size, key) {merge_op=Add final_op=Id} [4] @d#
+    centred# = Cumsum(mean#) [4] @d#
+    ran# = AssignSubVariableOp(e#, mean#) @d#
+    """
+    analysis = analysis_of(MOMENTUM + statistics, variables={**SHAPES, "e": (4,)})
+    assert [u.name for u in analysis.updates] == ["w"] and analysis.refused == ()
+
+
+def test_where_no_weight_is_known_what_is_written_is_told_of() -> None:
+    text = "sorted# = Cumsum(sum#) [4] @d#\n" + STEP.format("sorted#")
+    analysis = analysis_of(text, variables={"w": (4,)}, trainable=())
+    assert analysis.refusals == () and analysis.refused == ()
+    text = "sorted# = Cumsum(sum#) [4] @d#\n" + STEP.format("sum#")
+    analysis = analysis_of(text, variables={"w": (4,)}, trainable=())
+    assert reasons_of(analysis) == {"w": "its update reaches no trainable variable (w)"}

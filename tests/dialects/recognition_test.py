@@ -93,6 +93,25 @@ def test_an_addn_over_the_replicas_handed_back_to_each_is_a_sum() -> None:
     ]
 
 
+MEAN = """
+g# = Mul() [4] @d#
+total = AddN(g0, g1) [4] @d0
+by = Const() {{value={}}} @d0
+mean = RealDiv(total, by) [4] @d0
+out# = Identity(mean) [4] @d#
+"""
+
+
+def test_an_addn_divided_by_the_number_of_replicas_is_a_mean() -> None:
+    found, refusals = recognised(MEAN.format("2.0"), ("out0", "out1"))
+    assert refusals == []
+    assert [(r.carriers, list(map(str, r.results)), r.divisor) for r in found] == [
+        (("total", "mean"), ["out0", "out1"], 2)
+    ]
+    # Divided by anything else it is a sum on one device that nobody gets back.
+    assert recognised(MEAN.format("3.0"), ("out0", "out1")) == ([], [])
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -19,6 +19,7 @@ from typing import Any
 
 from tf_wu_shard.dialects.base import CarriedReduction
 from tf_wu_shard.dialects.recognition import recognise_in_process, replica_devices
+from tf_wu_shard.dtypes import FLOAT32
 from tf_wu_shard.graph.view import GraphView, VariableRef, parse_value
 from tf_wu_shard.placement import Refusal
 
@@ -56,6 +57,12 @@ class Attribute:
 
     @property
     def tensor(self) -> Any:
+        if "." in self.text:
+            none = types.SimpleNamespace(dim=[])
+            held = [float(self.text)]
+            return types.SimpleNamespace(
+                dtype=FLOAT32, float_val=held, tensor_content=b"", tensor_shape=none
+            )
         sizes = self.text.split("x")
         dims = [types.SimpleNamespace(size=int(size)) for size in sizes]
         return types.SimpleNamespace(

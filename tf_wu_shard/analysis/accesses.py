@@ -14,6 +14,7 @@ from typing import Any
 from tf_wu_shard.graph.view import GraphView, Op, Value
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.fused import FUSED
+from tf_wu_shard.rules.registry import family_of
 from tf_wu_shard.rules.sparse import SCATTERS, SPARSE_FUSED
 from tf_wu_shard.rules.variables import READ, WHOLE_READS, WRITES, Access
 
@@ -190,3 +191,18 @@ def _strongest(found: Iterable[Access]) -> Access:
         if strongest is not Access.LOOK and access is not Access.PASSED_ON:
             strongest = access
     return strongest
+
+
+def feeds_a_layer(view: GraphView, handle: str) -> bool:
+    """Whether a variable is first read by something that is no elementwise arithmetic.
+
+    Args:
+        view: The graph.
+        handle: The op that yields the variable's handle.
+    """
+    first = next(iter(accesses(view, handle)), None)
+    if first is None or not first.access.is_read:
+        return False
+    return first.op.type != READ or any(
+        family_of(op.type) is None for op, _ in view.consumers(Value(first.op.name))
+    )

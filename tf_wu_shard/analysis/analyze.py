@@ -5,7 +5,7 @@ from __future__ import annotations
 from tf_wu_shard.analysis.gradients import gradient_reductions, result_names
 from tf_wu_shard.analysis.order import with_order
 from tf_wu_shard.analysis.types import Analysis
-from tf_wu_shard.analysis.unreached import without_halves, written_unreached
+from tf_wu_shard.analysis.unreached import only_weights, written_unreached
 from tf_wu_shard.analysis.updates import weight_updates
 from tf_wu_shard.analysis.whole_updates import whole_updates
 from tf_wu_shard.dialects.base import Dialect
@@ -32,7 +32,7 @@ def analyze(view: GraphView, dialect: Dialect) -> Analysis:
     )
     reached = {v.key for u in updates for v in u.variables} | {r.variable for r in refused}
     unreached = written_unreached(view, names, reached, devices, (*refusals, *more))
-    refused = (*without_halves(view, refused, unreached), *unreached)
+    refused = (*only_weights(view, refused, unreached, updates), *unreached)
     if dialect.owners is not None and reductions:
         found = whole_updates(view, reductions, names, devices, updates, refused)
         updates, refused = (*updates, *found[0]), found[1]

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from tf_wu_shard.analysis.accesses import accesses, is_call
+from tf_wu_shard.analysis.accesses import accesses, feeds_a_layer, is_call
 from tf_wu_shard.analysis.gradients import ResultNames
-from tf_wu_shard.analysis.types import RefusedUpdate
+from tf_wu_shard.analysis.types import RefusedUpdate, WeightUpdate
 from tf_wu_shard.graph.view import GraphView, Op, Value
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.fused import FUSED
@@ -145,21 +145,32 @@ def _first_without_rule(
     return found
 
 
-def without_halves(
-    view: GraphView, refused: Iterable[RefusedUpdate], unreached: Iterable[RefusedUpdate]
+def only_weights(
+    view: GraphView,
+    refused: Iterable[RefusedUpdate],
+    unreached: Sequence[RefusedUpdate],
+    updates: Collection[WeightUpdate],
 ) -> tuple[RefusedUpdate, ...]:
-    """Leaves out slots that were refused only because the way to their weight was not found.
+    """Leaves out what is refused beside weights and is none.
+
+    That is slots that were refused only because the way to their weight was not found, and
+    variables that feed nothing but arithmetic of their own: the statistics that a synchronized
+    batch normalization keeps, whose sums are no gradients.
 
     Args:
         view: The graph.
         refused: The updates that were followed from their gradients and refused.
         unreached: The weights that no gradient was followed to, as `written_unreached` gives them.
+        updates: What can be sharded.
 
     Returns:
-        The refused updates of trainable variables, and those whose gradients explain no weight.
+        The refused updates of trainable variables and of those that a layer reads, where their
+        gradients explain no weight; all of these where no weight is known at all.
     """
     explained = {key for weight in unreached for key in weight.reductions}
     trainable = {ref.key for ref in view.variables.values() if ref.trainable}
-    return tuple(
-        r for r in refused if r.variable in trainable or not explained.issuperset(r.reductions)
-    )
+    kept = [r for r in refused if r.variable in trainable or not explained.issuperset(r.reductions)]
+    if not (updates or unreached or any(r.variable in trainable for r in kept)):
+        return tuple(kept)
+    read = {ref.key for h, ref in view.variables.items() if feeds_a_layer(view, h)}
+    return tuple(r for r in kept if r.variable in trainable or r.variable in read)

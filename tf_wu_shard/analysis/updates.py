@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tf_wu_shard.analysis.accesses import accesses
+from tf_wu_shard.analysis.accesses import accesses, feeds_a_layer
 from tf_wu_shard.analysis.body import BodyBuilder
 from tf_wu_shard.analysis.floods import Flood, entangled, mirrored_handles, written_keys
 from tf_wu_shard.analysis.gradients import ResultNames, with_parts
@@ -170,14 +170,6 @@ def _likely_weight(
         handle = handles.get(key, {}).get(0)
         if handle is None:
             continue
-        touching = accesses(view, handle)
-        if touching and touching[0].access.is_read and _feeds_more(view, touching[0].op):
+        if feeds_a_layer(view, handle):
             return key
     return variables[0]
-
-
-def _feeds_more(view: GraphView, read: Op) -> bool:
-    """Whether a read feeds something that is no elementwise arithmetic: a layer."""
-    return any(family_of(op.type) is None for op, _ in view.consumers(Value(read.name))) or (
-        read.type != READ
-    )

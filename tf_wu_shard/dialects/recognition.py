@@ -1,8 +1,9 @@
 """How a sum over replicas looks in a graph that holds all of them.
 
 Two forms: one CollectiveReduceV2 per replica (MirroredStrategy's default on CPU devices), and one
-AddN over all replicas whose result is passed to each device by an Identity
-(`cross_device_ops=tf.distribute.ReductionToOneDevice()`).
+AddN over all replicas whose result, perhaps divided by their number, is passed to each device by an
+Identity (`cross_device_ops=tf.distribute.ReductionToOneDevice()`, and what replicas write to a
+variable with an aggregation).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 
 from tf_wu_shard.dialects.base import CarriedReduction
 from tf_wu_shard.dialects.slices import gathered_slices
+from tf_wu_shard.graph.constants import floating_scalar
 from tf_wu_shard.graph.view import GraphView, Op, Value
 from tf_wu_shard.placement import Refusal
 
@@ -96,7 +98,10 @@ def _collective_sums(
 
 
 def _sums_on_one_device(view: GraphView, devices: Sequence[str]) -> list[CarriedReduction]:
-    """AddN over one value of each replica, handed back to each by an Identity of its own."""
+    """AddN over one value of each replica, handed back to each by an Identity of its own.
+
+    For a mean, the sum is divided by the number of replicas first.
+    """
     found: list[CarriedReduction] = []
     for op in view:
         if op.type != "AddN" or len(op.inputs) != len(devices) or op.name not in view.live:
@@ -105,7 +110,8 @@ def _sums_on_one_device(view: GraphView, devices: Sequence[str]) -> list[Carried
         if set(terms) != set(devices):
             continue
         results: dict[str, Value] = {}
-        consumers = view.consumers(Value(op.name))
+        carriers = _with_division(view, op, len(devices))
+        consumers = view.consumers(Value(carriers[-1]))
         for consumer, _ in consumers:
             if consumer.type == "Identity":
                 results[consumer.device] = Value(consumer.name)
@@ -114,11 +120,21 @@ def _sums_on_one_device(view: GraphView, devices: Sequence[str]) -> list[Carried
                 CarriedReduction(
                     tuple(terms[d] for d in devices),
                     tuple(results[d] for d in devices),
-                    1,
-                    (op.name,),
+                    1 if len(carriers) == 1 else len(devices),
+                    carriers,
                 )
             )
     return found
+
+
+def _with_division(view: GraphView, total: Op, count: int) -> tuple[str, ...]:
+    """The op that sums, and the one that divides the sum by the number of terms, if one does."""
+    consumers = view.consumers(Value(total.name))
+    if len(consumers) == 1 and consumers[0][0].type == "RealDiv" and consumers[0][1] == 0:
+        division = consumers[0][0]
+        if floating_scalar(view.constant(division.inputs[1])) == count:
+            return (total.name, division.name)
+    return (total.name,)
 
 
 def _integer(view: GraphView, value: Value) -> int | None:

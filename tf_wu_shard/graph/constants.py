@@ -6,6 +6,11 @@ import math
 import struct
 from typing import Any
 
+from tf_wu_shard.dtypes import BFLOAT16, FLOAT16, FLOAT32, FLOAT64
+
+# How `struct` reads an element of a type.
+_FORMATS = {FLOAT32: "<f", FLOAT64: "<d", FLOAT16: "<e"}
+
 
 def integers(tensor: Any | None) -> tuple[int, ...] | None:
     """The elements of a TensorProto of type int32 or int64, or None of what is not known.
@@ -22,3 +27,25 @@ def integers(tensor: Any | None) -> tuple[int, ...] | None:
     found = [int(n) for n in (tensor.int_val or tensor.int64_val)] or [0] * bool(count)
     # The last element that is written stands for all that follow it.
     return tuple(found + found[-1:] * (count - len(found)))[:count]
+
+
+def floating_scalar(tensor: Any | None) -> float | None:
+    """The one element of a TensorProto of a floating type, or None of anything else.
+
+    Args:
+        tensor: The proto, as `GraphView.constant` returns it.
+    """
+    if tensor is None or math.prod(d.size for d in tensor.tensor_shape.dim) != 1:
+        return None
+    content, dtype = tensor.tensor_content, tensor.dtype
+    if dtype in (FLOAT16, BFLOAT16) and not content:
+        content = struct.pack("<H", *tensor.half_val[:1] or [0])
+    if dtype == BFLOAT16:
+        # The upper half of a float32.
+        content, dtype = b"\0\0" + content, FLOAT32
+    if dtype not in _FORMATS:
+        return None
+    if content:
+        return float(struct.unpack(_FORMATS[dtype], content)[0])
+    held = tensor.float_val if dtype == FLOAT32 else tensor.double_val
+    return float(held[0]) if held else 0.0
