@@ -7,8 +7,9 @@ from typing import Any
 from tf_wu_shard.analysis.accesses import CALLS
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.rules.fused import FUSED
+from tf_wu_shard.rules.registry import family_of
 from tf_wu_shard.rules.sparse import SPARSE_WRITES
-from tf_wu_shard.rules.variables import WRITES
+from tf_wu_shard.rules.variables import READ, WRITES
 from tf_wu_shard.storage import function_slots, sharded_slot
 from tf_wu_shard.tensorflow_private import function_graph, tpu_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import (
@@ -18,6 +19,9 @@ from tf_wu_shard.tensorflow_private.distributed_variables import (
 
 # The resource handles that a function captured, `(outside, placeholder)` each.
 Handles = list[tuple[Any, Any]]
+
+# What yields a value that was there before.
+_HELD = frozenset({READ, "Const", "Placeholder"})
 
 WRITING = frozenset(WRITES) | frozenset(FUSED) | frozenset(SPARSE_WRITES)
 
@@ -53,3 +57,32 @@ def is_written(placeholder: Any) -> bool:
 def may_train(graph: Any) -> bool:
     """Whether a function of its own, no branch or body, may write a variable."""
     return function_graph.may_write(graph, WRITING) and not function_graph.is_branch_or_body(graph)
+
+
+def computes_what_it_writes(placeholder: Any) -> bool:
+    """Whether a variable is written with more than arithmetic on what variables hold.
+
+    A copy, an average of weights or a reset trains nothing; behind a weight update there always is
+    a layer.
+
+    Args:
+        placeholder: The variable's captured handle inside of the function.
+    """
+    stack, seen = _writes(placeholder), set()
+    while stack:
+        op = stack.pop()
+        if op.name in seen:
+            continue
+        seen.add(op.name)
+        if op.type not in _HELD and op.type not in WRITES and family_of(op.type) is None:
+            return True
+        if op.type == READ:
+            # A slot, say, is written with the gradient first, and then read.
+            stack += _writes(op.inputs[0])
+        else:
+            stack += [tensor.op for tensor in op.inputs]
+    return False
+
+
+def _writes(placeholder: Any) -> list[Any]:
+    return [op for op in placeholder.consumers() if op.type in WRITING]

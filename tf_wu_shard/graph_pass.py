@@ -19,7 +19,7 @@ from absl import logging
 from tf_wu_shard import captures
 from tf_wu_shard.concern import (
     Handles,
-    is_written,
+    computes_what_it_writes,
     may_train,
     uses_variables_on_tpus,
     writes_a_mirrored_variable,
@@ -127,7 +127,7 @@ def _warn_of_one_replica(graph: Any, handles: Handles, options: ShardingOptions)
     """Says so when a step trains on one replica: the flag is on and does nothing."""
     trainable = [v for v in graph.variables if v.trainable]
     own = {id(original_handle(c)) for v in trainable for c in getattr(v, "values", (v,))}
-    if any(id(h) in own and is_written(p) for h, p in handles):
+    if any(id(h) in own and computes_what_it_writes(p) for h, p in handles):
         report = nothing_sharded(
             function_graph.title(graph), "it trains on one replica: no gradient is reduced"
         )

@@ -159,6 +159,9 @@ def test_a_function_that_does_not_train_is_no_concern(strategy_of: StrategyOf) -
     tf.function(follow)()
     tf.function(lambda: strategy.run(follow))()
     assert float(behind[0]) == 0.4375 and tf_wu_shard.reports() == ()
+    alone, copy = tf.Variable([2.0, 3.0]), tf.Variable([0.0, 0.0])
+    tf.function(lambda: copy.assign(2.0 * alone))()
+    assert float(copy[1]) == 6.0 and tf_wu_shard.reports() == ()
 
 
 def test_the_flag_counts_when_a_function_is_traced(strategy_of: StrategyOf) -> None:

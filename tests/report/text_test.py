@@ -66,9 +66,13 @@ def test_a_changed_wire_tells_what_it_was() -> None:
 
 
 def test_nothing_sharded_says_why_in_the_first_line() -> None:
-    assert NOTHING.headline == (
+    # Of all reasons the size matters least, so another one goes before it.
+    assert [a.name for a in NOTHING.left_alone] == ["bn/gamma", "table"]
+    assert NOTHING.headline.startswith("one_step_on_data: nothing sharded: table: ")
+    assert NOTHING.headline.endswith(" (and 2 more)")
+    small = dataclasses.replace(NOTHING, left_alone=NOTHING.left_alone[:1], notes=())
+    assert small.headline == (
         "one_step_on_data: nothing sharded: bn/gamma: 12 elements, below min_elements=1024"
-        " (and 2 more)"
     )
     single = dataclasses.replace(NOTHING, left_alone=(), notes=("a note",))
     assert single.headline == "one_step_on_data: nothing sharded: a note"

@@ -23,6 +23,7 @@ from tf_wu_shard.plan.buckets import assign_buckets, assign_in_turn
 from tf_wu_shard.plan.owners import assign_owners, cost_of
 from tf_wu_shard.plan.types import (
     PLAN_VERSION,
+    TOO_SMALL,
     LeftAlone,
     ShardingPlan,
     SlotPlan,
@@ -116,7 +117,7 @@ def _reason_against(update: WeightUpdate, smallest: int) -> str | None:
     if size == 0:
         return "it has no elements"
     if size < smallest:
-        return f"{size} elements, below min_elements={smallest}"
+        return f"{size} {TOO_SMALL}{smallest}"
     if not update.slots and len(weights_by_rows(update)) == len(update.weights):
         return "its update touches no rows but those looked up, and has no slot: all is done"
     return None

@@ -59,6 +59,10 @@ class VariablePlan:
     whole_because: str
 
 
+# What is said of a variable that is not worth it; of all reasons the one that matters least.
+TOO_SMALL = "elements, below min_elements="
+
+
 @dataclasses.dataclass(frozen=True)
 class LeftAlone:
     """A variable whose update stays as it was.

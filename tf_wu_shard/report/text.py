@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tf_wu_shard.plan.types import TOO_SMALL
 from tf_wu_shard.report.quantities import byte_text
 
 if TYPE_CHECKING:
@@ -14,7 +15,8 @@ def headline(report: Report) -> str:
     """The verdict in one line."""
     total = len(report.variables) + len(report.left_alone)
     if not report.variables:
-        reasons = [f"{a.name}: {a.reason}" for a in report.left_alone] + list(report.notes)
+        left = sorted(report.left_alone, key=lambda a: TOO_SMALL in a.reason)
+        reasons = [f"{a.name}: {a.reason}" for a in left] + list(report.notes)
         why = reasons[0] if reasons else "it reduces no gradient over replicas"
         more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
         return f"{report.function}: nothing sharded: {why}{more}"
