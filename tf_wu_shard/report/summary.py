@@ -77,7 +77,9 @@ class Report:
         slot_bytes_per_replica: Bytes of the optimizer slots that the fullest replica holds. Slots
             of variables left alone count alike on both sides.
         wire_bytes: Bytes that reach a replica per step for the gradients found: an all-reduce
-            counts as a reduce-scatter and an all-gather, each `(N - 1) / N` of the tensor.
+            counts as a reduce-scatter and an all-gather, each `(N - 1) / N` of the tensor. The
+            entries of sparse gradients, as many as a step happens to look up, are exchanged on
+            both sides and counted on neither; a table that is gathered is counted.
         emitted: How many reduce-scatters, all-gathers and all-reduces stand in the new graph, and
             for owners how many reductions to one replica and broadcasts from it.
         weight_bytes_per_replica: Bytes of the weights of these updates, in the same way; unchanged
