@@ -86,3 +86,26 @@ class ClippedMuon(keras.optimizers.Muon):
         gradients, variables = zip(*super()._all_reduce_sum_gradients(grads_and_vars), strict=True)
         clipped, _ = tf.clip_by_global_norm(gradients, 0.05)
         return [*zip(clipped, variables, strict=True)]
+
+
+class Cooled(keras.optimizers.Optimizer):
+    """Turns each gradient by a matrix that changes with the step, otherwise for each weight."""
+
+    def build(self, variables: list[Any]) -> None:
+        if self.built:
+            return
+        super().build(variables)
+        self.momentums = [self.add_variable_from_reference(v, "momentum") for v in variables]
+
+    def update_step(self, gradient: tf.Tensor, variable: Any, learning_rate: Any) -> None:
+        index = self._get_variable_index(variable)
+        momentum = self.momentums[index].value
+        direction = gradient
+        if len(variable.shape) == 2:
+            size = int(variable.shape[0])
+            heat = 1.0 / tf.cast(self.iterations + index + 1, tf.float32)
+            turned = tf.roll(tf.eye(size), 1, 0) * heat + tf.eye(size)
+            direction = tf.matmul(turned, gradient)
+        momentum.assign(0.9 * momentum + direction)
+        weight = variable.value if isinstance(variable, keras.Variable) else variable
+        weight.assign_sub(learning_rate * momentum)

@@ -20,7 +20,7 @@ from typing import Any
 from tf_wu_shard.dialects.base import CarriedReduction
 from tf_wu_shard.dialects.recognition import recognise_in_process, replica_devices
 from tf_wu_shard.dtypes import FLOAT32
-from tf_wu_shard.graph.view import GraphView, VariableRef, parse_value
+from tf_wu_shard.graph.view import GraphView, Value, VariableRef, parse_value
 from tf_wu_shard.placement import Refusal
 
 _LINE = re.compile(
@@ -96,8 +96,9 @@ class _Attributes(dict[str, Attribute]):
 class _ReadHalf:
     """The read half of the dialect of replicas in one process, without its TensorFlow."""
 
-    def __init__(self, owners: object | None) -> None:
+    def __init__(self, owners: object | None = None, stacks: object | None = None) -> None:
         self.owners = owners
+        self.stacks = stacks
 
     def copies(self, view: GraphView) -> tuple[str, ...]:
         return replica_devices(view)
@@ -111,9 +112,27 @@ class _ReadHalf:
         return recognise_in_process(view, devices)
 
 
+class _OneProgram(_ReadHalf):
+    """The read half of the dialect of a TPU program that two replicas run."""
+
+    def copies(self, view: GraphView) -> tuple[str, ...]:
+        return ("",)
+
+    def num_replicas(self, copies: Sequence[str]) -> int:
+        return 2
+
+    def recognise(
+        self, view: GraphView, devices: Sequence[str]
+    ) -> tuple[list[CarriedReduction], list[Refusal]]:
+        sums = [op for op in view if op.type == "CrossReplicaSum"]
+        found = [CarriedReduction((op.inputs[0],), (Value(op.name),), 1, (op.name,)) for op in sums]
+        return found, []
+
+
 # Anything that recognises reductions is enough of a dialect to analyse with.
-DIALECT: Any = _ReadHalf(owners=None)
+DIALECT: Any = _ReadHalf()
 OWNERS_DIALECT: Any = _ReadHalf(owners=object())
+STACKS_DIALECT: Any = _OneProgram(stacks=object())
 
 
 def node(line: str) -> Any:

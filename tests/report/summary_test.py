@@ -7,7 +7,13 @@ import json
 from typing import Any
 
 from tests.plan.analyses import FLOAT16, Weight, analysis_of
-from tf_wu_shard.analysis.types import Analysis
+from tf_wu_shard.analysis.types import (
+    Analysis,
+    FunctionValue,
+    MatrixFunction,
+    Operand,
+    OperandKind,
+)
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.report.summary import Bytes, Report, summarize
@@ -53,6 +59,25 @@ def test_what_owners_hold_counts_where_it_is() -> None:
     # 64 floats of m with replica 0, 32 of n with replica 1, 16 of o with each.
     assert report.slot_bytes_per_replica == Bytes(160 * 4, 80 * 4)
     assert report.wire_bytes.unsharded == report.wire_bytes.sharded
+
+
+def test_what_matrix_functions_have_whole_is_said_and_counts_on_the_wire() -> None:
+    value = FunctionValue(Operand(OperandKind.GRADIENT, index=0), 1)
+    own = MatrixFunction(0, 1, (value,), (), (value,), "program")
+    other = dataclasses.replace(own, program="other")
+    analysis = analysis_of([Weight(name, (8, 8), (f"m_{name}",)) for name in ("a", "b", "c")])
+    before = report_of(analysis).wire_bytes.sharded
+    updates = [
+        dataclasses.replace(update, functions=functions)
+        for update, functions in zip(analysis.updates, [(own,), (own, other), ()], strict=True)
+    ]
+    report = report_of(dataclasses.replace(analysis, updates=tuple(updates)))
+    assert [v.whole for v in report.variables] == [
+        *("by turns, 1 of 2 on each replica",),
+        *("by turns, 1 of 2 on each replica; on every replica", ""),
+    ]
+    # 3/4 of 64 floats there and back by turns, and there for the lone one.
+    assert report.wire_bytes.sharded == before + 3 * 192
 
 
 def test_a_slot_counts_with_its_own_element_type() -> None:
@@ -115,6 +140,7 @@ def test_the_json_has_every_field_by_its_name() -> None:
             "bucket": 0,
             "padding": 0,
             "gathered_in": "",
+            "whole": "",
         }
     ]
     assert data["left_alone"] == [

@@ -89,6 +89,16 @@ def test_of_tpus_it_says_where_replicas_sit_and_how_weights_are_stored_and_trave
     assert lines[4].endswith("slots none   bucket 1")
 
 
+def test_where_matrix_functions_have_whole_tensors_is_said_of_each_and_counted() -> None:
+    first, second = ON_TPUS.variables
+    turns = dataclasses.replace(first, whole="by turns, 2 of 6 on each replica")
+    lines = str(dataclasses.replace(ON_TPUS, variables=(turns, second))).splitlines()
+    counted = "whole for matrix functions: 1 of 2, weights and slots stay in shards"
+    assert lines[3] == counted
+    assert lines[4].endswith("gathered in bfloat16   whole by turns, 2 of 6 on each replica")
+    assert "whole" not in lines[5]
+
+
 def test_nothing_emitted_is_not_counted() -> None:
     assert "emitted" not in str(NOTHING)
 

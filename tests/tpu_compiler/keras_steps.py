@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -61,15 +62,21 @@ def adam() -> keras.optimizers.Optimizer:
     return keras.optimizers.Adam(0.01, beta_1=0.5, beta_2=0.5, epsilon=0.01)
 
 
+def muon() -> keras.optimizers.Optimizer:
+    """Muon at a rate at which one step moves the weights far."""
+    return keras.optimizers.Muon(0.1)
+
+
 def compiled(
     name: str,
     strategy: tf.distribute.Strategy,
+    optimizer: Callable[[], keras.optimizers.Optimizer] = adam,
     **sizes: int,
 ) -> keras.Model:
-    """One of the project's models under a strategy, its optimizer Adam and built."""
+    """One of the project's models under a strategy, its optimizer built."""
     with strategy.scope():
         model = models.build(name, **(SIZES[name] | sizes))
-        model.compile(adam(), models.loss(name))
+        model.compile(optimizer(), models.loss(name))
         model.optimizer.build(model.trainable_variables)
     return model
 
@@ -78,6 +85,7 @@ def traced(
     name: str,
     place: Topology,
     options: dict[str, Any] | None,
+    optimizer: Callable[[], keras.optimizers.Optimizer] = adam,
     **sizes: int,
 ) -> TracedStep:
     """Traces a model's step.
@@ -86,10 +94,11 @@ def traced(
         name: Of the model.
         place: The slice.
         options: Of the sharding; None to leave the flag off.
+        optimizer: Makes the optimizer.
         **sizes: Of the model.
     """
     strategy = step.strategy_for(place)
-    model = compiled(name, strategy, **sizes)
+    model = compiled(name, strategy, optimizer, **sizes)
     shaping = {size: value for size, value in sizes.items() if size in SHAPING[name]}
     tf_wu_shard.clear_reports()
     if options is not None:

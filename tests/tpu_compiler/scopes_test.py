@@ -74,6 +74,13 @@ def test_a_sum_that_a_matrix_product_follows_is_no_gradients() -> None:
     assert scopes["new"] is Scope.UPDATE
 
 
+def test_products_of_an_update_itself_belong_to_it() -> None:
+    text = STEP.replace("scaled = Mul sum", "square = MatMul sum sum\nscaled = Mul square")
+    scopes = scopes_of(graph_of(text))
+    assert scopes["dw"] is Scope.GRADIENTS
+    assert scopes["square"] is scopes["scaled"] is Scope.UPDATE
+
+
 def test_a_chain_of_reduce_scatters_ends_the_backward_pass() -> None:
     scopes = scopes_of(
         graph_of("""

@@ -13,7 +13,7 @@ import pathlib
 
 import pytest
 
-from tests.tpu_compiler.keras_steps import TracedStep, traced
+from tests.tpu_compiler.keras_steps import TracedStep, muon, traced
 from tf_wu_shard import ground
 from tf_wu_shard.bench.conversation import Worker
 from tf_wu_shard.dialects.torus import one_group
@@ -113,6 +113,18 @@ def test_every_collective_of_a_sharded_keras_step_is_left_and_libtpu_adds_none(
     own = Survivor("all-gather", 4096, 4096, "adam/AssignSubVariableOp")
     with pytest.raises(AssertionError):
         check_libtpu_sharded_nothing_itself(dataclasses.replace(found, left=[*found.left, own]))
+
+
+def test_whole_tensors_of_matrix_functions_go_by_all_to_alls_that_are_left(
+    compiler: Worker, tmp_path: pathlib.Path
+) -> None:
+    step = traced("mlp", PLACE, {"min_elements": None}, muon, width=256)
+    found = judged(step, compiler, tmp_path)
+    check_what_was_emitted_is_left(found)
+    assert step.report is not None and step.report.emitted["all_to_all"] == 2
+    own = [s for s in found.of_kind("all-to-all") if "wu_shard/" in s.op_name]
+    # Two matrices, filled up to sixteen: a shard for each replica is as much as one of them.
+    assert [survivor.bytes for survivor in own] == [256 * 256 * FLOAT_BYTES] * 2
 
 
 def test_a_step_that_scatters_over_all_chips_at_once_fails_the_check(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tf_wu_shard.analysis.gradients import gradient_reductions, result_names
+from tf_wu_shard.analysis.matrix_updates import matrix_updates
 from tf_wu_shard.analysis.order import with_order
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.analysis.unreached import only_weights, written_unreached
@@ -35,6 +36,9 @@ def analyze(view: GraphView, dialect: Dialect) -> Analysis:
     refused = (*only_weights(view, refused, unreached, updates), *unreached)
     if dialect.owners is not None and reductions:
         found = whole_updates(view, reductions, names, devices, updates, refused)
+        updates, refused = (*updates, *found[0]), found[1]
+    if dialect.stacks is not None and reductions:
+        found = matrix_updates(view, reductions, names, devices, num_replicas, updates, refused)
         updates, refused = (*updates, *found[0]), found[1]
     told = {r.refusal for r in refused}
     return Analysis(

@@ -108,7 +108,7 @@ class BodyBuilder:
         updated = self._updated_variables(slice_, touching)
         if isinstance(updated, Refusal):
             return updated
-        update = WeightUpdate(updated, keys, self._body(slice_), self._devices)
+        update = self._update(slice_, updated, keys)
         return update, {v for v in slice_.read_besides if self._may_adopt(v, slice_.size)}
 
     def _side_sums(self, keys: tuple[int, ...]) -> list[list[Op]]:
@@ -283,6 +283,11 @@ class BodyBuilder:
             return True
         return self._look_from_outside([Value(read.name)], body) is not None
 
+    def _update(
+        self, slice_: UpdateSlice, updated: tuple[UpdatedVariable, ...], keys: tuple[int, ...]
+    ) -> WeightUpdate:
+        return WeightUpdate(updated, keys, self._body(slice_), self._devices)
+
     def _body(self, slice_: UpdateSlice) -> tuple[BodyOp, ...]:
         numbers = {op.name: i for i, op in enumerate(slice_.body)}
         return tuple(self._body_op(slice_, op, numbers) for op in slice_.body)
@@ -312,7 +317,8 @@ class BodyBuilder:
             return known
         placement = slice_.placements[value]
         if isinstance(placement, Sharded):
-            return Operand(OperandKind.BODY, index=numbers[slice_.source(value).op])
+            source = slice_.source(value)
+            return Operand(OperandKind.BODY, index=numbers[source.op], output=source.index)
         values = tuple(self._matcher.value_on(r, value) for r in range(len(self._devices)))
         scalar = math.prod(placement.shape) == 1 and slice_.size != 1
         if op.type in FUSED:

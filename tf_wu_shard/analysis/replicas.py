@@ -207,6 +207,12 @@ class ReplicaMatcher:
                 return False
         return True
 
+    def content(self, op: Op) -> tuple[Any, ...]:
+        """What an op does: its type and attributes, the functions they name by what those do."""
+        attributes = op.node.attr
+        shown = sorted(name for name in attributes if name[0] != "_")
+        return op.type, *((name, self._shape_of(attributes[name])) for name in shown)
+
     def _shape_of(self, attribute: Any) -> Any:
         """An attribute with the functions it names replaced by what those functions do."""
         names = _callees(attribute)

@@ -60,7 +60,7 @@ class OperandKind(enum.Enum):
     SLICE = "a whole tensor that every replica holds, of which the shard is cut"
     BROADCAST = "a smaller tensor that every replica holds, broadcast over the shard"
     HANDLE = "the handle of a variable of the update"
-    WHOLE = "a whole tensor that every replica computes, of an update that one replica does"
+    WHOLE = "a whole tensor that every replica computes"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,10 +72,10 @@ class Operand:
         index: BODY: position of the op in the body. GRADIENT: the reduction's key.
         output: BODY: which of its results.
         values: SCALAR, SLICE, BROADCAST: per replica, the outside value. WHOLE: per replica, the
-            value, which the body may compute.
+            value; in an update that one replica does, the body may compute it.
         variable: HANDLE: the variable's key.
-        shape: SLICE, SCALAR and WHOLE: the logical shape. BROADCAST: the shape that it is broadcast
-            to.
+        shape: SLICE, SCALAR and WHOLE, and whatever enters an op of a matrix function: the logical
+            shape. BROADCAST: the shape that it is broadcast to.
     """
 
     kind: OperandKind
@@ -114,6 +114,7 @@ class BodyOp:
         variable: READ and WRITE: the key of the variable it touches; a fused update's weight.
         sum: What it sums, where it sums over elements of several shards. The rest of the body has
             its result from outside, as ops that stay where they are may have it.
+        function: Which of the update's matrix functions it is an op of, or None.
     """
 
     type: str
@@ -121,6 +122,48 @@ class BodyOp:
     operands: tuple[Operand, ...]
     variable: str = ""
     sum: ShardSum | None = None
+    function: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class FunctionValue:
+    """What enters a matrix function in shards, or comes of it to be cut into them.
+
+    Attributes:
+        operand: Where it is: the result of a body op, or a gradient.
+        dtype: Its element type, as a DataType number.
+    """
+
+    operand: Operand
+    dtype: int
+
+
+@dataclasses.dataclass(frozen=True)
+class MatrixFunction:
+    """A run of the body's ops that need tensors whole (an inverse root, a matrix product).
+
+    What enters it and what comes of it has as many elements as the update's variables, and is cut
+    like them everywhere else.
+
+    Attributes:
+        first: Position in the body of its first op.
+        count: How many ops it has; they follow each other.
+        inputs: What enters it in shards.
+        outside: What enters it besides, but for constants: the same on every replica.
+        results: What others read of it.
+        program: A digest of its ops, attributes, constants and shapes: functions of one program
+            compute the same of their inputs and outside values.
+        step: How many others, and sums over shards, at most stand one behind the other on the way
+            to it.
+    """
+
+    first: int
+    count: int
+    inputs: tuple[FunctionValue, ...]
+    outside: tuple[Operand, ...]
+    results: tuple[FunctionValue, ...]
+    program: str
+    step: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,6 +203,7 @@ class WeightUpdate:
         whole: Whether one replica has to do it, on whole variables, as not all of its ops can be
             computed in shards. Its variables may be of any shapes, and others may look at what its
             body computes.
+        functions: The parts of its body that need whole tensors, where the rest does not.
     """
 
     variables: tuple[UpdatedVariable, ...]
@@ -167,6 +211,7 @@ class WeightUpdate:
     body: tuple[BodyOp, ...]
     devices: tuple[str, ...]
     whole: bool = False
+    functions: tuple[MatrixFunction, ...] = ()
 
     @property
     def weights(self) -> tuple[UpdatedVariable, ...]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from tf_wu_shard.analysis.accesses import VariableAccess
 from tf_wu_shard.analysis.body import BodyBuilder, refuse_part_wise
-from tf_wu_shard.analysis.floods import Flood, entangled, mirrored_handles
+from tf_wu_shard.analysis.floods import mirrored_handles
 from tf_wu_shard.analysis.gradients import ResultNames
 from tf_wu_shard.analysis.replicas import ReplicaMatcher
+from tf_wu_shard.analysis.second_look import look_again, still_refused
 from tf_wu_shard.analysis.types import (
     GradientReduction,
     Operand,
@@ -25,7 +26,6 @@ from tf_wu_shard.analysis.types import (
     WeightUpdate,
 )
 from tf_wu_shard.analysis.update_slice import UpdateSlice
-from tf_wu_shard.analysis.whole_flow import WholeFlow
 from tf_wu_shard.analysis.whole_slice import WholeSlice
 from tf_wu_shard.graph.view import GraphView, Op, Value
 from tf_wu_shard.placement import Refusal
@@ -53,47 +53,15 @@ def whole_updates(
         The updates among the refused ones that one replica can do, and the rest; where only the
         rules stood in the way, their reasons now also say why one replica cannot.
     """
-    taken = {key for update in sharded for key in update.reductions}
-    wanted = {key for r in refused if r.refusal.of_rules for key in r.reductions} - taken
     handles = mirrored_handles(view, len(devices))
-    flow = WholeFlow(view, reductions, names, handles)
-    floods = [flow.flood(key) for key in sorted(wanted) if not reductions[key].gathered]
-    claimed = {variable for flood in floods for variable in flood.variables}
-    builder = WholeBodyBuilder(view, ReplicaMatcher(view, names), names, handles, devices, claimed)
-    in_shards = {v.key for update in sharded for v in update.variables}
-    found: list[WeightUpdate] = []
-    instead: dict[str, Refusal | None] = {}
-    for flood in entangled(floods):
-        reached = [r for r in refused if r.variable in flood.variables]
-        if not reached or not all(r.refusal.of_rules for r in reached):
-            continue
-        outcome = _entanglement(flood, in_shards) or builder.build(
-            tuple(sorted(flood.keys)), tuple(flood.variables)
-        )
-        refusal = outcome if isinstance(outcome, Refusal) else None
-        instead |= dict.fromkeys((r.variable for r in reached), refusal)
-        if not isinstance(outcome, Refusal):
-            found.append(outcome)
-    return _without_common_ops(found), tuple(_rest(refused, instead))
 
+    def builder_of(claimed: set[str]) -> BodyBuilder:
+        matcher = ReplicaMatcher(view, names)
+        return WholeBodyBuilder(view, matcher, names, handles, devices, claimed)
 
-def _entanglement(flood: Flood, in_shards: set[str]) -> Refusal | None:
-    """Why what a gradient reaches cannot be followed as one update, or None."""
-    shared = sorted(in_shards.intersection(flood.variables))
-    if shared:
-        return Refusal(shared[0], "it is updated in shards with another gradient")
-    return flood.refusal
-
-
-def _rest(
-    refused: Iterable[RefusedUpdate], instead: dict[str, Refusal | None]
-) -> Iterable[RefusedUpdate]:
-    for one in refused:
-        if one.variable not in instead:
-            yield one
-        elif (second := instead[one.variable]) is not None:
-            reason = f"{one.refusal.reason}; nor can one replica do it alone: {second}"
-            yield dataclasses.replace(one, refusal=Refusal(one.refusal.where, reason))
+    found, reasons = look_again(view, reductions, names, handles, sharded, refused, builder_of)
+    rest = still_refused(refused, reasons, "one replica do it alone")
+    return _without_common_ops(found), rest
 
 
 def _without_common_ops(updates: Sequence[WeightUpdate]) -> tuple[WeightUpdate, ...]:

@@ -82,6 +82,68 @@ class Owners(Protocol):
         """
 
 
+class Stacks(Protocol):
+    """What it takes to compute whole tensors of equal layouts, a stack, each on one replica."""
+
+    def own_whole(
+        self,
+        builder: GraphBuilder,
+        shards: Sequence[Value],
+        layout: Any,
+        dtype: int,
+        scope: str,
+    ) -> list[Value]:
+        """Gives every replica as many whole tensors of a stack, out of the shards of all.
+
+        Args:
+            builder: Where to emit.
+            shards: The replica's shard of each tensor; as many for every replica.
+            layout: How each of them is cut.
+            dtype: Their element type, as a DataType number.
+            scope: Name scope of the emitted ops.
+
+        Returns:
+            The replica's own tensors, of `layout.shape`. All of a stack are the first replica's
+            own, then the second's, and so on, in the order of the shards that the replicas hold.
+        """
+
+    def shards_of_all(
+        self,
+        builder: GraphBuilder,
+        own: Sequence[Value],
+        layout: Any,
+        dtype: int,
+        scope: str,
+    ) -> list[Value]:
+        """The way back: the replica's shard of each tensor, out of the own ones of each replica.
+
+        Args:
+            builder: Where to emit.
+            own: The replica's own tensors, each of `layout.size` elements in any shape.
+            layout: How they are to be cut.
+            dtype: Their element type, as a DataType number.
+            scope: Name scope of the emitted ops.
+        """
+
+    def select_own(
+        self,
+        builder: GraphBuilder,
+        values: Sequence[Value],
+        shape: tuple[int, ...],
+        dtype: int,
+        scope: str,
+    ) -> list[Value]:
+        """Those of values, one for each tensor of a stack, that belong to the replica's own ones.
+
+        Args:
+            builder: Where to emit.
+            values: The values, the same on every replica.
+            shape: The shape of each.
+            dtype: Their element type, as a DataType number.
+            scope: Name scope of the emitted ops.
+        """
+
+
 class Dialect(Protocol):
     """How replicas communicate in one kind of graph. It takes layouts of the kind that it makes.
 
@@ -107,6 +169,10 @@ class Dialect(Protocol):
     @property
     def owners(self) -> Owners | None:
         """None where no replica can do an update alone, as all of them run one program."""
+
+    @property
+    def stacks(self) -> Stacks | None:
+        """None where replicas do not take turns with whole tensors, as each may own an update."""
 
     def copies(self, view: GraphView) -> tuple[str, ...]:
         """Per copy of the program that a graph holds, its device.

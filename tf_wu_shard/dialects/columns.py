@@ -217,9 +217,34 @@ def whole_of_rows(
     """The tensor, in `layout.shape`, of all its shards one above the other, without padding."""
     if layout.tile_shards > 1:
         matrix = rows_of_tiles(builder, matrix, layout.columns, 1, dtype, scope)
-    elements = plain_ops.flat(builder, matrix, dtype, "", f"{scope}/elements")
-    held = plain_ops.run(builder, elements, 0, layout.size, dtype, "", f"{scope}/held")
+    held = matrix
+    if layout.flattened:
+        elements = plain_ops.flat(builder, matrix, dtype, "", f"{scope}/elements")
+        held = plain_ops.run(builder, elements, 0, layout.size, dtype, "", f"{scope}/held")
+    elif layout.padding:
+        size = (layout.rows, layout.columns)
+        held = block(builder, matrix, (0, 0), size, dtype, f"{scope}/held")
     shape = layout.ordered_shape
     ordered = plain_ops.reshape(builder, held, shape, dtype, "", f"{scope}/ordered")
     back = tuple(layout.order.index(dimension) for dimension in range(len(layout.order)))
     return transposed(builder, ordered, back, dtype, f"{scope}/whole")
+
+
+def rows_of_whole(
+    builder: GraphBuilder, tensor: Value, layout: RowLayout, dtype: int, scope: str
+) -> Value:
+    """All shards of a tensor one above the other, padding and all; see `whole_of_rows`."""
+    shaped = plain_ops.reshape(builder, tensor, layout.shape, dtype, "", f"{scope}/shape")
+    ordered = transposed(builder, shaped, layout.order, dtype, f"{scope}/order")
+    shape = (-1,) if layout.flattened else (layout.rows, layout.columns)
+    matrix = plain_ops.reshape(builder, ordered, shape, dtype, "", f"{scope}/matrix")
+    if layout.padding:
+        after = layout.padding if layout.flattened else layout.padded_rows - layout.rows
+        ends = builder.constant([[0, after], [0, 0]][: len(shape)], device="")
+        types = {"T": dtype, "Tpaddings": _INT32}
+        matrix = builder.op("Pad", [matrix, ends], name=f"{scope}/pad", device="", types=types)
+    shape = (layout.padded_rows, layout.columns)
+    matrix = plain_ops.reshape(builder, matrix, shape, dtype, "", f"{scope}/padded")
+    if layout.tile_shards > 1:
+        matrix = tiles_of_rows(builder, matrix, layout.columns, 1, dtype, scope)
+    return matrix

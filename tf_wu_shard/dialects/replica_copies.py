@@ -20,6 +20,8 @@ class CopyOfEachReplica:
     most_buckets: int | None = None
     weights_in_shards = False
     place = ""
+    # Each of them may own an update.
+    stacks = None
 
     def __init__(self, devices: Sequence[str]) -> None:
         """Makes the dialect of one graph.

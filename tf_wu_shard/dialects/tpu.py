@@ -16,6 +16,7 @@ from typing import Any
 from tf_wu_shard.dialects import axis_ops, columns, plain_ops, stacked
 from tf_wu_shard.dialects.base import CarriedReduction
 from tf_wu_shard.dialects.columns import block
+from tf_wu_shard.dialects.stack_exchange import StackExchange
 from tf_wu_shard.dialects.torus import Groups, Torus
 from tf_wu_shard.dtypes import dtype_name
 from tf_wu_shard.graph.builder import GraphBuilder
@@ -42,6 +43,7 @@ class TpuCluster:
         min_elements: Below N * 1,024 elements a shard does not fill a tile; such tensors stay
             replicated, and the compiler combines their all-reduces.
         place: Where its replicas sit; see `Torus.place`.
+        stacks: How its replicas take turns with whole tensors.
         bucket_bytes: Several buckets of 20 MiB find room in a core's vector memory.
         most_buckets: Each costs a collective of each kind along every axis of the torus.
     """
@@ -62,6 +64,7 @@ class TpuCluster:
         self._cluster = cluster
         self._torus = torus
         self.place = torus.place
+        self.stacks = StackExchange(torus)
         self._last: tuple[GraphBuilder, Value, int] | None = None
         self.most_buckets: int | None = MOST_COLLECTIVES // len(torus.axes)
         self.min_elements = torus.num_replicas * TILE[0] * TILE[1]

@@ -21,6 +21,7 @@ from tf_wu_shard.dtypes import BFLOAT16, FLOAT32, item_bytes
 from tf_wu_shard.layout import TILE, AnyLayout, Layout, RowLayout, flat_layout
 from tf_wu_shard.plan.buckets import assign_buckets, assign_in_turn
 from tf_wu_shard.plan.owners import assign_owners, cost_of
+from tf_wu_shard.plan.stacks import plan_stacks
 from tf_wu_shard.plan.types import (
     PLAN_VERSION,
     TOO_SMALL,
@@ -109,6 +110,7 @@ def make_plan(
         variables=variables,
         summed_whole=_summed_whole(analysis.reductions, variables),
         left_alone=tuple(left),
+        stacks=plan_stacks(analysis, ((number, layout) for number, _, layout in chosen)),
     )
 
 

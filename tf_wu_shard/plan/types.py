@@ -13,8 +13,9 @@ from typing import Any
 from tf_wu_shard.dialects.owner_layout import OwnerLayout, owner_layout
 from tf_wu_shard.dialects.table_layout import TableLayout
 from tf_wu_shard.layout import AnyLayout, Layout, RowLayout
+from tf_wu_shard.plan.stacks import StackPlan
 
-PLAN_VERSION = 5
+PLAN_VERSION = 6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +93,7 @@ class ShardingPlan:
         summed_whole: Keys of the reductions that share a carrier with a sharded one and are
             summed whole, on every replica, in its stead.
         left_alone: What stays as it was.
+        stacks: Who computes the matrix functions of sharded updates.
     """
 
     version: int
@@ -100,6 +102,7 @@ class ShardingPlan:
     variables: tuple[VariablePlan, ...]
     summed_whole: tuple[int, ...]
     left_alone: tuple[LeftAlone, ...]
+    stacks: tuple[StackPlan, ...] = ()
 
     @property
     def in_shards(self) -> tuple[SlotPlan, ...]:
@@ -151,6 +154,10 @@ def plan_from_json(text: str) -> ShardingPlan:
         left_alone=tuple(
             LeftAlone(a["variable"], a["reason"], a["where"], tuple(a["reductions"]))
             for a in data["left_alone"]
+        ),
+        stacks=tuple(
+            StackPlan(tuple(s["updates"]), tuple(s["functions"]), s["each"], s["by_turns"])
+            for s in data["stacks"]
         ),
     )
 

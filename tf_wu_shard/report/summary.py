@@ -11,6 +11,7 @@ from tf_wu_shard.analysis.row_body import weights_by_rows
 from tf_wu_shard.analysis.types import Analysis, UpdatedVariable
 from tf_wu_shard.dtypes import dtype_name, item_bytes
 from tf_wu_shard.layout import AnyLayout
+from tf_wu_shard.plan.stacks import StackPlan
 from tf_wu_shard.plan.types import ShardingPlan, VariablePlan
 
 
@@ -28,6 +29,8 @@ class ShardedVariable:
         padding: Elements by which equal shards exceed the tensor; not stored.
         gathered_in: What the weight is rounded to on its way from its shards to the step; "" where
             it travels in its own type.
+        whole: Where what enters its matrix functions is whole, such as "by turns, 2 of 6 on each
+            replica" or "on every replica"; "" where it has none.
     """
 
     name: str
@@ -38,6 +41,7 @@ class ShardedVariable:
     bucket: int
     padding: int
     gathered_in: str = ""
+    whole: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,11 +81,12 @@ class Report:
         slot_bytes_per_replica: Bytes of the optimizer slots that the fullest replica holds. Slots
             of variables left alone count alike on both sides.
         wire_bytes: Bytes that reach a replica per step for the gradients found: an all-reduce
-            counts as a reduce-scatter and an all-gather, each `(N - 1) / N` of the tensor. The
-            entries of sparse gradients, as many as a step happens to look up, are exchanged on
+            counts as a reduce-scatter and an all-gather, each `(N - 1) / N` of the tensor. So does
+            every tensor that a replica has whole for a matrix function, and each on its way back.
+            The entries of sparse gradients, as many as a step happens to look up, are exchanged on
             both sides and counted on neither; a table that is gathered is counted.
-        emitted: How many reduce-scatters, all-gathers and all-reduces stand in the new graph, and
-            for owners how many reductions to one replica and broadcasts from it.
+        emitted: How many reduce-scatters, all-gathers, all-reduces and all-to-alls stand in the new
+            graph, and for owners how many reductions to one replica and broadcasts from it.
         weight_bytes_per_replica: Bytes of the weights of these updates, in the same way; unchanged
             where only their slots live in shards.
         place: Where the replicas sit and which groups follow from that; "" where all of them share
@@ -136,7 +141,8 @@ def summarize(
     Returns:
         The report, without times.
     """
-    sharded = tuple(_sharded(v) for v in plan.variables)
+    whole = _whole(plan)
+    sharded = tuple(_sharded(v, whole.get(v.update, "")) for v in plan.variables)
     left = tuple(LeftAloneVariable(a.variable, a.reason, a.where) for a in plan.left_alone)
     verdict = "nothing sharded"
     if sharded:
@@ -213,7 +219,17 @@ def _gathered_in(variable: VariablePlan) -> str:
     return dtype_name(variable.gather_dtype) if own not in ([], [variable.gather_dtype]) else ""
 
 
-def _sharded(variable: VariablePlan) -> ShardedVariable:
+def _whole(plan: ShardingPlan) -> dict[int, str]:
+    """Where the matrix functions of updates have whole tensors, by the updates' positions."""
+    found: dict[int, dict[str, None]] = {}
+    for stack in plan.stacks:
+        own = f"by turns, {stack.each} of {len(stack.updates)} on each replica"
+        for update in stack.updates:
+            found.setdefault(update, {})[own if stack.by_turns else "on every replica"] = None
+    return {update: "; ".join(texts) for update, texts in found.items()}
+
+
+def _sharded(variable: VariablePlan, whole: str) -> ShardedVariable:
     return ShardedVariable(
         name=variable.variable,
         shape=variable.layout.shape,
@@ -223,6 +239,7 @@ def _sharded(variable: VariablePlan) -> ShardedVariable:
         bucket=variable.bucket,
         padding=variable.layout.padding,
         gathered_in=_gathered_in(variable),
+        whole=whole,
     )
 
 
@@ -249,4 +266,13 @@ def _wire(analysis: Analysis, plan: ShardingPlan) -> tuple[int, int]:
         for weight in (w for w in update.weights if w.key not in by_rows):
             width = item_bytes(narrow.get(weight.key, weight.dtype))
             after += math.prod(weight.shape) * width * (n - 1) // n
-    return before, after
+    return before, after + sum(_stack_wire(analysis, stack) for stack in plan.stacks)
+
+
+def _stack_wire(analysis: Analysis, stack: StackPlan) -> int:
+    """Bytes that reach each replica for the matrix functions of a stack."""
+    n, update = analysis.num_replicas, analysis.updates[stack.updates[0]]
+    function = update.functions[stack.functions[0]]
+    moved = (*function.inputs, *(function.results if stack.by_turns else ()))
+    width = sum(item_bytes(value.dtype) for value in moved)
+    return stack.each * math.prod(update.variables[0].shape) * width * (n - 1) // n

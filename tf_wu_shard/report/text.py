@@ -34,13 +34,19 @@ def headline(report: Report) -> str:
 
 
 def facts(report: Report) -> list[str]:
-    """What concerns the step as a whole: where its replicas sit, and what weights travel in."""
+    """What concerns the step as a whole: replicas' places, how weights travel, what is whole."""
     found = [f"replicas: {report.place}"] if report.place else []
     for dtype in sorted({v.gathered_in for v in report.variables} - {""}):
         count = sum(v.gathered_in == dtype for v in report.variables)
         found.append(
             f"weights gathered in {dtype}: {count} of {len(report.variables)}, the shards keep"
             " their own type"
+        )
+    whole = sum(bool(v.whole) for v in report.variables)
+    if whole:
+        found.append(
+            f"whole for matrix functions: {whole} of {len(report.variables)}, weights and slots"
+            " stay in shards"
         )
     return found
 
@@ -53,9 +59,10 @@ def as_text(report: Report) -> str:
     for variable in report.variables:
         slots = ", ".join(slot_label(s, variable.name) for s in variable.slots) or "none"
         gathered = f"   gathered in {variable.gathered_in}" if variable.gathered_in else ""
+        whole = f"   whole {variable.whole}" if variable.whole else ""
         lines.append(
             f"  {variable.name:<{width}}  {variable.layout}   slots {slots}"
-            f"   bucket {variable.bucket}{gathered}"
+            f"   bucket {variable.bucket}{gathered}{whole}"
         )
     if report.left_alone:
         lines.append("left alone")

@@ -7,7 +7,6 @@ value, carried from write to write as a plain value, and handed back to be gathe
 
 from __future__ import annotations
 
-import collections
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,9 +22,9 @@ from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.scratch import scratch_variable
 from tf_wu_shard.rewrite.sums import Parts, part
 from tf_wu_shard.rewrite.weight_reads import looked_at
+from tf_wu_shard.rewrite.write_counts import writes_by_variable
 from tf_wu_shard.rules.elementwise import ON_VECTORS
 from tf_wu_shard.rules.fused import FUSED
-from tf_wu_shard.rules.sparse import SPARSE_WRITES
 from tf_wu_shard.rules.variables import READ, WRITES
 
 
@@ -42,6 +41,8 @@ class BodyEmitter:
         idle_reads: After `emit`: for each weight, reads after these that nobody looks at.
         parts: After `emit`: for each sum over several shards, by its old op, what the replica's
             shard adds to it.
+        entering: After `emit`: for each matrix function, the shards that enter it. What it yields
+            is read under its old name, until the shards of that are known.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class BodyEmitter:
         self._device = update.devices[replica]
         self._scope = scope_of(update.name, "update")
         self._variables = {v.key: v for v in update.variables}
-        self._num_writes = _writes_by_variable(update)
+        self._num_writes = writes_by_variable(update)
         self._locals: list[Value | None] = []
         self._last_write: dict[str, str] = {}
         self._reads: dict[str, list[str]] = {}
@@ -88,13 +89,16 @@ class BodyEmitter:
         self.idle_reads: dict[str, list[str]] = {w.key: [] for w in update.weights}
         self.emitted: dict[str, list[str]] = {}
         self.parts: dict[str, Value] = {}
+        self.entering: dict[int, tuple[Value, ...]] = {}
 
     def emit(self) -> None:
         """Emits every op of the body, in order."""
         self._drop_idle_reads()
         for op in self.update.body:
             local: Value | None = None
-            if op.type == READ:
+            if op.function is not None:
+                self._enter(op, op.function)
+            elif op.type == READ:
                 local = self._read(op)
             elif op.type in WRITES:
                 self._write(op)
@@ -105,6 +109,12 @@ class BodyEmitter:
             else:
                 local = self._compute(op)
             self._locals.append(local)
+
+    def _enter(self, op: BodyOp, function: int) -> None:
+        """An op of a matrix function: at the first one, everything that enters is there."""
+        if function not in self.entering:
+            inputs = self.update.functions[function].inputs
+            self.entering[function] = tuple(self._local(op, value.operand) for value in inputs)
 
     def _drop_idle_reads(self) -> None:
         """Takes out reads of whole weights that nobody looks at, such as what a write returns.
@@ -235,11 +245,8 @@ class BodyEmitter:
         name = op.ops[self._replica]
         operands = [self._local(op, operand) for operand in op.operands]
         node = self._view.ops[name].node
-        where: dict[str, Any] = {
-            "name": self._name(op),
-            "device": self._device,
-            "controls": self._external_controls(name),
-        }
+        where: dict[str, Any] = {"name": self._name(op), "device": self._device}
+        where["controls"] = self._external_controls(name)
         if op.type in ON_VECTORS:
             types = {"T": node.attr["T"].type}
             local = self._builder.op(ON_VECTORS[op.type], operands, types=types, **where)
@@ -252,6 +259,9 @@ class BodyEmitter:
     def _local(self, op: BodyOp, operand: Operand) -> Value:
         """An operand as it is on this replica's shard."""
         if operand.kind is OperandKind.BODY:
+            source = self.update.body[operand.index]
+            if source.function is not None:
+                return Value(source.ops[self._replica], operand.output)
             local = self._locals[operand.index]
             assert local is not None, f"{op.type} uses the result of a write"
             return local
@@ -335,16 +345,3 @@ def parts_of(emitters: Sequence[BodyEmitter]) -> list[Parts]:
         for op in update.body
         if op.sum is not None
     ]
-
-
-def _writes_by_variable(update: WeightUpdate) -> collections.Counter[str]:
-    """How often the body writes each variable."""
-    writes: collections.Counter[str] = collections.Counter()
-    for op in update.body:
-        if op.type in WRITES:
-            writes[op.variable] += 1
-        elif op.type in FUSED:
-            writes.update(o.variable for o in op.operands[: FUSED[op.type].num_handles])
-        elif op.type in SPARSE_WRITES:
-            writes.update(o.variable for o in op.operands[: SPARSE_WRITES[op.type]])
-    return writes

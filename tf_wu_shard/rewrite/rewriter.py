@@ -24,6 +24,7 @@ from tf_wu_shard.rewrite.owner_emitter import OwnerEmitter
 from tf_wu_shard.rewrite.remains import Remains
 from tf_wu_shard.rewrite.result import RewriteResult, ShardInput
 from tf_wu_shard.rewrite.row_emitter import RowEmitter, exchange_rows, own_entries
+from tf_wu_shard.rewrite.stack_emitter import StackEmitter
 from tf_wu_shard.rewrite.sums import Parts, add_up
 from tf_wu_shard.rewrite.weight_reads import Reads, looked_at, reads_by_time, wire_dtype
 from tf_wu_shard.rules.variables import READ
@@ -71,6 +72,8 @@ class _Rewriter:
         self._emitted: collections.Counter[str] = collections.Counter()
         self._assigns: dict[str, tuple[tuple[str, ...], ...]] = {}
         self._parts: list[Parts] = []
+        # For each update, by its position, the emitters of its copies.
+        self._emitters: dict[int, Sequence[BodyEmitter]] = {}
 
     def run(self) -> RewriteResult:
         for bucket in self._plan.buckets:
@@ -81,6 +84,7 @@ class _Rewriter:
                 continue
             gradients = self._reduce_scatter(bucket)
             self._update(bucket, gradients)
+        self._compute_stacks()
         self._add_up()
         self._sum_whole()
         nodes, control_outputs, outputs = self._remains.collect()
@@ -189,6 +193,7 @@ class _Rewriter:
                 emitter.emit()
                 per_replica.append(emitter)
             emitters.append(per_replica)
+            self._emitters[variable.update] = per_replica
         self._gather(bucket, emitters)
         self._gather_reads(bucket)
         for per_replica in emitters:
@@ -297,10 +302,18 @@ class _Rewriter:
         scope = scope_of(variable.variable, "all_gather/reshape")
         return reshape(self._builder, value, shape, dtype, device, scope)
 
+    def _compute_stacks(self) -> None:
+        """Computes the matrix functions that the bodies have shards of."""
+        own = {update: emitters[0] for update, emitters in self._emitters.items()}
+        for stack in self._plan.stacks:
+            common = self._view, self._builder, self._dialect, self._remains
+            self._emitted.update(StackEmitter(*common, stack, own).emit())
+
     def _add_up(self) -> None:
         """Gives everything that reads a sum over several shards the sum of all their parts."""
         if self._parts:
-            found, count = add_up(self._view, self._builder, self._dialect, self._parts)
+            common = self._builder, self._dialect
+            found, count = add_up(self._view, self._analysis.updates, *common, self._parts)
             self._emitted["all_reduce"] += count
             for old, new in found.items():
                 self._remains.replace_value(old, new)

@@ -7,9 +7,10 @@ gradients through one sum to the next, and each element type.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from tf_wu_shard.analysis.types import BodyOp, ShardSum
+from tf_wu_shard.analysis.exchanges import exchanges, steps_behind
+from tf_wu_shard.analysis.types import BodyOp, ShardSum, WeightUpdate
 from tf_wu_shard.dialects import plain_ops
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dialects.shard_sums import contribution
@@ -68,12 +69,17 @@ def part(
 
 
 def add_up(
-    view: GraphView, builder: GraphBuilder, dialect: Dialect, parts: Sequence[Parts]
+    view: GraphView,
+    updates: Sequence[WeightUpdate],
+    builder: GraphBuilder,
+    dialect: Dialect,
+    parts: Sequence[Parts],
 ) -> tuple[dict[Value, Value], int]:
     """Adds up the parts of all sums.
 
     Args:
         view: The old graph.
+        updates: All updates that were found in it.
         builder: Where to emit.
         dialect: How to communicate.
         parts: The parts of every sum.
@@ -81,11 +87,14 @@ def add_up(
     Returns:
         For each old sum, what takes its place, and the number of all-reduces.
     """
-    steps = _steps(view, {name for own in parts for name in own.op.ops})
+    points = exchanges(updates)
+    steps = dict(zip(points, steps_behind(view, points), strict=True))
     together: dict[tuple[int, int], list[Parts]] = {}
     for own in parts:
         assert own.op.sum is not None, f"{own.op.type} is no sum"
-        together.setdefault((steps[own.op.ops[0]], wire_dtype(own.op.sum)), []).append(own)
+        # The copies of one may stand behind different numbers of others only by their controls.
+        step = steps[own.op.ops[:1]]
+        together.setdefault((step, wire_dtype(own.op.sum)), []).append(own)
     found: dict[Value, Value] = {}
     for (step, dtype), members in sorted(together.items(), key=lambda item: item[0]):
         scope = f"{SCOPE}/sums_{step}/all_reduce"
@@ -137,18 +146,3 @@ def result(builder: GraphBuilder, op: BodyOp, total: Value, dtype: int, device: 
     shape = builder.constant(list(summed.result_shape), device=device)
     types = {"T": summed.dtype, "Tshape": _INT32}
     return builder.op("Reshape", [total, shape], name=f"{scope}/sum", device=device, types=types)
-
-
-def _steps(view: GraphView, sums: Iterable[str]) -> dict[str, int]:
-    """For each sum, how many others at most stand one behind the other on the way to it."""
-    wanted = frozenset(sums)
-    before: dict[str, int] = {}
-    steps: dict[str, int] = {}
-    for op in view:
-        step = max((before[s] for s in (*op.controls, *(v.op for v in op.inputs))), default=0)
-        if op.name in wanted:
-            steps[op.name] = step
-            step += 1
-        before[op.name] = step
-    # The copies of one sum may stand behind different numbers of others only by their controls.
-    return steps

@@ -1,11 +1,12 @@
 """Which part of the step each node belongs to, read off the data flow and never off names.
 
-An update begins where no matrix product follows any more: the reductions from which none can be
-reached are those of the gradients (a batch normalisation's sums over the replicas are followed by
-the next layer's products). What comes after a gradient reduction, and what only that needs, is the
-update; what a reduction's operand needs is the forward and backward pass. Nodes that merely move
-values about, next to a collective, are the collectives' glue. An update with matrix products of its
-own (Muon) is seen as part of the backward pass.
+An update begins where no matrix product follows any more that a further reduction needs: the
+reductions from which none can be reached are those of the gradients (a batch normalisation's sums
+over the replicas are followed by the next layer's products). What comes after a gradient reduction,
+and what only that needs, is the update; what a reduction's operand needs is the forward and
+backward pass. Nodes that merely move values about, next to a collective, are the collectives' glue.
+An update with matrix products of its own (Muon) that sums norms of what they yield is seen as part
+of the backward pass.
 """
 
 from __future__ import annotations
@@ -59,10 +60,10 @@ def scopes_of(graph_def: Any) -> dict[str, Scope]:
             readers[source].append(name)
     calling = _callers(graph_def, _COLLECTIVES)
     reducing = _callers(graph_def, _REDUCTIONS)
-    followed = _reachable((n for n, node in nodes.items() if _is_product(node)), inputs)
-    reductions = {
-        name for name, node in nodes.items() if node.op in _REDUCTIONS or name in reducing
-    } - followed
+    reductions = {name for name, node in nodes.items() if node.op in _REDUCTIONS} | reducing
+    needed = _reachable(reductions, inputs)
+    followed = _reachable((name for name in needed if _is_product(nodes[name])), inputs)
+    reductions -= followed
     if not reductions:
         return {}
     operands = {source for name in reductions - reducing for source in inputs[name]}

@@ -1,0 +1,118 @@
+"""Updates with matrix functions train the same under a TPUStrategy, weights and slots in shards."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import pytest
+import tensorflow as tf
+
+from tests.equivalence.matrix_functions_run import CASES
+from tests.equivalence.matrix_optimizers import ClippedMuon
+from tests.equivalence.own_process import answer_of
+from tests.equivalence.reordered import Training, check_against_reordered
+
+k = keras.optimizers
+
+GROUNDS: dict[str, tuple[int, str | None]] = {
+    "2 replicas": (2, None),
+    "4 replicas": (4, None),
+    "2x4 torus": (8, "v5e:2x4"),
+}
+
+# Norms over all shards are summed in another order than unsharded ones; `ROUNDED` below.
+NORMS = {"Muon, clipped after", "Muon of unit norms"}
+
+# How far a tensor may be apart, relative to its largest element, where something is summed in
+# another order: a norm, or gradients along one axis of the torus after the other. A matrix function
+# multiplies what differs by the inverse of its smallest values; 1.3e-5 was measured for Muon after
+# the 20 steps, 4.2e-5 for Shampoo. A wrong shard or matrix is apart by the size of steps, 1e-2.
+ROUNDED = 2e-4
+
+# What every run of the tests takes, on each ground.
+QUICK = {
+    "2 replicas": ("Muon, accumulating",),
+    "4 replicas": ("Muon, interrupted", "outside values of their own"),
+    "2x4 torus": (),
+}
+
+
+@functools.cache
+def _run(ground: str, quick: bool) -> dict[str, Any]:
+    """What came of a ground's cases, all trained by one process."""
+    replicas, topology = GROUNDS[ground]
+    cases = [case for case in CASES if (case in QUICK[ground]) == quick]
+    job = {"replicas": replicas, "topology": topology, "cases": cases}
+    found: dict[str, Any] = answer_of("matrix_functions_run", json.dumps(job))
+    return found
+
+
+def found(ground: str, case: str) -> dict[str, Any]:
+    outcome: dict[str, Any] = _run(ground, case in QUICK[ground])[case]
+    return outcome
+
+
+def cases(ground: str) -> list[Any]:
+    """All cases of a ground; those that are not quick are part of the full matrix only."""
+    slow = pytest.mark.slow
+    return [
+        pytest.param(ground, case, marks=() if case in QUICK[ground] else slow) for case in CASES
+    ]
+
+
+EVERYWHERE = [case for ground in GROUNDS for case in cases(ground)]
+
+
+@pytest.mark.parametrize(("ground", "case"), EVERYWHERE)
+def test_weights_and_slots_are_as_unsharded_ones(ground: str, case: str) -> None:
+    outcome = found(ground, case)
+    apart = max(outcome["apart"])
+    if case in NORMS or "torus" in ground:
+        assert apart < ROUNDED
+    else:
+        assert apart == 0.0
+    check_whole(case, outcome)
+
+
+def check_whole(case: str, outcome: dict[str, Any]) -> None:
+    """Equal matrices take turns, lone ones are whole on every replica."""
+    turns = "by turns, 1 of 2 on each replica"
+    if case == "Muon of wide rows":
+        wide = {"(24, 512)": "on every replica", "(512, 16)": turns, "(16, 512)": turns}
+        assert outcome["whole"] == wide
+        assert outcome["emitted"]["all_to_all"] == 4
+    elif case.startswith("Shampoo"):
+        assert outcome["whole"] == {"(64, 64)": turns}
+        # Sides of other lengths than the matrix has elements.
+        assert "it mixes variables of different sizes" in outcome["left"]["kernel"]
+    else:
+        lone = dict.fromkeys(["(24, 64)", "(64, 40)"], "on every replica")
+        assert outcome["whole"] == lone | {"(64, 64)": turns}
+        assert outcome["emitted"]["all_to_all"] == 2
+        assert outcome["left"] == {} and outcome["not_in_shards"] == []
+
+
+ROUNDING: dict[str, Callable[[], keras.optimizers.Optimizer]] = {
+    "Muon": lambda: k.Muon(0.01),
+    "Muon, clipped after": lambda: ClippedMuon(0.01),
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "topology"),
+    [
+        ("Muon, clipped after", None),
+        pytest.param("Muon", None, marks=pytest.mark.slow),
+        pytest.param("Muon", "v5e:2x4", marks=pytest.mark.slow),
+    ],
+)
+def test_other_orders_of_sums_move_the_unsharded_training_as_far(
+    emulated: Callable[..., tf.distribute.TPUStrategy], case: str, topology: str | None
+) -> None:
+    strategy = emulated(4) if topology is None else emulated(8, topology)
+    report = check_against_reordered(strategy, Training(ROUNDING[case]), vectors=False)
+    assert {v.whole for v in report.variables} == {"on every replica"}

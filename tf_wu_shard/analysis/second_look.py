@@ -1,0 +1,93 @@
+"""Looks again at updates that were refused for want of a rule, in a way that needs fewer rules.
+
+Their gradients are followed anew, through whatever is computed from them, and their bodies are
+built by a builder of that way.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+
+from tf_wu_shard.analysis.body import BodyBuilder
+from tf_wu_shard.analysis.floods import Flood, entangled
+from tf_wu_shard.analysis.gradients import ResultNames
+from tf_wu_shard.analysis.types import GradientReduction, RefusedUpdate, WeightUpdate
+from tf_wu_shard.analysis.whole_flow import WholeFlow
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.placement import Refusal
+
+
+def look_again(
+    view: GraphView,
+    reductions: tuple[GradientReduction, ...],
+    names: ResultNames,
+    handles: dict[str, dict[int, str]],
+    sharded: Sequence[WeightUpdate],
+    refused: Sequence[RefusedUpdate],
+    builder_of: Callable[[set[str]], BodyBuilder],
+) -> tuple[list[WeightUpdate], dict[str, Refusal | None]]:
+    """Builds what can be built.
+
+    Args:
+        view: The graph.
+        reductions: Its gradient reductions.
+        names: Every name of a reduced gradient.
+        handles: For each mirrored variable, its handles by replica.
+        sharded: The updates that can be computed in shards.
+        refused: The others.
+        builder_of: Makes the builder, given the keys of all variables that a gradient is followed
+            to.
+
+    Returns:
+        The updates among the refused ones that could be built; and for the variables of which
+        only rules stood in the way, the reason against this way as well, or None.
+    """
+    taken = {key for update in sharded for key in update.reductions}
+    wanted = {key for r in refused if r.refusal.of_rules for key in r.reductions} - taken
+    flow = WholeFlow(view, reductions, names, handles)
+    floods = [flow.flood(key) for key in sorted(wanted) if not reductions[key].gathered]
+    builder = builder_of({variable for flood in floods for variable in flood.variables})
+    in_shards = {v.key for update in sharded for v in update.variables}
+    found: list[WeightUpdate] = []
+    reasons: dict[str, Refusal | None] = {}
+    for flood in entangled(floods):
+        reached = [r for r in refused if r.variable in flood.variables]
+        if not reached or not all(r.refusal.of_rules for r in reached):
+            continue
+        outcome = _entanglement(flood, in_shards) or builder.build(
+            tuple(sorted(flood.keys)), tuple(flood.variables)
+        )
+        refusal = outcome if isinstance(outcome, Refusal) else None
+        reasons |= dict.fromkeys((r.variable for r in reached), refusal)
+        if not isinstance(outcome, Refusal):
+            found.append(outcome)
+    return found, reasons
+
+
+def _entanglement(flood: Flood, in_shards: set[str]) -> Refusal | None:
+    """Why what a gradient reaches cannot be followed as one update, or None."""
+    shared = sorted(in_shards.intersection(flood.variables))
+    if shared:
+        return Refusal(shared[0], "it is updated in shards with another gradient")
+    return flood.refusal
+
+
+def still_refused(
+    refused: Iterable[RefusedUpdate], reasons: dict[str, Refusal | None], nor: str
+) -> tuple[RefusedUpdate, ...]:
+    """What is left of the refused updates; their reasons also say why the second way is closed.
+
+    Args:
+        refused: The refused updates.
+        reasons: What `look_again` found.
+        nor: What the second way is, as it stands after "; nor can ".
+    """
+    left: list[RefusedUpdate] = []
+    for one in refused:
+        if one.variable not in reasons:
+            left.append(one)
+        elif (second := reasons[one.variable]) is not None:
+            reason = f"{one.refusal.reason}; nor can {nor}: {second}"
+            left.append(dataclasses.replace(one, refusal=Refusal(one.refusal.where, reason)))
+    return tuple(left)

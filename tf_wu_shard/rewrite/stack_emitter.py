@@ -1,0 +1,185 @@
+"""Computes the matrix functions of a stack on whole tensors, between the shards of both sides.
+
+The old functions go. Each replica computes as many copies of the one program that all of them are,
+each on tensors of its own; what the bodies read under the old names of what they yield is led to
+the shards.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from tf_wu_shard.analysis.types import BodyOp, MatrixFunction, Operand, OperandKind
+from tf_wu_shard.dialects import plain_ops
+from tf_wu_shard.dialects.base import Dialect
+from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.view import GraphView, Value
+from tf_wu_shard.plan.stacks import StackPlan
+from tf_wu_shard.rewrite.body_emitter import BodyEmitter
+from tf_wu_shard.rewrite.names import scope_of
+from tf_wu_shard.rewrite.remains import Remains
+
+
+@dataclasses.dataclass(frozen=True)
+class _Member:
+    """One matrix function, and the emitter of the body that it belongs to."""
+
+    emitter: BodyEmitter
+    number: int
+
+    @property
+    def function(self) -> MatrixFunction:
+        return self.emitter.update.functions[self.number]
+
+    @property
+    def ops(self) -> tuple[BodyOp, ...]:
+        first = self.function.first
+        return self.emitter.update.body[first : first + self.function.count]
+
+    def yielded(self, operand: Operand) -> Value:
+        """What the body reads, under its old name."""
+        return Value(self.emitter.update.body[operand.index].ops[0], operand.output)
+
+
+class StackEmitter:
+    """Emits one stack, in a program that all replicas run."""
+
+    def __init__(
+        self,
+        view: GraphView,
+        builder: GraphBuilder,
+        dialect: Dialect,
+        remains: Remains,
+        stack: StackPlan,
+        emitters: Mapping[int, BodyEmitter],
+    ) -> None:
+        """Prepares to emit.
+
+        Args:
+            view: The old graph.
+            builder: Where to emit.
+            dialect: How to communicate.
+            remains: Told what takes the place of the old functions and of what they yield.
+            stack: Who computes what.
+            emitters: For each update, by its position, what emitted its body.
+        """
+        assert dialect.stacks is not None, "the analysis finds matrix functions for stacks only"
+        self._view = view
+        self._builder = builder
+        self._dialect = dialect
+        self._exchange = dialect.stacks
+        self._remains = remains
+        self._by_turns = stack.by_turns
+        self._members = [_Member(emitters[update], number) for update, number in stack.members]
+        turns = stack.turns(dialect.num_replicas(dialect.copies(view)))
+        self._turns = [_Member(emitters[update], number) for update, number in turns]
+        self._copies = stack.each
+        # All members are one program, so that any of them tells what it is.
+        self._model = self._members[0]
+        self._layout = self._model.emitter.layout
+        self._scope = scope_of(self._model.emitter.update.name, "matrix_function")
+        self._emitted: collections.Counter[str] = collections.Counter()
+
+    def emit(self) -> Mapping[str, int]:
+        """Emits it.
+
+        Returns:
+            How many collectives of each kind that took.
+        """
+        function = self._model.function
+        entering = {
+            value.operand: self._whole(place, value.dtype)
+            for place, value in enumerate(function.inputs)
+        }
+        outside = {operand: self._outside(n) for n, operand in enumerate(function.outside)}
+        copies = [
+            self._copy(
+                {operand: own[number] for operand, own in entering.items()},
+                {operand: own[number] for operand, own in outside.items()},
+            )
+            for number in range(self._copies)
+        ]
+        for place, value in enumerate(function.results):
+            op = value.operand.index - function.first
+            own = [Value(copy[op], value.operand.output) for copy in copies]
+            self._cut(place, own, value.dtype)
+        for member in self._members:
+            for number, old in enumerate(member.ops):
+                self._remains.replace_ops({old.ops[0]: [copy[number] for copy in copies]})
+        return self._emitted
+
+    def _whole(self, place: int, dtype: int) -> list[Value]:
+        """For each copy, the whole of the input number `place`."""
+        scope = f"{self._scope}/input_{place}"
+        if self._by_turns:
+            self._emitted["all_to_all"] += 1
+            shards = [member.emitter.entering[member.number][place] for member in self._turns]
+            return self._exchange.own_whole(self._builder, shards, self._layout, dtype, scope)
+        self._emitted["all_gather"] += 1
+        own = [[member.emitter.entering[member.number][place]] for member in self._members]
+        layouts = [self._layout] * len(own)
+        whole = self._dialect.all_gather(self._builder, own, layouts, dtype, scope)
+        return [values[0] for values in whole]
+
+    def _outside(self, place: int) -> list[Value]:
+        """For each copy, the value number `place` that enters it from outside of the update."""
+        members = self._turns if self._by_turns else self._members
+        operands = [member.function.outside[place] for member in members]
+        values = [operand.values[0] for operand in operands]
+        if not self._by_turns:
+            return values
+        if len(set(values)) == 1:
+            return values[: self._copies]
+        dtype, scope = self._view.dtype(values[0]), f"{self._scope}/outside_{place}"
+        return self._exchange.select_own(self._builder, values, operands[0].shape, dtype, scope)
+
+    def _copy(
+        self, entering: Mapping[Operand, Value], outside: Mapping[Operand, Value]
+    ) -> list[str]:
+        """One copy of the program: for each of its ops the name of the new one."""
+        function, names = self._model.function, list[str]()
+        for number, op in enumerate(self._model.ops):
+            inputs = []
+            for operand in op.operands:
+                own = dataclasses.replace(operand, shape=())
+                if own in entering:
+                    shaped = self._in_shape(entering[own], operand, function)
+                    inputs.append(shaped)
+                elif operand.kind is OperandKind.BODY:
+                    inputs.append(Value(names[operand.index - function.first], operand.output))
+                else:
+                    inputs.append(outside.get(operand, operand.values[0]))
+            waits = {
+                c for m in self._members for c in self._view.ops[m.ops[number].ops[0]].controls
+            }
+            node = self._view.ops[op.ops[0]].node
+            name = f"{self._scope}/{op.type}"
+            made = self._builder.like(node, inputs, name=name, device="", controls=waits)
+            names.append(made.op)
+        return names
+
+    def _in_shape(self, value: Value, operand: Operand, function: MatrixFunction) -> Value:
+        """A tensor of the layout's shape in the one that an op has it in."""
+        if operand.shape == self._layout.shape:
+            return value
+        own = dataclasses.replace(operand, shape=())
+        (dtype,) = (given.dtype for given in function.inputs if given.operand == own)
+        scope = f"{self._scope}/shape"
+        return plain_ops.reshape(self._builder, value, operand.shape, dtype, "", scope)
+
+    def _cut(self, place: int, own: Sequence[Value], dtype: int) -> None:
+        """Leads what reads result number `place` of each member to the replica's shard of it."""
+        scope = f"{self._scope}/result_{place}"
+        if self._by_turns:
+            self._emitted["all_to_all"] += 1
+            shards = self._exchange.shards_of_all(self._builder, own, self._layout, dtype, scope)
+        else:
+            shards = [
+                self._dialect.slice_own(self._builder, value, self._layout, dtype, 0, scope)
+                for value in own
+            ]
+        for member, shard in zip(self._members, shards, strict=False):
+            old = member.yielded(member.function.results[place].operand)
+            self._remains.replace_value(old, shard)
