@@ -139,6 +139,21 @@ class RowNorms(_WithSlots):
         weight.assign_sub(learning_rate * 0.1 * momentum)
 
 
+class Largest(_WithSlots):
+    """Momentum of gradients by their largest elements; a step that is not finite is left out."""
+
+    slot_names = ("momentum",)
+
+    def update_step(self, gradient: tf.Tensor, variable: Any, learning_rate: Any) -> None:
+        weight, momentum = _tensor(variable), self.slot("momentum", variable)
+        largest = tf.reduce_max(tf.abs(gradient))
+        scaled = gradient / (largest + 1e-3) + tf.reduce_min(gradient, -1, keepdims=True)
+        steep = tf.reduce_any(tf.abs(gradient) > 0.5 * largest)
+        usable = tf.logical_and(tf.reduce_all(tf.math.is_finite(gradient)), steep)
+        momentum.assign(tf.where(usable, 0.9 * momentum + scaled, momentum))
+        weight.assign_sub(learning_rate * 0.1 * momentum)
+
+
 class LoggedNorms(_WithSlots):
     """Adam's first moment alone, and the largest norm of a gradient so far, kept for a look."""
 

@@ -88,7 +88,7 @@ class Operand:
 
 @dataclasses.dataclass(frozen=True)
 class ShardSum:
-    """A sum over elements of all shards; its result is the same on every replica.
+    """A sum or maximum over elements of all shards; its result is the same on every replica.
 
     Attributes:
         shape: The logical shape of what is summed.
