@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 
+from tf_wu_shard.analysis.row_lies import RowBranch
 from tf_wu_shard.dialects.base import Gathered
 from tf_wu_shard.graph.view import Value
 from tf_wu_shard.placement import Refusal
@@ -91,7 +92,7 @@ class ShardSum:
     """A sum or maximum over elements of all shards; its result is the same on every replica.
 
     Attributes:
-        shape: The logical shape of what is summed.
+        shape: The logical shape of what is summed; -1 for how many entries of a gradient.
         axes: The axes that it is summed over, counted from the front.
         result_shape: The logical shape of the result.
         dtype: The element type of both, as a DataType number.
@@ -114,6 +115,8 @@ class BodyOp:
         variable: READ and WRITE: the key of the variable it touches; a fused update's weight.
         sum: What it sums, where it sums over elements of several shards. The rest of the body has
             its result from outside, as ops that stay where they are may have it.
+        branch: How its branches are done, where it is a condition on rows of a table.
+        gathered: Whether ops that stay where they are look at its result, the rows of all shards.
     """
 
     type: str
@@ -121,6 +124,8 @@ class BodyOp:
     operands: tuple[Operand, ...]
     variable: str = ""
     sum: ShardSum | None = None
+    branch: RowBranch | None = None
+    gathered: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import Any
 
 from tf_wu_shard.dialects import columns, plain_ops
 from tf_wu_shard.dialects.base import Dialect
+from tf_wu_shard.dialects.table_layout import TableLayout
 from tf_wu_shard.dtypes import BOOL, INT32
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import Value
@@ -100,9 +101,10 @@ def contribution(
         builder: Where to emit.
         dialect: Cuts slices.
         shard: The replica's shard of the tensor.
-        layout: How the tensor is cut.
+        layout: How the tensor is cut. Of a table, the shard is some of its rows, or of what has
+            one for each row or entry.
         shape: The tensor's logical shape; `layout.shape` may be another one of the same elements.
-        axes: The axes to sum over.
+        axes: The axes to sum over; of a table, the first is among them.
         dtype: The element type, one whose sums are precise enough.
         replica: Whose shard it is.
         device: Where the replica computes.
@@ -113,6 +115,8 @@ def contribution(
         A tensor of the shape that is left of `shape` without `axes`.
     """
     terms = _Terms(builder, combine, dtype)
+    if isinstance(layout, TableLayout):
+        return terms.sum(shard, axes, device, scope)
     kept = tuple(size for axis, size in enumerate(shape) if axis not in axes)
     if math.prod(kept) == 1:
         if isinstance(layout, RowLayout):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from tf_wu_shard.analysis.types import BodyOp, ShardSum
+from tf_wu_shard.analysis.types import BodyOp, ShardSum, WeightUpdate
 from tf_wu_shard.dialects import plain_ops
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dialects.shard_sums import contribution
@@ -38,6 +38,24 @@ class Parts:
     op: BodyOp
     values: tuple[Value, ...]
     devices: tuple[str, ...]
+
+
+def parts_of(update: WeightUpdate, parts: Sequence[Mapping[str, Value]]) -> list[Parts]:
+    """The parts of every sum of an update.
+
+    Args:
+        update: The update.
+        parts: Per replica, for each sum by its old op, what the replica's shard adds to it.
+    """
+    return [
+        Parts(
+            op,
+            tuple(own[name] for own, name in zip(parts, op.ops, strict=True)),
+            update.devices,
+        )
+        for op in update.body
+        if op.sum is not None
+    ]
 
 
 def wire_dtype(summed: ShardSum) -> int:

@@ -34,7 +34,7 @@ def cut(
     """
     if isinstance(layout, Layout):
         start, stop = layout.bounds(shard)
-        return array.reshape(-1)[start:stop]
+        return array.reshape(-1)[start:stop].reshape(layout.shard_shape(shard))
     ordered = array.reshape(layout.shape).transpose(layout.order)
     # Padded rows follow all others, so that the padding is at the end of the elements too.
     filled = garbage(array.dtype) if padding is None else padding

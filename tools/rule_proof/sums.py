@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tf_wu_shard.analysis.types import BodyOp, ShardSum
 from tf_wu_shard.dialects import plain_ops
+from tf_wu_shard.dialects.table_layout import table_layout
 from tf_wu_shard.dialects.torus import one_group
 from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.graph.builder import GraphBuilder
@@ -49,6 +50,11 @@ def disagreements(op_type: str, random: np.random.Generator) -> Iterator[str | R
         for layout in layouts(random, shape, values.itemsize):
             axes = _axes(op_type, random, len(shape))
             yield disagreement(op_type, values, axes, layout, keep=bool(random.integers(2)))
+        if shape:
+            # Of whole rows, those of several shards are summed only over the first axis.
+            table = table_layout(shape, int(random.integers(2, 6)), values.itemsize)
+            axes = tuple(sorted({0, *_axes(op_type, random, len(shape))}))
+            yield disagreement(op_type, values, axes, table, keep=bool(random.integers(2)))
 
 
 def disagreement(
