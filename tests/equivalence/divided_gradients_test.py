@@ -127,11 +127,12 @@ OPTIMIZERS: dict[str, Optimizer] = {
     "centered rmsprop": lambda: k.RMSprop(0.01, centered=True, momentum=0.5),
     "adadelta": lambda: k.Adadelta(0.1),
     "schedule free": lambda: k.ScheduleFreeAdamW(0.01),
+    "loss scale": lambda: k.LossScaleOptimizer(k.Adagrad(0.1), initial_scale=8.0),
     "condition": lambda: ByCondition(0.1),
     "largest entry": lambda: LargestEntry(0.1),
 }
 
-QUICK = ("centered rmsprop", "condition", "largest entry")
+QUICK = ("centered rmsprop", "loss scale", "condition", "largest entry")
 
 
 @pytest.mark.parametrize(
