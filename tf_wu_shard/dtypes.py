@@ -10,6 +10,8 @@ from tf_wu_shard.errors import WuShardError
 
 FLOAT32 = 1
 FLOAT64 = 2
+INT32 = 3
+BOOL = 10
 BFLOAT16 = 14
 FLOAT16 = 19
 

@@ -6,6 +6,7 @@ The words that analysis, planning and reporting share. Pure data: no TensorFlow,
 from __future__ import annotations
 
 import dataclasses
+import enum
 from typing import TypeAlias
 
 
@@ -27,15 +28,25 @@ class Sharded:
     shape: tuple[int, ...]
 
 
+class Combine(enum.Enum):
+    """What is done with the parts that replicas hold of a value."""
+
+    SUM = "added up"
+    MAX = "the largest of them taken"
+    MIN = "the smallest of them taken"
+
+
 @dataclasses.dataclass(frozen=True)
 class Partial:
-    """Every replica holds what its shard adds to the value; all of them summed up are the value.
+    """Every replica holds what its shard adds to the value; all of them combined are the value.
 
     Attributes:
         shape: The shape of the value.
+        combine: How they are combined.
     """
 
     shape: tuple[int, ...]
+    combine: Combine = Combine.SUM
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
+
 from tests.analysis.steps import MOMENTUM, SHAPES, analysis_of, reasons_of
 from tf_wu_shard.analysis.types import BodyOp, OperandKind, ShardSum, WeightUpdate
 from tf_wu_shard.graph.view import Value
 
 FLOAT = 1
+BOOL = 10
 
 # w -= sum / norm(sum)
 NORMED = """
@@ -45,6 +48,38 @@ def test_a_norm_is_part_of_the_body_and_what_is_made_of_it_is_not() -> None:
     assert all(op.sum is None for name, op in body.items() if name != "total0")
     scale = body["unit0"].operands[1]
     assert (scale.kind, scale.values) == (OperandKind.SCALAR, (Value("norm0"), Value("norm1")))
+
+
+@pytest.mark.parametrize("op_type", ["Max", "Min"])
+def test_a_maximum_is_a_sum_of_another_kind(op_type: str) -> None:
+    _, body = update_of(NORMED.replace("= Sum(", f"= {op_type}("))
+    assert body["total0"].sum == ShardSum((4,), (0,), (), FLOAT)
+
+
+def test_whether_any_element_is_large_is_known_on_every_replica() -> None:
+    text = """
+    all = Const() {value=0} [1]
+    large# = Greater(sum#, sum#) {T=1} [4] @d#
+    any# = Any(large#, all) {T=10} [] @d#
+    step# = SelectV2(any#, sum#, sum#) [4] @d#
+    put# = AssignSubVariableOp(w#, step#) @d#
+    """
+    _, body = update_of(text)
+    assert body["any0"].sum == ShardSum((4,), (0,), (), BOOL)
+    assert body["step0"].operands[0].kind is OperandKind.SCALAR
+
+
+def test_no_maximum_of_64_bits_travels() -> None:
+    text = """
+    all = Const() {value=0} [1]
+    wide# = Cast(sum#) {DstT=9} [4] @d#
+    most# = Max(wide#, all) {T=9} [] @d#
+    back# = Cast(most#) {DstT=1} [] @d#
+    scaled# = Mul(sum#, back#) [4] @d#
+    step# = AssignSubVariableOp(w#, scaled#) @d#
+    """
+    reasons = reasons_of(analysis_of(text, variables={"w": (4,)}))
+    assert "no sum over the replicas is known for its element type" in reasons["w"]
 
 
 def test_a_norm_may_be_returned_like_any_outside_value() -> None:

@@ -16,6 +16,7 @@ from tf_wu_shard.graph import all_gather_module
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import Value
 from tf_wu_shard.layout import TILE, RowLayout, row_layout
+from tf_wu_shard.placement import Combine
 
 FLOAT = tf.float32.as_datatype_enum
 
@@ -184,6 +185,26 @@ def test_all_reduce_gives_every_replica_the_whole_sums(emulated: Any) -> None:
     layouts = [row_layout(shape, (4,), torus.held) for shape in shapes]
     for (own,) in emitted(emulated, torus, layouts, operands, all_reduce):
         np.testing.assert_array_equal(own, flattened([o.sum(0) for o in operands]))
+
+
+def test_all_reduce_gives_every_replica_the_largest_and_the_smallest_elements(
+    emulated: Any,
+) -> None:
+    shapes, torus = [(5, 3)], one_group(4)
+    operands = contributions(shapes, 4)
+    layouts = [row_layout(shapes[0], (4,), torus.held)]
+
+    def verb(
+        dialect: TpuCluster, builder: GraphBuilder, fed: list[list[Value]], lay: list[RowLayout]
+    ) -> list[list[Value]]:
+        return [
+            dialect.all_reduce(builder, fed, shapes, FLOAT, "verb", combine)[0]
+            for combine in (Combine.MAX, Combine.MIN)
+        ]
+
+    wanted = flattened([operands[0].max(0), operands[0].min(0)])
+    for (own,) in emitted(emulated, torus, layouts, operands, verb):
+        np.testing.assert_array_equal(own, wanted)
 
 
 @pytest.mark.parametrize(("torus", "axes"), [(one_group(8), 1), (EIGHT, 2)])

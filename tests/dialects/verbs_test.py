@@ -15,6 +15,7 @@ from tf_wu_shard.dialects.reference import Reference
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import Value
 from tf_wu_shard.layout import Layout, flat_layout
+from tf_wu_shard.placement import Combine
 
 FLOAT = tf.float32.as_datatype_enum
 DIALECTS: list[Callable[[Sequence[str]], Dialect]] = [InProcess, Reference]
@@ -128,6 +129,25 @@ def test_all_reduce_gives_every_replica_the_whole_sums(
     for terms, own in zip(operands, sums, strict=True):
         assert len(own) == 4
         assert all(same(total, in_order(terms)) for total in own)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_all_reduce_gives_every_replica_the_largest_elements_and_no_nan_is_lost(
+    dialect: Callable[[Sequence[str]], Dialect],
+) -> None:
+    shapes = [(3, 5), (), (17,)]
+    operands = contributions(shapes, 4)
+    operands[2][1][3] = np.nan
+    made = dialect(devices_of(4))
+
+    def verb(combine: Combine) -> Emit:
+        return lambda b, v: made.all_reduce(b, v, shapes, FLOAT, "bucket", combine)
+
+    for combine, wanted in ((Combine.MAX, np.max), (Combine.MIN, np.min)):
+        found, _ = run(operands, verb(combine))
+        for terms, own in zip(operands, found, strict=True):
+            assert len(own) == 4
+            assert all(same(total, wanted(np.stack(terms), 0)) for total in own)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -13,12 +13,12 @@ import keras
 import tensorflow as tf
 
 
-def _tensor(variable: Any) -> Any:
+def tensor_of(variable: Any) -> Any:
     """The `tf.Variable` of a weight, which Keras hands over as it is or wrapped."""
     return variable.value if isinstance(variable, keras.Variable) else variable
 
 
-class _WithSlots(keras.optimizers.Optimizer):
+class WithSlots(keras.optimizers.Optimizer):
     """An optimizer with `slot_names`, one slot of each for every weight."""
 
     slot_names: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class _WithSlots(keras.optimizers.Optimizer):
         return slot
 
 
-class AdamWeightDecay(_WithSlots):
+class AdamWeightDecay(WithSlots):
     """Adam with decoupled weight decay, but for the weights whose names are excluded."""
 
     slot_names = ("m", "v")
@@ -48,7 +48,7 @@ class AdamWeightDecay(_WithSlots):
         self.excluded = excluded
 
     def update_step(self, gradient: tf.Tensor, variable: Any, learning_rate: Any) -> None:
-        weight, m, v = _tensor(variable), self.slot("m", variable), self.slot("v", variable)
+        weight, m, v = tensor_of(variable), self.slot("m", variable), self.slot("v", variable)
         if not any(name in variable.name for name in self.excluded):
             weight.assign_sub(learning_rate * 0.1 * weight)
         step = tf.cast(self.iterations + 1, tf.float32)
@@ -58,13 +58,13 @@ class AdamWeightDecay(_WithSlots):
         weight.assign_sub(corrected * m / (tf.sqrt(v) + 1e-6))
 
 
-class Lamb(_WithSlots):
+class Lamb(WithSlots):
     """Adam whose step is as long as a multiple of its weight."""
 
     slot_names = ("m", "v")
 
     def update_step(self, gradient: tf.Tensor, variable: Any, learning_rate: Any) -> None:
-        weight, m, v = _tensor(variable), self.slot("m", variable), self.slot("v", variable)
+        weight, m, v = tensor_of(variable), self.slot("m", variable), self.slot("v", variable)
         step = tf.cast(self.iterations + 1, tf.float32)
         m.assign(0.9 * m + 0.1 * gradient)
         v.assign(0.99 * v + 0.01 * tf.square(gradient))
@@ -77,13 +77,13 @@ class Lamb(_WithSlots):
         weight.assign_sub(ratio * learning_rate * update)
 
 
-class Lars(_WithSlots):
+class Lars(WithSlots):
     """Momentum whose learning rate is scaled by the norms of each weight and its gradient."""
 
     slot_names = ("momentum",)
 
     def update_step(self, gradient: tf.Tensor, variable: Any, learning_rate: Any) -> None:
-        weight, momentum = _tensor(variable), self.slot("momentum", variable)
+        weight, momentum = tensor_of(variable), self.slot("momentum", variable)
         gradient_norm, weight_norm = tf.norm(gradient, ord=2), tf.norm(weight, ord=2)
         trust = tf.where(
             weight_norm > 0,
@@ -127,19 +127,34 @@ class ClippedLamb(Lamb):
         return _clipped("global", super()._all_reduce_sum_gradients(grads_and_vars))
 
 
-class RowNorms(_WithSlots):
+class RowNorms(WithSlots):
     """Momentum along the gradient's rows, each divided by its norm."""
 
     slot_names = ("momentum",)
 
     def update_step(self, gradient: tf.Tensor, variable: Any, learning_rate: Any) -> None:
-        weight, momentum = _tensor(variable), self.slot("momentum", variable)
+        weight, momentum = tensor_of(variable), self.slot("momentum", variable)
         norms = tf.raw_ops.EuclideanNorm(input=gradient, axis=tf.constant([-1]), keep_dims=True)
         momentum.assign(0.9 * momentum + gradient / (norms + 0.01))
         weight.assign_sub(learning_rate * 0.1 * momentum)
 
 
-class LoggedNorms(_WithSlots):
+class Largest(WithSlots):
+    """Momentum of gradients by their largest elements; a step that is not finite is left out."""
+
+    slot_names = ("momentum",)
+
+    def update_step(self, gradient: tf.Tensor, variable: Any, learning_rate: Any) -> None:
+        weight, momentum = tensor_of(variable), self.slot("momentum", variable)
+        largest = tf.reduce_max(tf.abs(gradient))
+        scaled = gradient / (largest + 1e-3) + tf.reduce_min(gradient, -1, keepdims=True)
+        steep = tf.reduce_any(tf.abs(gradient) > 0.5 * largest)
+        usable = tf.logical_and(tf.reduce_all(tf.math.is_finite(gradient)), steep)
+        momentum.assign(tf.where(usable, 0.9 * momentum + scaled, momentum))
+        weight.assign_sub(learning_rate * 0.1 * momentum)
+
+
+class LoggedNorms(WithSlots):
     """Adam's first moment alone, and the largest norm of a gradient so far, kept for a look."""
 
     slot_names = ("m",)
@@ -153,4 +168,4 @@ class LoggedNorms(_WithSlots):
         m, norm = self.slot("m", variable), self.norms[self._get_variable_index(variable)].value
         norm.assign(tf.maximum(norm, tf.sqrt(2 * tf.nn.l2_loss(gradient))))
         m.assign(0.9 * m + 0.1 * gradient)
-        _tensor(variable).assign_sub(learning_rate * m)
+        tensor_of(variable).assign_sub(learning_rate * m)

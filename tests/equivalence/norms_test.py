@@ -19,6 +19,7 @@ from tests.equivalence.norm_optimizers import (
     ClippedAfter,
     ClippedLamb,
     Lamb,
+    Largest,
     Lars,
     LoggedNorms,
     RowNorms,
@@ -36,12 +37,13 @@ OPTIMIZERS: dict[str, Callable[[], keras.optimizers.Optimizer]] = {
     "each norm clipped": lambda: ClippedAfter("each", 0.01),
     "LAMB of clipped": lambda: ClippedLamb(0.01),
     "norms of rows": lambda: RowNorms(0.05),
+    "largest elements": lambda: Largest(0.05),
     "norms logged": lambda: LoggedNorms(0.01),
     "AdamWeightDecay": lambda: AdamWeightDecay(0.01),
 }
 
-# Nothing but gradients is summed in these, and at 2 replicas there is one order for that.
-EXACT = {"norms logged", "AdamWeightDecay"}
+# Nothing but gradients is added up in these, and at 2 replicas there is one order for that.
+EXACT = {"largest elements", "norms logged", "AdamWeightDecay"}
 
 CONSTRAINTS: dict[str, Callable[[], keras.constraints.Constraint]] = {
     "unit norm": lambda: keras.constraints.UnitNorm(axis=0),
@@ -51,8 +53,11 @@ CONSTRAINTS: dict[str, Callable[[], keras.constraints.Constraint]] = {
 
 # What every run of the tests takes; one way through each rule and each dialect.
 QUICK = {
-    "process": ("Keras Adafactor", "LAMB of clipped", "AdamWeightDecay", "unit norm"),
-    "tpu": ("Keras Adafactor", "LARS"),
+    "process": (
+        *("Keras Adafactor", "LAMB of clipped", "AdamWeightDecay", "unit norm"),
+        "largest elements",
+    ),
+    "tpu": ("Keras Adafactor", "LARS", "largest elements"),
 }
 
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tests.graph.tracing import captured_step, momentum_step, traced, weight_and_slot
 from tf_wu_shard.graph.capture import Captured, capture
+from tf_wu_shard.graph.constants import integers
 from tf_wu_shard.graph.view import Value
 
 Strategies = Callable[[int], tf.distribute.MirroredStrategy]
@@ -50,6 +51,31 @@ def test_shapes_and_types_are_those_of_the_tensors(strategy_of: Strategies) -> N
             assert view.dtype(value) == tensor.dtype.as_datatype_enum
             known = tensor.shape.as_list() if tensor.shape.is_fully_defined() else None
             assert view.shape(value) == (None if known is None else tuple(known))
+
+
+def test_a_branch_knows_the_constants_that_it_takes_from_outside(
+    strategy_of: Strategies,
+) -> None:
+    seen: list[dict[str, tuple[int, ...] | None]] = []
+
+    def branch(shape: tf.Tensor, computed: tf.Tensor) -> tf.Tensor:
+        placed = tf.zeros(shape) + tf.cast(computed, tf.float32)
+        view = capture(placed.graph).view
+        outside = [op.name for op in view if op.type == "Placeholder"]
+        seen.append({name: integers(view.constant(Value(name))) for name in outside})
+        return placed
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32)], autograph=False)
+    def step(x: tf.Tensor) -> tf.Tensor:
+        shape = tf.constant([5, 7])
+
+        def outer() -> tf.Tensor:
+            return tf.cond(x > 1, lambda: branch(shape, x + 1), lambda: tf.zeros([5, 7]))
+
+        return tf.cond(x > 0, outer, lambda: tf.zeros([5, 7]))
+
+    step.get_concrete_function()
+    assert sorted(str(v) for found in seen for v in found.values()) == ["(5, 7)", "None"]
 
 
 def test_variables_of_one_name_have_keys_of_their_own(strategy_of: Strategies) -> None:

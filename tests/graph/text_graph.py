@@ -52,6 +52,10 @@ class Attribute:
     i = type
 
     @property
+    def b(self) -> bool:
+        return self.type != 0
+
+    @property
     def s(self) -> bytes:
         return self.text.encode()
 
@@ -176,7 +180,9 @@ def _function(name: str, arguments: str, body: str, returned: str) -> Any:
 
 def op_def(op_type: str) -> Any:
     """What TensorFlow's registry would say."""
-    output = types.SimpleNamespace(type_list_attr="", type_attr="T", number_attr="_num", type=0)
+    output = types.SimpleNamespace(
+        name="output", type_list_attr="", type_attr="T", number_attr="_num", type=0
+    )
     return types.SimpleNamespace(is_stateful=op_type in _STATEFUL, output_arg=[output])
 
 

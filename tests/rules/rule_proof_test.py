@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from tf_wu_shard.placement import Combine
 from tf_wu_shard.rules import fused, registry, sums
 from tf_wu_shard.rules.fused import FusedUpdate
 from tf_wu_shard.rules.registry import Family
@@ -72,6 +73,10 @@ def test_a_false_table_of_a_fused_update_is_caught(monkeypatch: pytest.MonkeyPat
         ("Mean", SumRule()),
         ("L2Loss", SumRule(squares=True)),
         ("EuclideanNorm", SumRule(squares=True, half=True)),
+        ("Max", SumRule(Combine.MIN)),
+        ("Min", SumRule(Combine.MAX, squares=True)),
+        ("Any", SumRule(Combine.MIN)),
+        ("All", SumRule(Combine.MAX)),
     ],
 )
 def test_a_false_rule_of_a_sum_is_caught(
@@ -82,13 +87,18 @@ def test_a_false_rule_of_a_sum_is_caught(
     assert verdict.outcome == WRONG and verdict.detail.startswith(f"{op_type} of ")
 
 
-def test_a_sum_that_looks_at_padding_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def with_padding(builder: object, dialect: object, shard: object, *others: object) -> object:
+@pytest.mark.parametrize(
+    ("op_type", "found"), [("L2Loss", "nan"), ("Max", "99"), ("Any", "True"), ("All", "False")]
+)
+def test_a_sum_that_looks_at_padding_is_caught(
+    monkeypatch: pytest.MonkeyPatch, op_type: str, found: str
+) -> None:
+    def with_padding(terms: object, dialect: object, shard: object, *others: object) -> object:
         return shard
 
     monkeypatch.setattr("tf_wu_shard.dialects.shard_sums._without_padding", with_padding)
-    verdict = prove("L2Loss")
-    assert verdict.outcome == WRONG and "nan" in verdict.detail
+    verdict = prove(op_type)
+    assert verdict.outcome == WRONG and found in verdict.detail
 
 
 def test_an_op_of_no_table_is_refused() -> None:

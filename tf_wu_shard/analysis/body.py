@@ -113,11 +113,15 @@ class BodyBuilder:
 
     def _side_sums(self, keys: tuple[int, ...]) -> list[list[Op]]:
         """Per replica, the sums over the gradients that go into what is outside."""
-        sums = [
-            sums_over_gradients(self._view, self._names, keys, replica)
-            for replica in range(len(self._devices))
-        ]
-        # What one replica alone looks at is no part of what they share.
+        return self._alike(
+            [
+                sums_over_gradients(self._view, self._names, keys, replica)
+                for replica in range(len(self._devices))
+            ]
+        )
+
+    def _alike(self, sums: list[list[Op]]) -> list[list[Op]]:
+        """Per replica, its sums; none where one replica alone looks at some: they share no such."""
         return sums if len({len(own) for own in sums}) == 1 else [[] for _ in sums]
 
     def _slice(
@@ -128,10 +132,6 @@ class BodyBuilder:
     ) -> UpdateSlice | Refusal:
         """The slice from the writes, not placed yet."""
         return UpdateSlice(self._view, self._names, keys, touching, self._handles, sums)
-
-    def _results(self, op: str) -> tuple[Value, ...]:
-        """What an op of the body yields."""
-        return (Value(op),)
 
     def _may_adopt(self, variable: str, size: int) -> bool:
         """Whether a variable that an update reads may be a slot of it."""
@@ -199,9 +199,8 @@ class BodyBuilder:
         for replica in range(len(self._devices)):
             body = {self._matcher.partner(replica, op.name) for op in slice_.body}
             values = [
-                value
+                Value(self._matcher.partner(replica, op.name))
                 for op in slice_.body
-                for value in self._results(self._matcher.partner(replica, op.name))
                 if op.type != READ
                 and op.type not in WRITES
                 and op.type not in FUSED

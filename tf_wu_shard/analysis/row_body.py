@@ -6,16 +6,25 @@ entries that name its rows.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from tf_wu_shard.analysis.accesses import VariableAccess
 from tf_wu_shard.analysis.body import BodyBuilder, refuse_part_wise
 from tf_wu_shard.analysis.row_slice import RowSlice
-from tf_wu_shard.analysis.types import GradientReduction, Operand, OperandKind, WeightUpdate
+from tf_wu_shard.analysis.side_sums import sums_over_gradients
+from tf_wu_shard.analysis.types import (
+    BodyOp,
+    GradientReduction,
+    Operand,
+    OperandKind,
+    WeightUpdate,
+)
 from tf_wu_shard.analysis.update_slice import UpdateSlice
+from tf_wu_shard.dialects.base import Gathered
 from tf_wu_shard.graph.view import Op, Value
 from tf_wu_shard.placement import Refusal
-from tf_wu_shard.rules.sparse import SCATTERS, SPARSE_FUSED, SPARSE_WRITES, UNIQUE
+from tf_wu_shard.rules.sparse import SCATTERS, SPARSE_FUSED, SPARSE_WRITES
 from tf_wu_shard.rules.variables import READ, WRITES
 
 
@@ -31,8 +40,13 @@ class RowBodyBuilder(BodyBuilder):
         return refuse_part_wise(touching)
 
     def _side_sums(self, keys: tuple[int, ...]) -> list[list[Op]]:
-        # A sum over entries would have to be looked at in its own right; nothing outside may.
-        return [[] for _ in self._devices]
+        values = [key for key in keys if self._reductions[key].gathered is Gathered.VALUES]
+        return self._alike(
+            [
+                sums_over_gradients(self._view, self._names, values, replica, rows=True)
+                for replica in range(len(self._devices))
+            ]
+        )
 
     def _slice(
         self,
@@ -43,9 +57,30 @@ class RowBodyBuilder(BodyBuilder):
         found = RowSlice(self._view, self._names, keys, touching, self._handles, sums)
         return found.prepare(self._reductions) or found
 
-    def _results(self, op: str) -> tuple[Value, ...]:
-        more = (Value(op, 1),) if self._view.ops[op].type == UNIQUE else ()
-        return (Value(op), *more)
+    def _only_body_looks(self, slice_: UpdateSlice, keys: tuple[int, ...]) -> Refusal | None:
+        assert isinstance(slice_, RowSlice), "it was made by _slice"
+        # The shape of the table is known everywhere.
+        keys = tuple(k for k in keys if self._reductions[k].gathered is not Gathered.SHAPE)
+        for replica in range(len(self._devices)):
+            body = {self._matcher.partner(replica, op.name) for op in slice_.body}
+            values = [v for key in keys for v in self._names.of(key, replica)]
+            for op in slice_.body:
+                for result in slice_.results(op):
+                    value = Value(self._matcher.partner(replica, op.name), result.index)
+                    if not slice_.may_be_gathered(result):
+                        values.append(value)
+                    elif self._look_from_outside([value], body) is not None:
+                        slice_.gathered.add(op.name)
+            refusal = self._look_from_outside(values, body)
+            if refusal is not None:
+                return refusal
+        return None
+
+    def _body_op(self, slice_: UpdateSlice, op: Op, numbers: dict[str, int]) -> BodyOp:
+        assert isinstance(slice_, RowSlice), "it was made by _slice"
+        found = super()._body_op(slice_, op, numbers)
+        branch, gathered = slice_.branches.get(op.name), op.name in slice_.gathered
+        return dataclasses.replace(found, branch=branch, gathered=gathered)
 
     def _operand(
         self, slice_: UpdateSlice, op: Op, value: Value, numbers: dict[str, int]

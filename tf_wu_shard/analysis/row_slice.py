@@ -1,71 +1,24 @@
 """What an update computes that a sparse gradient feeds, seen as a table cut at whole rows.
 
-Every value is a table (cut at rows), belongs to the entries of the gradient (each shard has those
-that name its rows, in their order), or is outside and the same on every replica. An op is local
-where each row of its result needs that row of its operands and the entries that name it, alone.
+Going backward from its writes, as any update; `row_rules` says of each op whether it is local to
+the rows of a shard.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import enum
 import math
 
+from tf_wu_shard.analysis.row_branches import branch_on_rows
+from tf_wu_shard.analysis.row_lies import ALL, Lies, RowBranch, What
+from tf_wu_shard.analysis.row_rules import Judged, RowRules
 from tf_wu_shard.analysis.types import GradientReduction
 from tf_wu_shard.analysis.update_slice import UpdateSlice
 from tf_wu_shard.dialects.base import Gathered
-from tf_wu_shard.graph.constants import integers
 from tf_wu_shard.graph.view import Op, Value
 from tf_wu_shard.placement import Refusal
-from tf_wu_shard.rules.elementwise import ON_VECTORS
 from tf_wu_shard.rules.registry import Family, family_of
-from tf_wu_shard.rules.sparse import (
-    EXACT,
-    LOOK_UP,
-    SCATTERS,
-    SEGMENT_SUM,
-    SHAPE,
-    SPARSE_FUSED,
-    STRIDED_SLICE,
-    UNIQUE,
-)
+from tf_wu_shard.rules.sparse import BRANCH, EXACT, SAME, SCATTERS, SPARSE_FUSED, UNIQUE
 from tf_wu_shard.rules.variables import READ, WRITES
-
-# The relabelling ops that also keep the shape.
-_SAME = frozenset({"Identity", "IdentityN", "StopGradient", "PreventGradient", "Snapshot"})
-_ALL = "all entries"
-
-
-class What(enum.Enum):
-    """What a value is that depends on the shard."""
-
-    TABLE = "a table of the variables' shape"
-    ENTRIES = "one row for each entry"
-    ROWS = "the number of each entry's row"
-    PLACES = "for each entry, its row's place in a list of rows without repetitions"
-    SIZES = "the shape of something with a row for each entry"
-    COUNT = "how many entries there are"
-    TABLE_SHAPE = "the shape of the table"
-    NUM_ROWS = "how many rows the table has"
-
-
-@dataclasses.dataclass(frozen=True)
-class Lies:
-    """Where a value lies.
-
-    Attributes:
-        what: What it is.
-        entries: Of which list of entries; "" of a table. The op that made it, for one without
-            repetitions.
-        into: PLACES: the list without repetitions.
-    """
-
-    what: What
-    entries: str = ""
-    into: str = ""
-
-
-_TABLE = Lies(What.TABLE)
 
 
 class RowSlice(UpdateSlice):
@@ -73,6 +26,9 @@ class RowSlice(UpdateSlice):
 
     Attributes:
         table: The shape of every variable of the update.
+        branches: After `place`: how the conditions in the body are done, by their names.
+        gathered: The ops of the body whose results something outside looks at; filled by whoever
+            knows what is outside.
     """
 
     def prepare(self, reductions: tuple[GradientReduction, ...]) -> Refusal | None:
@@ -82,6 +38,12 @@ class RowSlice(UpdateSlice):
             reductions: All reductions of the graph, by key.
         """
         self._lies: dict[Value, Lies] = {}
+        self.branches: dict[str, RowBranch] = {}
+        self.gathered: set[str] = set()
+        # Operands that are outside and of which each shard takes its own rows.
+        self._sliced: set[tuple[str, Value]] = set()
+        # Lists of entries whose order among all shards' is known.
+        self._ordered = {ALL}
         shapes = {self._view.variables[h].shape for h in self._own_handles}
         where = self._writes[0].name
         if len(shapes) != 1:
@@ -89,6 +51,8 @@ class RowSlice(UpdateSlice):
         self.table: tuple[int, ...] = shapes.pop() or ()
         if not self.table or self.size == 0:
             return Refusal(where, "it has no rows")
+        self._table = Lies(What.TABLE, shape=self.table)
+        self._rules = RowRules(self._view, self.table, self._lies)
         parts = [reductions[key] for key in self._keys]
         kinds = [part.gathered for part in parts]
         if None in kinds:
@@ -98,15 +62,18 @@ class RowSlice(UpdateSlice):
         if kinds.count(Gathered.VALUES) > 1 or kinds.count(Gathered.ROWS) > 1:
             return Refusal(where, "several sparse gradients update it together")
         whats = {
-            Gathered.VALUES: Lies(What.ENTRIES, _ALL),
-            Gathered.ROWS: Lies(What.ROWS, _ALL),
+            Gathered.VALUES: Lies(What.ENTRIES, ALL, shape=self.table[1:]),
+            Gathered.ROWS: Lies(What.ROWS, ALL),
             Gathered.SHAPE: Lies(What.TABLE_SHAPE),
         }
         for part in parts:
             assert part.gathered is not None, "they are all gathered"
-            if part.gathered is Gathered.SHAPE and not all(map(self._is_shape, part.operands)):
+            known = all(map(self._rules.is_shape, part.operands))
+            if part.gathered is Gathered.SHAPE and not known:
                 return Refusal(where, "the shape of its gradient is not known to be the table's")
             for name in self._names.of(part.key, 0):
+                if name != part.results[0] and self._view.producer(name).type not in SAME:
+                    return Refusal(name.op, "its gradient is given another shape")
                 self._lies[name] = whats[part.gathered]
         return None
 
@@ -114,9 +81,23 @@ class RowSlice(UpdateSlice):
         """Where a value lies; None where it is the same on every replica."""
         return self._lies.get(value)
 
+    def results(self, op: Op) -> list[Value]:
+        """What an op of the body yields that depends on the shard, but for reads and shapes."""
+        if op.type == READ or op in self._writes:
+            return []
+        found = [value for value in self._view.results(op.name) if value in self._lies]
+        return [value for value in found if self._lies[value].what is not What.TABLE_SHAPE]
+
+    def may_be_gathered(self, value: Value) -> bool:
+        """Whether a value has some numbers for each row of the table, fewer than the table has."""
+        lies = self._lies[value]
+        return lies.what is What.TABLE and math.prod(lies.shape) < self.size
+
     def place(self) -> Refusal | None:
         """See `UpdateSlice.place`."""
-        for op in sorted(self._ancestors(), key=lambda o: o.position):
+        ancestors = self._ancestors()
+        self._within = {op.name for op in ancestors}
+        for op in sorted(ancestors, key=lambda o: o.position):
             refusal = self._place_op(op)
             if refusal is not None:
                 return refusal
@@ -125,126 +106,88 @@ class RowSlice(UpdateSlice):
     def _place_op(self, op: Op) -> Refusal | None:
         if op.type == READ:
             if op.inputs[0].op in self._own_handles:
-                self._lies[Value(op.name)] = _TABLE
+                self._lies[Value(op.name)] = self._table
                 self.body.append(op)
+            elif op.inputs[0].op in self._view.variables:
+                self.read_besides.add(self._view.variables[op.inputs[0].op].key)
             return None
         if op in self._writes:
             self.body.append(op)
             return self._check_write(op)
         operands = [self._lies.get(v) for v in op.inputs]
-        if op.type in _SAME:
+        if op.type in SAME:
             for i, (value, lies) in enumerate(zip(op.inputs, operands, strict=True)):
                 if lies is not None:
                     self._lies[Value(op.name, i)] = lies
                     self._sources[Value(op.name, i)] = self.source(value)
             return None
-        if all(lies is None for lies in operands):
+        if op.type == BRANCH and any(lies is not None for lies in operands):
+            return self._place_branch(op, operands)
+        outside = all(lies is None for lies in operands)
+        if outside and not self._makes_a_table(op):
             return None
-        found = self._results(op, operands)
-        if isinstance(found, Refusal):
-            return found
-        for i, lies in enumerate(found):
+        judged = self._rules.spread(op) if outside else self._rules.judge(op, operands)
+        if isinstance(judged, Refusal):
+            return None if self._looks_at_the_shape(operands) else judged
+        if self._is_done_on_all_rows(op, judged):
+            return None
+        self._place_judged(op, judged)
+        return None
+
+    def _is_done_on_all_rows(self, op: Op, judged: Judged) -> bool:
+        """Whether an op on a few numbers of each row is left outside, where all rows' are gathered.
+
+        Rows of fewer elements than the table's do not begin where a kernel's vectors do, so that
+        one that approximates might round otherwise than on all of them.
+        """
+        elementwise = family_of(op.type) is Family.ELEMENTWISE and op.type not in EXACT
+        return elementwise and any(
+            lies.what is What.TABLE and math.prod(lies.shape) < self.size for lies in judged.results
+        )
+
+    def _place_judged(self, op: Op, judged: Judged) -> None:
+        for i, lies in enumerate(judged.results):
             self._lies[Value(op.name, i)] = lies
+        if judged.sum is not None:
+            self.sums[op.name] = judged.sum
+        self._sliced.update((op.name, op.inputs[number]) for number in judged.sliced)
+        self.body.append(op)
+
+    def _place_branch(self, op: Op, operands: list[Lies | None]) -> Refusal | None:
+        branch = branch_on_rows(self._view, op, operands, self._rules)
+        if isinstance(branch, Refusal):
+            return branch
+        if branch.whole:
+            taken = {lies.entries for lies in branch.operands if lies is not None and lies.entries}
+            if not self._ordered.issuperset(taken):
+                return Refusal(op.name, "the order of its entries among all is not known")
+            self._ordered.add(op.name)
+        for value, before, lies in zip(op.inputs[1:], operands[1:], branch.operands, strict=True):
+            if before is None and lies is not None and lies.what is What.TABLE:
+                self._sliced.add((op.name, value))
+        for i, lies in enumerate(branch.results):
+            self._lies[Value(op.name, i)] = lies
+        self.branches[op.name] = branch
         self.body.append(op)
         return None
 
-    def _results(self, op: Op, operands: list[Lies | None]) -> tuple[Lies, ...] | Refusal:
-        """Where the results of an op lie."""
-        if op.type == SEGMENT_SUM:
-            return self._segment_sum(op, operands)
-        if op.type == LOOK_UP:
-            return self._look_up(op, operands)
-        first = operands[0]
-        if op.type == UNIQUE and first is not None and first.what is What.ROWS:
-            return Lies(What.ROWS, op.name), Lies(What.PLACES, first.entries, op.name)
-        if op.type == SHAPE and first is not None and first.what in (What.ROWS, What.ENTRIES):
-            return (Lies(What.SIZES, first.entries),)
-        if op.type == STRIDED_SLICE and first is not None and self._takes_first(op):
-            if first.what is What.TABLE_SHAPE:
-                return (Lies(What.NUM_ROWS),)
-            if first.what is What.SIZES:
-                return (Lies(What.COUNT, first.entries),)
-        if family_of(op.type) is Family.ELEMENTWISE and op.type not in ON_VECTORS:
-            return self._elementwise(op, operands)
-        return Refusal(op.name, f"no rule for {op.type} on rows of a table")
+    def _looks_at_the_shape(self, operands: list[Lies | None]) -> bool:
+        """Whether an op depends on the shape of the table alone, which every replica knows."""
+        inside = [lies for lies in operands if lies is not None]
+        return bool(inside) and all(lies.what is What.TABLE_SHAPE for lies in inside)
 
-    def _segment_sum(self, op: Op, operands: list[Lies | None]) -> tuple[Lies, ...] | Refusal:
-        values, places, count = operands
-        if values is not None and places is not None and values.what is What.ENTRIES:
-            if places == Lies(What.ROWS, values.entries) and self._is_num_rows(op.inputs[2]):
-                return (_TABLE,)
-            fits = places.what is What.PLACES and places.entries == values.entries
-            if fits and count == Lies(What.COUNT, places.into):
-                return (Lies(What.ENTRIES, places.into),)
-        return Refusal(op.name, "it adds up something else than the entries of each row")
-
-    def _look_up(self, op: Op, operands: list[Lies | None]) -> tuple[Lies, ...] | Refusal:
-        table, rows = operands[:2]
-        axis = integers(self._view.constant(op.inputs[2]))
-        plain = axis == (0,) and op.node.attr["batch_dims"].i == 0
-        if table == _TABLE and rows is not None and rows.what is What.ROWS and plain:
-            return (Lies(What.ENTRIES, rows.entries),)
-        return Refusal(op.name, "it looks up something else than rows of the table")
-
-    def _elementwise(self, op: Op, operands: list[Lies | None]) -> tuple[Lies, ...] | Refusal:
-        inside = {lies for lies in operands if lies is not None}
-        if len(inside) != 1:
-            return Refusal(op.name, "it mixes a table with entries, or entries with others")
-        lies = inside.pop()
-        if lies.what not in (What.TABLE, What.ENTRIES):
-            return Refusal(op.name, f"it computes with {lies.what.value}")
-        if lies.what is What.ENTRIES and op.type not in EXACT:
-            return Refusal(
-                op.name, f"{op.type} of some entries may be rounded otherwise than of all"
-            )
-        for value, operand in zip(op.inputs, operands, strict=True):
-            if operand is not None:
-                continue
-            shape = self._view.shape(value)
-            if shape is None:
-                return Refusal(value.op, "the shape of its result is not known when traced")
-            if lies.what is What.TABLE and shape == self.table:
-                continue
-            if not self._same_for_all_rows(shape):
-                return Refusal(op.name, f"it broadcasts {list(shape)} over {list(self.table)}")
-        return (lies,)
-
-    def _same_for_all_rows(self, shape: tuple[int, ...]) -> bool:
-        """Whether a shape broadcasts to every row alike, and makes no more of them."""
-        if len(shape) > len(self.table) or (len(shape) == len(self.table) and shape[0] != 1):
+    def _makes_a_table(self, op: Op) -> bool:
+        """Whether an op makes a table for the update alone of what is smaller and outside."""
+        if family_of(op.type) is not Family.ELEMENTWISE or math.prod(self.table) == 1:
             return False
-        behind = shape[-len(self.table) + 1 :] if len(self.table) > 1 else ()
-        sizes = self.table[len(self.table) - len(behind) :]
-        return all(a in (1, b) for a, b in zip(behind, sizes, strict=True))
-
-    def _takes_first(self, op: Op) -> bool:
-        """Whether a StridedSlice yields the first element of a vector as a scalar."""
-        begin, end, stride = (integers(self._view.constant(v)) for v in op.inputs[1:])
-        attributes = op.node.attr
-        masks = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask")
-        return (
-            (begin, end, stride) == ((0,), (1,), (1,))
-            and attributes["shrink_axis_mask"].i == 1
-            and all(attributes[mask].i == 0 for mask in masks)
+        shapes = [self._view.shape(value) for value in op.inputs]
+        if self._view.shape(Value(op.name)) != self.table or self.table in shapes:
+            return False
+        return all(
+            consumer.name in self._within
+            and (consumer in self._writes or family_of(consumer.type) is Family.ELEMENTWISE)
+            for consumer, _ in self._view.consumers(Value(op.name))
         )
-
-    def _is_num_rows(self, value: Value) -> bool:
-        if self._lies.get(value) == Lies(What.NUM_ROWS):
-            return True
-        op = self._view.producer(value)
-        if op.type == STRIDED_SLICE and self._takes_first(op):
-            return self._is_shape(op.inputs[0])
-        return integers(self._view.constant(value)) == self.table[:1]
-
-    def _is_shape(self, value: Value) -> bool:
-        """Whether a value is the table's shape, known when the step is traced."""
-        op = self._view.producer(value)
-        while op.type == "Identity":
-            value = op.inputs[0]
-            op = self._view.producer(value)
-        if op.type == SHAPE:
-            return self._view.shape(op.inputs[0]) == self.table
-        return integers(self._view.constant(value)) == self.table
 
     def _check_write(self, op: Op) -> Refusal | None:
         """Whether a write's operands are what its shard needs."""
@@ -254,7 +197,11 @@ class RowSlice(UpdateSlice):
             return Refusal(op.name, "it updates variables that no gradient reaches")
         operands = [self._lies.get(v) for v in op.inputs]
         if op.type in WRITES:
-            if operands[1] == _TABLE or self._view.shape(op.inputs[1]) == self.table:
+            if operands[1] == self._table:
+                return None
+            if operands[1] is None and self._view.shape(op.inputs[1]) == self.table:
+                if math.prod(self.table) > 1:
+                    self._sliced.add((op.name, op.inputs[1]))
                 return None
             return Refusal(op.name, "it writes something else than a table of its shape")
         if op.type in SCATTERS:
@@ -267,13 +214,17 @@ class RowSlice(UpdateSlice):
         else:
             return Refusal(op.name, f"no rule for {op.type} on rows of a table")
         rows, values = (operands[slot] for slot in slots)
-        if rows is None or values != Lies(What.ENTRIES, rows.entries) or rows.what is not What.ROWS:
+        entries = Lies(What.ENTRIES, rows.entries, shape=self.table[1:]) if rows else None
+        if rows is None or values != entries or rows.what is not What.ROWS:
             return Refusal(op.name, "it writes something else than one row for each entry")
-        if sparse is not None and rows.entries == _ALL:
+        if sparse is not None and not self._made_by(rows.entries, UNIQUE):
             return Refusal(op.name, "the rows that it updates may repeat")
         return None
 
+    def _made_by(self, entries: str, op_type: str) -> bool:
+        """Whether an op of some type made a list of entries."""
+        return entries != ALL and self._view.ops[entries].type == op_type
+
     def is_slice(self, op: Op, value: Value) -> bool:
         """Whether an outside operand is a table of which each shard takes its own rows."""
-        cuts = op.type in WRITES or any(self._lies.get(v) == _TABLE for v in op.inputs)
-        return cuts and math.prod(self.table) > 1 and self._view.shape(value) == self.table
+        return (op.name, value) in self._sliced

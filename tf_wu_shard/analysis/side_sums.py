@@ -9,12 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tf_wu_shard.analysis.gradients import ResultNames
+from tf_wu_shard.analysis.row_branches import depending
 from tf_wu_shard.graph.view import GraphView, Op, Value
 from tf_wu_shard.rules.registry import Family, family_of
+from tf_wu_shard.rules.sparse import BRANCH, ROW_OPS
 
 
 def sums_over_gradients(
-    view: GraphView, names: ResultNames, keys: Iterable[int], replica: int
+    view: GraphView,
+    names: ResultNames,
+    keys: Iterable[int],
+    replica: int,
+    *,
+    rows: bool = False,
 ) -> list[Op]:
     """The sums that reduced gradients enter, perhaps through elementwise ops.
 
@@ -23,6 +30,8 @@ def sums_over_gradients(
         names: Every name of a reduced gradient.
         keys: Which gradients.
         replica: On which replica.
+        rows: Whether they are the values of sparse gradients, which may also pass through ops on
+            rows of a table.
 
     Returns:
         The ops in the order of the view; the i-th of each replica play the same part, if the
@@ -36,9 +45,14 @@ def sums_over_gradients(
             family = family_of(op.type)
             if family is Family.SUM and slot == 0:
                 found[op.name] = op
-            elif family in (Family.ELEMENTWISE, Family.RELABEL):
-                result = Value(op.name, slot if op.type == "IdentityN" else 0)
-                if result not in seen:
-                    seen.add(result)
-                    stack.append(result)
+                continue
+            results: Iterable[Value] = ()
+            if family in (Family.ELEMENTWISE, Family.RELABEL):
+                results = (Value(op.name, slot if op.type == "IdentityN" else 0),)
+            elif rows and op.type == BRANCH:
+                results = (Value(op.name, number) for number in depending(view, op, slot))
+            elif rows and op.type in ROW_OPS and slot == 0:
+                results = (Value(op.name),)
+            stack += [value for value in results if value not in seen]
+            seen.update(stack)
     return sorted(found.values(), key=lambda op: op.position)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 
+from tf_wu_shard.analysis.row_lies import RowBranch
 from tf_wu_shard.dialects.base import Gathered
 from tf_wu_shard.graph.view import Value
 from tf_wu_shard.placement import Refusal
@@ -88,10 +89,10 @@ class Operand:
 
 @dataclasses.dataclass(frozen=True)
 class ShardSum:
-    """A sum over elements of all shards; its result is the same on every replica.
+    """A sum or maximum over elements of all shards; its result is the same on every replica.
 
     Attributes:
-        shape: The logical shape of what is summed.
+        shape: The logical shape of what is summed; -1 for how many entries of a gradient.
         axes: The axes that it is summed over, counted from the front.
         result_shape: The logical shape of the result.
         dtype: The element type of both, as a DataType number.
@@ -115,6 +116,8 @@ class BodyOp:
         sum: What it sums, where it sums over elements of several shards. The rest of the body has
             its result from outside, as ops that stay where they are may have it.
         function: Which of the update's matrix functions it is an op of, or None.
+        branch: How its branches are done, where it is a condition on rows of a table.
+        gathered: Whether ops that stay where they are look at its result, the rows of all shards.
     """
 
     type: str
@@ -123,6 +126,8 @@ class BodyOp:
     variable: str = ""
     sum: ShardSum | None = None
     function: int | None = None
+    branch: RowBranch | None = None
+    gathered: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -16,7 +16,7 @@ from tf_wu_shard.graph.view import GraphView, Op, Value
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import Family, family_of, no_rule
-from tf_wu_shard.rules.sparse import ROW_OPS
+from tf_wu_shard.rules.sparse import BRANCH, ROW_OPS
 from tf_wu_shard.rules.variables import READ, WRITES
 
 
@@ -132,7 +132,7 @@ def _first_without_rule(
         for op, slot in view.consumers(stack.pop()):
             if op.name not in within or op.type in WRITES or op.type in FUSED:
                 continue
-            if family_of(op.type) is None and not (sparse and op.type in ROW_OPS):
+            if family_of(op.type) is None and not (sparse and op.type in (*ROW_OPS, BRANCH)):
                 if found is None or op.position < found.position:
                     found = op
                 continue

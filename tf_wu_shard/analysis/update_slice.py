@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from tf_wu_shard.analysis.accesses import VariableAccess
 from tf_wu_shard.analysis.gradients import ResultNames
 from tf_wu_shard.analysis.types import ShardSum
-from tf_wu_shard.dtypes import BFLOAT16, FLOAT16, FLOAT32, FLOAT64
 from tf_wu_shard.graph.constants import integers
 from tf_wu_shard.graph.view import GraphView, Op, Value
 from tf_wu_shard.placement import Partial, Placement, Refusal, Replicated, Sharded
@@ -21,10 +20,8 @@ from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.shapes import source_operands
 from tf_wu_shard.rules.sparse import SPARSE_WRITES
+from tf_wu_shard.rules.sums import COMBINED_DTYPES
 from tf_wu_shard.rules.variables import READ
-
-# Element types whose sums over shards all dialects can add up.
-SUMMED_DTYPES = frozenset({BFLOAT16, FLOAT16, FLOAT32, FLOAT64})
 
 
 class UpdateSlice:
@@ -149,7 +146,7 @@ class UpdateSlice:
         if isinstance(outcome, Refusal):
             return outcome
         if isinstance(outcome, Partial):
-            summed = self._sum(op, operands[0].shape, outcome.shape)
+            summed = self._sum(op, operands[0].shape, outcome)
             if isinstance(summed, Refusal):
                 return summed
             self.sums[op.name] = summed
@@ -162,7 +159,7 @@ class UpdateSlice:
             self.body.append(op)
         return None
 
-    def _sum(self, op: Op, shape: tuple[int, ...], result: tuple[int, ...]) -> ShardSum | Refusal:
+    def _sum(self, op: Op, shape: tuple[int, ...], result: Partial) -> ShardSum | Refusal:
         """What an op sums that takes the axes from its second operand, or sums all."""
         axes: tuple[int, ...] | None = tuple(range(len(shape)))
         if len(op.inputs) > 1:
@@ -170,10 +167,10 @@ class UpdateSlice:
         if axes is None:
             return Refusal(op.name, "the axes of its sum are not known when traced", of_rules=True)
         dtype = self._view.dtype(Value(op.name))
-        if dtype not in SUMMED_DTYPES:
+        if dtype not in COMBINED_DTYPES[result.combine]:
             reason = "no sum over the replicas is known for its element type"
             return Refusal(op.name, reason, of_rules=True)
-        return ShardSum(shape, tuple(sorted({a % len(shape) for a in axes})), result, dtype)
+        return ShardSum(shape, tuple(sorted({a % len(shape) for a in axes})), result.shape, dtype)
 
     def _spreads(self, op: Op, operands: Sequence[Placement]) -> bool:
         """Whether an op makes a tensor of the update's size, for the update alone, of smaller ones.

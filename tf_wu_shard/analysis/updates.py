@@ -15,13 +15,15 @@ from tf_wu_shard.analysis.floods import Flood, entangled, mirrored_handles, writ
 from tf_wu_shard.analysis.gradients import ResultNames, with_parts
 from tf_wu_shard.analysis.replicas import ReplicaMatcher
 from tf_wu_shard.analysis.row_body import RowBodyBuilder
+from tf_wu_shard.analysis.row_branches import depending
 from tf_wu_shard.analysis.single_program import SingleProgram
 from tf_wu_shard.analysis.types import GradientReduction, RefusedUpdate, WeightUpdate
+from tf_wu_shard.dialects.base import Gathered
 from tf_wu_shard.graph.view import GraphView, Op, Value
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import Family, family_of, no_rule
-from tf_wu_shard.rules.sparse import ROW_OPS, SPARSE_WRITES, UNIQUE
+from tf_wu_shard.rules.sparse import BRANCH, ROW_OPS, SPARSE_WRITES, UNIQUE
 from tf_wu_shard.rules.variables import READ, WRITES
 
 
@@ -83,6 +85,9 @@ def _flood(
     """Follows one reduced gradient, on replica 0, to the variables that are written with it."""
     sparse = reduction.gathered is not None
     variables, refusal = _reach(view, names.of(reduction.key, 0), sparse)
+    if reduction.gathered is Gathered.SHAPE:
+        # Anything may be made of the table's shape, which is no secret of a shard.
+        refusal = None
     flood = Flood({reduction.key}, [], refusal)
     pending = variables
     while pending:
@@ -133,8 +138,8 @@ def _reach(
                     refusal = refusal or no_rule(op.type, op.name)
                 found.extend(written_keys(view, op))
                 continue
-            if sparse and op.type in ROW_OPS:
-                results = [Value(op.name, i) for i in range(2 if op.type == UNIQUE else 1)]
+            if sparse and op.type in (*ROW_OPS, BRANCH):
+                results = [Value(op.name, i) for i in _row_results(view, op, slot)]
                 stack += [v for v in results if v not in seen]
                 seen.update(results)
                 continue
@@ -149,6 +154,13 @@ def _reach(
                 seen.add(result)
                 stack.append(result)
     return found, refusal
+
+
+def _row_results(view: GraphView, op: Op, slot: int) -> Iterable[int]:
+    """The numbers of the results of an op on rows that depend on one of its operands."""
+    if op.type == BRANCH:
+        return sorted(depending(view, op, slot))
+    return range(2 if op.type == UNIQUE else 1)
 
 
 def _bad_operand(op: Op, slot: int) -> Refusal | None:

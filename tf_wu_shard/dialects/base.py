@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tf_wu_shard.graph.view import GraphView, Value
 from tf_wu_shard.layout import AnyLayout
-from tf_wu_shard.placement import Refusal
+from tf_wu_shard.placement import Combine, Refusal
 
 if TYPE_CHECKING:
     from tf_wu_shard.graph.builder import GraphBuilder
@@ -281,6 +281,7 @@ class Dialect(Protocol):
         shapes: Sequence[tuple[int, ...]],
         dtype: int,
         scope: str,
+        combine: Combine = Combine.SUM,
     ) -> list[list[Value]]:
         """Sums a bucket of tensors over the replicas and gives every replica the whole sums.
 
@@ -290,6 +291,7 @@ class Dialect(Protocol):
             shapes: The shape each sum is wanted in.
             dtype: The element type of all of them, as a DataType number.
             scope: Name scope of the emitted ops.
+            combine: What takes the place of the addition.
 
         Returns:
             `sums[t][r]`.

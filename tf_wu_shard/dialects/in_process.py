@@ -16,6 +16,7 @@ from tf_wu_shard.dialects.replica_copies import CopyOfEachReplica
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import Value
 from tf_wu_shard.layout import Layout
+from tf_wu_shard.placement import Combine
 
 
 class InProcess(CopyOfEachReplica):
@@ -100,6 +101,7 @@ class InProcess(CopyOfEachReplica):
         shapes: Sequence[tuple[int, ...]],
         dtype: int,
         scope: str,
+        combine: Combine = Combine.SUM,
     ) -> list[list[Value]]:
         """See `Dialect.all_reduce`. All replicas get the same tensors, on the first device."""
         packs = [
@@ -113,7 +115,7 @@ class InProcess(CopyOfEachReplica):
             for i, d in enumerate(self._devices)
         ]
         first = self._devices[0]
-        total = plain_ops.ordered_sum(builder, packs, dtype, first, f"{scope}/sum")
+        total = plain_ops.combined(builder, packs, combine, dtype, first, f"{scope}/sum")
         sizes = [math.prod(shape) for shape in shapes]
         parts = plain_ops.parted(builder, total, sizes, dtype, first, f"{scope}/unpack")
         return [

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tf_wu_shard.dtypes import item_bytes
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import Value
 from tf_wu_shard.layout import ALIGNMENT_BYTES, Layout
+from tf_wu_shard.placement import Combine
 
 _INT32 = 3
 _RESOURCE = 20
@@ -16,6 +18,9 @@ _INT64 = 9
 # Grappler's arithmetic optimizer merges trees of additions into one AddN, in another order, unless
 # a node carries this mark of having been merged already (arithmetic_optimizer.cc).
 _KEEP_ORDER = "_grappler_ArithmeticOptimizer_AddOpsRewriteStage"
+
+# The op that combines the elements of one tensor.
+EXTREMA: dict[Combine, str] = {Combine.MAX: "Max", Combine.MIN: "Min"}
 
 
 def lane_elements(dtype: int) -> int:
@@ -139,6 +144,23 @@ def ordered_sum(
         total = builder.op("AddV2", [total, term], name=name, device=device, types={"T": dtype})
         keep_order(builder)
     return total
+
+
+def combined(
+    builder: GraphBuilder,
+    terms: Sequence[Value],
+    combine: Combine,
+    dtype: int,
+    device: str,
+    name: str,
+) -> Value:
+    """Tensors of one shape combined, element by element."""
+    if combine is Combine.SUM:
+        return ordered_sum(builder, terms, dtype, device, name)
+    pack: dict[str, Any] = {"types": {"T": dtype}, "ints": {"N": len(terms), "axis": 0}}
+    stacked = builder.op("Pack", terms, name=f"{name}/parts", device=device, **pack)
+    inputs, types = [stacked, builder.constant([0], device=device)], {"T": dtype, "Tidx": _INT32}
+    return builder.op(EXTREMA[combine], inputs, name=name, device=device, types=types)
 
 
 def keep_order(builder: GraphBuilder) -> None:

@@ -13,6 +13,7 @@ from tf_wu_shard.dialects.replica_copies import CopyOfEachReplica
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import Value
 from tf_wu_shard.layout import Layout
+from tf_wu_shard.placement import Combine
 
 
 class Reference(CopyOfEachReplica):
@@ -79,6 +80,7 @@ class Reference(CopyOfEachReplica):
         shapes: Sequence[tuple[int, ...]],
         dtype: int,
         scope: str,
+        combine: Combine = Combine.SUM,
     ) -> list[list[Value]]:
         """See `Dialect.all_reduce`."""
         return [
@@ -87,7 +89,7 @@ class Reference(CopyOfEachReplica):
                 for device in self._devices
             ]
             for total, shape in (
-                (self._sum(builder, own, dtype, scope), shape)
+                (self._combined(builder, own, combine, dtype, scope), shape)
                 for own, shape in zip(operands, shapes, strict=True)
             )
         ]
@@ -105,6 +107,19 @@ class Reference(CopyOfEachReplica):
         device = self._devices[replica]
         vector = plain_ops.flat(builder, value, dtype, device, f"{name}/flat")
         return plain_ops.run(builder, vector, *layout.bounds(replica), dtype, device, name)
+
+    def _combined(
+        self,
+        builder: GraphBuilder,
+        terms: Sequence[Value],
+        combine: Combine,
+        dtype: int,
+        scope: str,
+    ) -> Value:
+        if combine is Combine.SUM:
+            return self._sum(builder, terms, dtype, scope)
+        device = self._devices[0]
+        return plain_ops.combined(builder, terms, combine, dtype, device, f"{scope}/sum")
 
     def _sum(self, builder: GraphBuilder, terms: Sequence[Value], dtype: int, scope: str) -> Value:
         total = terms[0]

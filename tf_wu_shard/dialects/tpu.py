@@ -22,7 +22,7 @@ from tf_wu_shard.dtypes import dtype_name
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import GraphView, Value
 from tf_wu_shard.layout import TILE, RowLayout, row_layout
-from tf_wu_shard.placement import Refusal
+from tf_wu_shard.placement import Combine, Refusal
 
 _INT32 = 3
 _RESOURCE = 20
@@ -131,13 +131,18 @@ class TpuCluster:
         shapes: Sequence[tuple[int, ...]],
         dtype: int,
         scope: str,
+        combine: Combine = Combine.SUM,
     ) -> list[list[Value]]:
         """See `Dialect.all_reduce`. The compiler combines what is emitted one by one."""
         everyone = builder.constant([list(range(self._torus.num_replicas))], device="")
         sums = []
         for own, shape in zip(operands, shapes, strict=True):
-            inputs, types = [own[0], everyone], {"T": dtype}
-            total = builder.op(_SUM, inputs, name=f"{scope}/sum", device="", types=types)
+            emit: dict[str, Any] = {"name": f"{scope}/sum", "device": "", "types": {"T": dtype}}
+            if combine is not Combine.SUM:
+                strings = {"reduce_op": plain_ops.EXTREMA[combine], "mode": "CrossReplica"}
+                emit["strings"] = strings
+            op_type = _SUM if combine is Combine.SUM else "XlaAllReduce"
+            total = builder.op(op_type, [own[0], everyone], **emit)
             sums.append([plain_ops.reshape(builder, total, shape, dtype, "", f"{scope}/whole")])
         return sums
 

@@ -72,6 +72,7 @@ def capture(graph: Any) -> Captured:
         # Asked for where they matter: writing all shapes into the GraphDef takes as long as the
         # rest of it.
         shape_of=lambda value: function_graph.static_shape(graph, value.op, value.index),
+        constants=function_graph.captured_constants(graph),
     )
     return Captured(view, variables)
 

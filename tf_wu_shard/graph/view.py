@@ -104,6 +104,7 @@ class GraphView:
         shape_of: Callable[[Value], tuple[int, ...] | None] | None = None,
         own_inputs: Iterable[str] = (),
         part_wise: Mapping[str, Mapping[str, frozenset[str]]] | None = None,
+        constants: Mapping[str, Any] | None = None,
     ) -> None:
         self.graph_def = graph_def
         self.ops: dict[str, Op] = {op.name: op for op in _ordered_ops(graph_def.node)}
@@ -115,6 +116,7 @@ class GraphView:
         self.functions = {f.signature.name: f for f in graph_def.library.function}
         self.own_inputs = frozenset(own_inputs)
         self.part_wise = dict(part_wise or {})
+        self._constants = dict(constants or {})
         self._by_position = list(self.ops.values())
 
     def with_part_wise(self, part_wise: Mapping[str, Mapping[str, frozenset[str]]]) -> GraphView:
@@ -156,6 +158,7 @@ class GraphView:
             shape_of=shape_of,
             own_inputs=self.own_inputs,
             part_wise=self.part_wise,
+            constants=self._constants,
         )
 
     @functools.cached_property
@@ -221,9 +224,11 @@ class GraphView:
         return None if any(d < 0 for d in dims) else dims
 
     def constant(self, value: Value) -> Any | None:
-        """The TensorProto of a Const, or None when `value` is something else."""
+        """The TensorProto of a Const, or of an input that is one outside; None of all else."""
         op = self.ops[value.op]
-        return op.node.attr["value"].tensor if op.type == "Const" else None
+        if op.type == "Const":
+            return op.node.attr["value"].tensor
+        return self._constants.get(op.name)
 
     def is_stateful(self, op_type: str) -> bool:
         """Whether running an op of this type twice may differ from running it once."""

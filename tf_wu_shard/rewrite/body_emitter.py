@@ -20,7 +20,7 @@ from tf_wu_shard.graph.view import GraphView, Value
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.scratch import scratch_variable
-from tf_wu_shard.rewrite.sums import Parts, part
+from tf_wu_shard.rewrite.sums import part
 from tf_wu_shard.rewrite.weight_reads import looked_at
 from tf_wu_shard.rewrite.write_counts import writes_by_variable
 from tf_wu_shard.rules.elementwise import ON_VECTORS
@@ -90,25 +90,29 @@ class BodyEmitter:
         self.emitted: dict[str, list[str]] = {}
         self.parts: dict[str, Value] = {}
         self.entering: dict[int, tuple[Value, ...]] = {}
+        self._drop_idle_reads()
 
     def emit(self) -> None:
         """Emits every op of the body, in order."""
-        self._drop_idle_reads()
         for op in self.update.body:
-            local: Value | None = None
-            if op.function is not None:
-                self._enter(op, op.function)
-            elif op.type == READ:
-                local = self._read(op)
-            elif op.type in WRITES:
-                self._write(op)
-            elif op.type in FUSED:
-                self._apply(op)
-            elif op.sum is not None:
-                self._add(op)
-            else:
-                local = self._compute(op)
-            self._locals.append(local)
+            self.emit_op(op)
+
+    def emit_op(self, op: BodyOp) -> None:
+        """Emits the next op of the body."""
+        local: Value | None = None
+        if op.function is not None:
+            self._enter(op, op.function)
+        elif op.type == READ:
+            local = self._read(op)
+        elif op.type in WRITES:
+            self._write(op)
+        elif op.type in FUSED:
+            self._apply(op)
+        elif op.sum is not None:
+            self._add(op)
+        else:
+            local = self._compute(op)
+        self._locals.append(local)
 
     def _enter(self, op: BodyOp, function: int) -> None:
         """An op of a matrix function: at the first one, everything that enters is there."""
@@ -331,17 +335,3 @@ class BodyEmitter:
             self._reads[key] = []
         else:
             self._reads.setdefault(key, []).append(name)
-
-
-def parts_of(emitters: Sequence[BodyEmitter]) -> list[Parts]:
-    """The parts of every sum of an update, from the emitters of all its copies."""
-    update = emitters[0].update
-    return [
-        Parts(
-            op,
-            tuple(e.parts[name] for e, name in zip(emitters, op.ops, strict=True)),
-            update.devices,
-        )
-        for op in update.body
-        if op.sum is not None
-    ]

@@ -6,7 +6,7 @@ Pure: the old graph is never touched, so giving up at any point leaves it as it 
 from __future__ import annotations
 
 import collections
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tf_wu_shard.analysis.types import Analysis
@@ -18,14 +18,14 @@ from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import GraphView, Value
 from tf_wu_shard.plan.types import ShardingPlan, SlotPlan, VariablePlan
-from tf_wu_shard.rewrite.body_emitter import BodyEmitter, parts_of
+from tf_wu_shard.rewrite.body_emitter import BodyEmitter
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.owner_emitter import OwnerEmitter
 from tf_wu_shard.rewrite.remains import Remains
 from tf_wu_shard.rewrite.result import RewriteResult, ShardInput
-from tf_wu_shard.rewrite.row_emitter import RowEmitter, exchange_rows, own_entries
+from tf_wu_shard.rewrite.row_updates import emit_rows, exchange_rows
 from tf_wu_shard.rewrite.stack_emitter import StackEmitter
-from tf_wu_shard.rewrite.sums import Parts, add_up
+from tf_wu_shard.rewrite.sums import Parts, add_up, parts_of
 from tf_wu_shard.rewrite.weight_reads import Reads, looked_at, reads_by_time, wire_dtype
 from tf_wu_shard.rules.variables import READ
 
@@ -82,8 +82,7 @@ class _Rewriter:
             if isinstance(bucket[0].layout, OwnerLayout):
                 self._update_whole(bucket)
                 continue
-            gradients = self._reduce_scatter(bucket)
-            self._update(bucket, gradients)
+            self._update(bucket)
         self._compute_stacks()
         self._add_up()
         self._sum_whole()
@@ -144,10 +143,6 @@ class _Rewriter:
         """Per reduction of the bucket, per replica, the shard of the reduced gradient."""
         keys = [key for v in bucket for key in v.reductions]
         reductions = [self._analysis.reductions[key] for key in keys]
-        if isinstance(bucket[0].layout, TableLayout):
-            self._emitted["gather_entries"] += 1
-            update = self._analysis.updates[bucket[0].update]
-            return own_entries(self._builder, reductions, bucket[0].layout, update)
         layouts = [v.layout for v in bucket for _ in v.reductions]
         dtype = bucket[0].dtype
         scope = scope_of(_bucket_name(bucket), "reduce_scatter")
@@ -171,35 +166,48 @@ class _Rewriter:
             "RealDiv", [value, by], name=f"{scope}/mean", device=device, types={"T": dtype}
         )
 
-    def _update(
-        self, bucket: Sequence[VariablePlan], gradients: Mapping[int, Sequence[Value]]
-    ) -> None:
+    def _update(self, bucket: Sequence[VariablePlan]) -> None:
         """Emits the bodies of a bucket and gathers its weights."""
-        emitters: list[list[BodyEmitter]] = []
-        for variable in bucket:
-            update = self._analysis.updates[variable.update]
-            per_replica = []
-            for replica in range(len(update.devices)):
-                emitter = (RowEmitter if isinstance(variable.layout, TableLayout) else BodyEmitter)(
-                    self._view,
-                    self._builder,
-                    self._dialect,
-                    update,
-                    variable.layout,
-                    replica,
-                    gradients,
-                    self._handles,
-                )
-                emitter.emit()
-                per_replica.append(emitter)
-            emitters.append(per_replica)
-            self._emitters[variable.update] = per_replica
+        rows = isinstance(bucket[0].layout, TableLayout)
+        emitters = self._by_rows(bucket[0]) if rows else self._by_elements(bucket)
         self._gather(bucket, emitters)
         self._gather_reads(bucket)
         for per_replica in emitters:
             for emitter in per_replica:
                 self._remains.replace_ops(emitter.emitted)
-            self._parts += parts_of(per_replica)
+            self._parts += parts_of(per_replica[0].update, [e.parts for e in per_replica])
+
+    def _by_elements(self, bucket: Sequence[VariablePlan]) -> list[list[BodyEmitter]]:
+        """Emits the bodies of a bucket; for each, its emitters by replica."""
+        gradients = self._reduce_scatter(bucket)
+        emitters: list[list[BodyEmitter]] = []
+        for variable in bucket:
+            update = self._analysis.updates[variable.update]
+            own = (self._view, self._builder, self._dialect, update, variable.layout)
+            per_replica = [
+                BodyEmitter(*own, replica, gradients, self._handles)
+                for replica in range(len(update.devices))
+            ]
+            for emitter in per_replica:
+                emitter.emit()
+            emitters.append(per_replica)
+            self._emitters[variable.update] = per_replica
+        return emitters
+
+    def _by_rows(self, variable: VariablePlan) -> list[list[BodyEmitter]]:
+        """Emits the body of an update that a sparse gradient feeds, which travels alone."""
+        assert isinstance(variable.layout, TableLayout), "a bucket of two kinds"
+        update = self._analysis.updates[variable.update]
+        reductions = [self._analysis.reductions[key] for key in variable.reductions]
+        emitters, replaced = emit_rows(
+            *(self._view, self._builder, self._dialect, update, variable.layout, reductions),
+            self._handles,
+        )
+        self._emitted["gather_entries"] += 1
+        self._emitted += collections.Counter(gather_rows=sum(op.gathered for op in update.body))
+        for old, new in replaced.items():
+            self._remains.replace_value(old, new)
+        return [[*emitters]]
 
     def _gather(
         self, bucket: Sequence[VariablePlan], emitters: Sequence[Sequence[BodyEmitter]]

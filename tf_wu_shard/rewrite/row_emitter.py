@@ -10,29 +10,22 @@ gathered as any other.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from tf_wu_shard.analysis.row_body import weights_by_rows
-from tf_wu_shard.analysis.types import BodyOp, GradientReduction, Operand, OperandKind, WeightUpdate
+from tf_wu_shard.analysis.row_lies import ALL
+from tf_wu_shard.analysis.types import BodyOp, Operand, OperandKind
 from tf_wu_shard.dialects import plain_ops, row_exchange
-from tf_wu_shard.dialects.base import Gathered
 from tf_wu_shard.dialects.table_layout import TableLayout
-from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import Value
 from tf_wu_shard.rewrite.body_emitter import BodyEmitter
-from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.scratch import scratch_variable
-from tf_wu_shard.rules.sparse import (
-    SCATTERS,
-    SEGMENT_SUM,
-    SPARSE_FUSED,
-    STRIDED_SLICE,
-    UNIQUE,
-)
+from tf_wu_shard.rules.registry import Family, family_of
+from tf_wu_shard.rules.sparse import SCATTERS, SEGMENT_SUM, SPARSE_FUSED, UNIQUE
 from tf_wu_shard.rules.variables import READ
 
-_INT64 = 9
 _UPDATE = "ResourceScatterUpdate"
 
 
@@ -57,29 +50,76 @@ class RowEmitter(BodyEmitter):
     """Emits the body of one update of some rows for one replica.
 
     Attributes:
-        row_writes: After `emit`: for each weight that is not cut, what is to be scattered into it.
+        row_writes: For each weight that is not cut, what is to be scattered into it.
+        places: For each list of entries whose order is known, the places of the replica's own
+            among all, int64.
+        gathered: For each op whose result is looked at by others, by its old op, the replica's
+            rows of it.
+        results: For each condition, by its position in the body, what the replica has of its
+            results.
     """
 
     layout: TableLayout
 
-    def emit(self) -> None:
-        """Emits every op of the body, in order."""
+    def __init__(self, *args: Any, places: Value) -> None:
+        """Prepares to emit.
+
+        Args:
+            *args: As `BodyEmitter` takes them.
+            places: The places of the replica's entries among all of the gradient's.
+        """
+        super().__init__(*args)
         self._by_rows = weights_by_rows(self.update)
         self.row_writes: dict[str, RowWrite] = {}
-        super().emit()
+        self.places: dict[str, Value] = {ALL: places}
+        self.gathered: dict[str, Value] = {}
+        self.results: dict[int, Sequence[Value]] = {}
+
+    def finish(self) -> None:
+        """Hands the weights that are cut back as vectors, after every op was emitted."""
         for key, shard in self.weights.items():
             dtype = self._variables[key].dtype
             name = f"{self._scope}/flat"
             self.weights[key] = plain_ops.flat(self._builder, shard, dtype, self._device, name)
 
+    def operand(self, op: BodyOp, number: int) -> Value:
+        """An operand of an op of the body as it is on this replica's rows."""
+        return self._local(op, op.operands[number])
+
+    def put_results(self, op: BodyOp, results: Sequence[Value], instead: str) -> None:
+        """Takes the results of a condition, which are emitted for all replicas together.
+
+        Args:
+            op: The condition, the next op of the body.
+            results: What this replica has of each.
+            instead: What to wait for in place of the old op.
+        """
+        self.results[len(self._locals)] = results
+        self._locals.append(results[0])
+        self.emitted[op.ops[self._replica]] = [instead]
+
     def _slice(self, value: Value, dtype: int, name: str) -> Value:
-        vector = super()._slice(value, dtype, name)
-        shape = self.layout.shard_shape(self._replica)
-        return plain_ops.reshape(self._builder, vector, shape, dtype, self._device, f"{name}/rows")
+        return self._rows_of(value, self.layout.shape, dtype, name)
+
+    def _rows_of(self, value: Value, shape: tuple[int, ...], dtype: int, name: str) -> Value:
+        """The replica's rows of a tensor of `shape`, which has as many rows as the table."""
+        start, stop = self.layout.rows(self._replica)
+        row = math.prod(shape[1:])
+        vector = plain_ops.flat(self._builder, value, dtype, self._device, f"{name}/flat")
+        bounds = (start * row, stop * row)
+        vector = plain_ops.run(self._builder, vector, *bounds, dtype, self._device, name)
+        own = (stop - start, *shape[1:])
+        return plain_ops.reshape(self._builder, vector, own, dtype, self._device, f"{name}/rows")
 
     def _local(self, op: BodyOp, operand: Operand) -> Value:
         if operand.kind is OperandKind.SCALAR:
             return operand.values[self._replica]
+        if operand.kind is OperandKind.SLICE:
+            value = operand.values[self._replica]
+            dtype = self._view.dtype(value)
+            return self._rows_of(value, operand.shape, dtype, f"{self._scope}/slice")
+        if operand.kind is OperandKind.BODY and operand.index in self.results:
+            return self.results[operand.index][operand.output]
         local = super()._local(op, operand)
         return Value(local.op, operand.output) if operand.output else local
 
@@ -90,13 +130,28 @@ class RowEmitter(BodyEmitter):
         if op.type in SPARSE_FUSED:
             self._apply_to_rows(op)
             return None
-        attributes = self._view.ops[op.ops[self._replica]].node.attr
-        if op.type == STRIDED_SLICE and op.operands[0].kind is OperandKind.GRADIENT:
-            self.emitted[op.ops[self._replica]] = []
-            return self._num_rows(attributes["T"].type)
+        name = op.ops[self._replica]
+        attributes = self._view.ops[name].node.attr
         if op.type == SEGMENT_SUM and not self._in_places(op.operands[1]):
-            return self._segment_sum(op, attributes["Tnumsegments"].type)
-        return super()._compute(op)
+            local: Value | None = self._segment_sum(op, attributes["Tnumsegments"].type)
+        elif family_of(op.type) is Family.RELABEL:
+            local = self._reshape(op, attributes["T"].type)
+        else:
+            local = super()._compute(op)
+        if op.gathered and local is not None:
+            self.gathered[name] = local
+        return local
+
+    def _reshape(self, op: BodyOp, dtype: int) -> Value:
+        """Each of the shard's rows in another shape."""
+        name = op.ops[self._replica]
+        shape = self._view.shape(Value(name))
+        assert shape is not None, "the analysis has seen it"
+        start, stop = self.layout.rows(self._replica)
+        own, rows = self._local(op, op.operands[0]), (stop - start, *shape[1:])
+        local = plain_ops.reshape(self._builder, own, rows, dtype, self._device, self._name(op))
+        self.emitted[name] = [local.op]
+        return local
 
     def _in_places(self, operand: Operand) -> bool:
         """Whether an operand is the entries' places in a list without repetitions."""
@@ -246,86 +301,3 @@ class RowEmitter(BodyEmitter):
         step = self._builder.constant(1, dtype=dtype, **where)
         name, types = f"{self._scope}/Range", {"Tidx": dtype}
         return self._builder.op("Range", [first, count, step], name=name, types=types, **where)
-
-
-def own_entries(
-    builder: GraphBuilder,
-    reductions: Sequence[GradientReduction],
-    layout: TableLayout,
-    update: WeightUpdate,
-) -> dict[int, list[Value]]:
-    """Per part of a sparse gradient, per replica, that part of the entries that name its rows."""
-    devices, scope = update.devices, scope_of(update.name, "entries")
-    whole = {
-        r.gathered: row_exchange.joined_entries(
-            builder, r.operands, r.order, r.dtype, devices[0], f"{scope}/{r.gathered.name.lower()}"
-        )
-        for r in reductions
-        if r.gathered in (Gathered.VALUES, Gathered.ROWS)
-    }
-    rows = next(r for r in reductions if r.gathered is Gathered.ROWS)
-    values = next(r for r in reductions if r.gathered is Gathered.VALUES)
-    own: dict[int, list[Value]] = {r.key: [] for r in reductions}
-    for replica, device in enumerate(devices):
-        places, numbers = row_exchange.own_entries(
-            builder, whole[Gathered.ROWS], layout, rows.dtype, replica, device, scope
-        )
-        own[rows.key].append(numbers)
-        own[values.key].append(
-            row_exchange.picked(
-                *(builder, whole[Gathered.VALUES], places, values.dtype, _INT64, device),
-                f"{scope}/own_values",
-            )
-        )
-    return own
-
-
-def exchange_rows(
-    builder: GraphBuilder, emitters: Sequence[BodyEmitter]
-) -> Mapping[str, tuple[str, ...]]:
-    """Scatters what all replicas have for some rows into every replica's whole weights.
-
-    Args:
-        builder: Where to emit.
-        emitters: The emitters of all copies of one update, after `emit`.
-
-    Returns:
-        For each weight that is not cut, the ops that write it, by replica.
-    """
-    found: dict[str, tuple[str, ...]] = {}
-    own = [emitter for emitter in emitters if isinstance(emitter, RowEmitter)]
-    for key in own[0].row_writes if own else ():
-        found[key] = _exchange(builder, own, key)
-    return found
-
-
-def _exchange(builder: GraphBuilder, emitters: Sequence[RowEmitter], key: str) -> tuple[str, ...]:
-    update, layout = emitters[0].update, emitters[0].layout
-    weight = next(w for w in update.weights if w.key == key)
-    writes = [emitter.row_writes[key] for emitter in emitters]
-    scope, devices = scope_of(key, "exchange"), update.devices
-    rows = row_exchange.all_rows(
-        builder,
-        dict(enumerate(write.rows for write in writes)),
-        layout,
-        writes[0].rows_dtype,
-        devices,
-        scope,
-    )
-    values = plain_ops.joined(
-        builder, [w.values for w in writes], weight.dtype, devices[0], f"{scope}/values"
-    )
-    scatters = []
-    for replica, emitter in enumerate(emitters):
-        scatter = builder.op(
-            writes[0].type,
-            [Value(weight.handles[replica]), rows, values],
-            name=scope_of(key, "scatter"),
-            device=devices[replica],
-            controls=emitter.weight_controls[key],
-            types={"dtype": weight.dtype, "Tindices": writes[0].rows_dtype},
-        )
-        scatters.append(scatter.op)
-        for old in (*emitter.weight_writes[key], *emitter.idle_reads[key]):
-            emitter.emitted[old].append(scatter.op)
-    return tuple(scatters)

@@ -1,7 +1,8 @@
 """Sums over elements of several shards: every replica's part, and what is made of their total.
 
 All parts that may travel at once do: there is one all-reduce for each step of the way from the
-gradients through one sum to the next, and each element type.
+gradients through one sum to the next, each element type, and each kind of sum: maxima are sums of a
+kind (see `rules.sums`).
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from tf_wu_shard.analysis.types import BodyOp, ShardSum, WeightUpdate
 from tf_wu_shard.dialects import plain_ops
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dialects.shard_sums import contribution
-from tf_wu_shard.dtypes import FLOAT32, item_bytes
+from tf_wu_shard.dtypes import BOOL, FLOAT32, item_bytes
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import GraphView, Value
 from tf_wu_shard.layout import AnyLayout
+from tf_wu_shard.placement import Combine
 from tf_wu_shard.rewrite.names import SCOPE
 from tf_wu_shard.rules.sums import SUMS, kept_shape
 
@@ -39,8 +41,29 @@ class Parts:
     devices: tuple[str, ...]
 
 
+def parts_of(update: WeightUpdate, parts: Sequence[Mapping[str, Value]]) -> list[Parts]:
+    """The parts of every sum of an update.
+
+    Args:
+        update: The update.
+        parts: Per replica, for each sum by its old op, what the replica's shard adds to it.
+    """
+    return [
+        Parts(
+            op,
+            tuple(own[name] for own, name in zip(parts, op.ops, strict=True)),
+            update.devices,
+        )
+        for op in update.body
+        if op.sum is not None
+    ]
+
+
 def wire_dtype(summed: ShardSum) -> int:
-    """What parts of a sum are computed in and travel in: 16 bits would round every part."""
+    """What parts of a sum travel in: 16 bits would round every part, and truths are numbers there.
+
+    All parts but truth values are computed in it as well.
+    """
     return summed.dtype if item_bytes(summed.dtype) >= item_bytes(FLOAT32) else FLOAT32
 
 
@@ -57,15 +80,18 @@ def part(
     """What a replica's shard adds to a sum, in `wire_dtype`."""
     summed = op.sum
     assert summed is not None, f"{op.type} is no sum"
-    dtype = wire_dtype(summed)
+    rule, wire = SUMS[op.type], wire_dtype(summed)
+    dtype = BOOL if summed.dtype == BOOL else wire
     shard = plain_ops.cast(builder, shard, summed.dtype, dtype, scope)
-    if SUMS[op.type].squares:
+    if rule.squares:
         types = {"T": dtype}
         shard = builder.op("Square", [shard], name=f"{scope}/Square", device=device, types=types)
-    return contribution(
+    own = contribution(
         *(builder, dialect, shard, layout, summed.shape, summed.axes, dtype, replica, device),
         scope=scope,
+        combine=rule.combine,
     )
+    return plain_ops.cast(builder, own, dtype, wire, scope)
 
 
 def add_up(
@@ -89,19 +115,19 @@ def add_up(
     """
     points = exchanges(updates)
     steps = dict(zip(points, steps_behind(view, points), strict=True))
-    together: dict[tuple[int, int], list[Parts]] = {}
+    together: dict[tuple[int, int, str], list[Parts]] = {}
     for own in parts:
         assert own.op.sum is not None, f"{own.op.type} is no sum"
+        kind = (wire_dtype(own.op.sum), SUMS[own.op.type].combine.name)
         # The copies of one may stand behind different numbers of others only by their controls.
-        step = steps[own.op.ops[:1]]
-        together.setdefault((step, wire_dtype(own.op.sum)), []).append(own)
+        together.setdefault((steps[own.op.ops[:1]], *kind), []).append(own)
     found: dict[Value, Value] = {}
-    for (step, dtype), members in sorted(together.items(), key=lambda item: item[0]):
+    for (step, dtype, combine), members in sorted(together.items(), key=lambda item: item[0]):
         scope = f"{SCOPE}/sums_{step}/all_reduce"
         sums = [m.op.sum for m in members if m.op.sum is not None]
         shapes = [kept_shape(s.shape, s.axes) for s in sums]
         operands = [m.values for m in members]
-        totals = dialect.all_reduce(builder, operands, shapes, dtype, scope)
+        totals = dialect.all_reduce(builder, operands, shapes, dtype, scope, Combine[combine])
         for own, values in zip(members, totals, strict=True):
             found.update(_results(builder, own, values, dtype))
     return found, len(together)

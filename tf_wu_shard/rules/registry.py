@@ -6,7 +6,7 @@ by running ops whole and in shards. An op that no table names is a `Refusal`, ne
 A cut gives each shard some of the row-major elements. A value may be relabelled with another shape
 of the same size without moving (`Reshape`); an op is local exactly when element `k` of its result
 needs only elements `k` of its operands and what every replica holds whole; and a sum over elements
-of several shards is a sum of sums.
+of several shards is a sum of sums, as a maximum is one of maxima.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import enum
 import math
 from collections.abc import Callable
 
-from tf_wu_shard.placement import Partial, Placement, Refusal, Replicated, Sharded
+from tf_wu_shard.placement import Combine, Partial, Placement, Refusal, Replicated, Sharded
 
 
 class Family(enum.Enum):
@@ -24,7 +24,7 @@ class Family(enum.Enum):
 
     ELEMENTWISE = "the same op on the shard"
     RELABEL = "nothing: the result is the operand under another shape or name"
-    SUM = "the same sum over the shard's elements, then a sum over the replicas"
+    SUM = "the same over the shard's elements, then over what the replicas found"
 
 
 Propagate = Callable[[str, tuple[Placement, ...], tuple[int, ...] | None], Placement | Refusal]
@@ -118,15 +118,19 @@ def broadcast_lanes(
     return Sharded(result_shape)
 
 
-def summed(
-    name: str, operands: tuple[Placement, ...], result_shape: tuple[int, ...] | None
-) -> Placement | Refusal:
-    """The rule of sums: of a tensor in shards, every replica has a part."""
-    if result_shape is None:
-        return Refusal(name, _UNKNOWN)
-    if any(isinstance(operand, Sharded) for operand in operands[1:]):
-        return Refusal(name, "it takes its axes from the values of a sharded tensor")
-    return Partial(result_shape)
+def combined(combine: Combine) -> Propagate:
+    """The rule of sums, maxima and minima: of a tensor in shards, every replica has a part."""
+
+    def propagate_parts(
+        name: str, operands: tuple[Placement, ...], result_shape: tuple[int, ...] | None
+    ) -> Placement | Refusal:
+        if result_shape is None:
+            return Refusal(name, _UNKNOWN)
+        if any(isinstance(operand, Sharded) for operand in operands[1:]):
+            return Refusal(name, "it takes its axes from the values of a sharded tensor")
+        return Partial(result_shape, combine)
+
+    return propagate_parts
 
 
 def relabelled(

@@ -7,6 +7,7 @@ each op below computes a row of its result from that row of the table and its en
 - `UnsortedSegmentSum` adds up the entries of each row, in their order.
 - `GatherV2` looks the table's rows up for all entries; both are on the same shard.
 - `Unique` lists the rows in the order of their first entries, which is kept among those of a shard.
+- `StatelessIf` chooses for all shards alike, where its condition is the same for all.
 - a scatter, and a sparse fused update, change the rows that the entries name.
 
 Which operand is which is read off the ops' definitions in TensorFlow's math_ops.cc,
@@ -67,6 +68,12 @@ LOOK_UP = "GatherV2"
 UNIQUE = "Unique"
 SHAPE = "Shape"
 STRIDED_SLICE = "StridedSlice"
+
+# Ops that keep a value and its shape.
+SAME = frozenset({"Identity", "IdentityN", "StopGradient", "PreventGradient", "Snapshot"})
+
+# A choice between two functions without effects.
+BRANCH = "StatelessIf"
 
 # What leads from a sparse gradient to the writes, beside the ops of the other tables.
 ROW_OPS = frozenset({SEGMENT_SUM, LOOK_UP, UNIQUE, SHAPE, STRIDED_SLICE})

@@ -57,6 +57,25 @@ def captured_handles(graph: Any) -> list[tuple[Any, Any]]:
     return [(e, p) for e, p in graph.captures if p.dtype is tf.resource]
 
 
+def captured_constants(graph: Any) -> dict[str, Any]:
+    """The TensorProtos of constants that a FuncGraph captured, by the names of its placeholders.
+
+    A branch takes the shape of a sparse gradient so. Whatever is captured through several graphs
+    is followed to the one that has it.
+    """
+    found = {}
+    for outside, placeholder in graph.captures:
+        held = outside
+        while not isinstance(held, tf.__internal__.EagerTensor) and held.op.type == "Placeholder":
+            inside = {id(p): e for e, p in getattr(held.graph, "captures", ())}
+            if id(held) not in inside:
+                break
+            held = inside[id(held)]
+        if not isinstance(held, tf.__internal__.EagerTensor) and held.op.type == "Const":
+            found[placeholder.op.name] = held.op.get_attr("value")
+    return found
+
+
 def is_branch_or_body(graph: Any) -> bool:
     """Whether a FuncGraph belongs to a `tf.cond` or `tf.while_loop`."""
     return bool(graph.is_control_flow_graph)

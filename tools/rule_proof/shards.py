@@ -21,14 +21,24 @@ from tf_wu_shard.layout import (
 )
 
 
-def cut(array: np.ndarray, layout: AnyLayout, shard: int) -> np.ndarray:
-    """What replica `shard` holds of an array of `layout.size` elements."""
+def cut(
+    array: np.ndarray, layout: AnyLayout, shard: int, padding: object | None = None
+) -> np.ndarray:
+    """What replica `shard` holds of an array of `layout.size` elements.
+
+    Args:
+        array: The array.
+        layout: How it is cut.
+        shard: Which shard.
+        padding: What the padding holds; None for `garbage`.
+    """
     if isinstance(layout, Layout):
         start, stop = layout.bounds(shard)
-        return array.reshape(-1)[start:stop]
+        return array.reshape(-1)[start:stop].reshape(layout.shard_shape(shard))
     ordered = array.reshape(layout.shape).transpose(layout.order)
     # Padded rows follow all others, so that the padding is at the end of the elements too.
-    elements = np.full(layout.size + layout.padding, garbage(array.dtype), array.dtype)
+    filled = garbage(array.dtype) if padding is None else padding
+    elements = np.full(layout.size + layout.padding, filled, array.dtype)
     elements[: layout.size] = ordered.reshape(-1)
     padded = elements.reshape(layout.padded_rows, layout.columns)
     if layout.tile_shards > 1:

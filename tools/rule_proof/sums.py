@@ -1,38 +1,60 @@
 """The proof of sums over shards: what the rewrite emits for every replica adds up to the whole sum.
 
-Values are small whole numbers, of which every sum is exact whatever its order, so that the results
-must agree bit for bit.
+Values are small whole numbers, of which every sum is exact whatever its order, or truth values, so
+that the results must agree bit for bit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tf_wu_shard.analysis.types import BodyOp, ShardSum
 from tf_wu_shard.dialects import plain_ops
+from tf_wu_shard.dialects.table_layout import table_layout
 from tf_wu_shard.dialects.torus import one_group
 from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import Value
 from tf_wu_shard.layout import AnyLayout
-from tf_wu_shard.placement import Partial, Refusal, Sharded
+from tf_wu_shard.placement import Combine, Partial, Refusal, Sharded
 from tf_wu_shard.rewrite import sums as emission
 from tf_wu_shard.rules.registry import propagate
+from tf_wu_shard.rules.sums import SUMS
 from tools.rule_proof.samples import definition, run_op, shapes
 from tools.rule_proof.shards import cut, layouts
+
+# The element types by the op's type attribute, which ops on truth values do not have.
+_DTYPES: dict[tuple[str, Combine], tuple[Any, ...]] = {
+    ("T", Combine.SUM): (np.float32, np.float64),
+    ("T", Combine.MAX): (np.float32, np.int32),
+    ("T", Combine.MIN): (np.float32, np.int32),
+    ("", Combine.MAX): (np.bool_,),
+    ("", Combine.MIN): (np.bool_,),
+}
 
 
 def disagreements(op_type: str, random: np.random.Generator) -> Iterator[str | Refusal | None]:
     """For each sum over some axes of a tensor, under each of some layouts, what is wrong."""
+    dtypes = _DTYPES[definition(op_type).input_arg[0].type_attr, SUMS[op_type].combine]
     for shape in shapes(random):
-        dtype = (np.float32, np.float64)[int(random.integers(2))]
+        dtype = dtypes[int(random.integers(len(dtypes)))]
         values = np.asarray(random.integers(-4, 10, shape), dtype)
+        if dtype is np.bool_:
+            # Often none decides, so that one in the padding would.
+            deciding = random.random(shape) < random.choice([0, 0, 0.02, 0.5])
+            values = np.asarray(deciding == (SUMS[op_type].combine is Combine.MAX))
         for layout in layouts(random, shape, values.itemsize):
             axes = _axes(op_type, random, len(shape))
             yield disagreement(op_type, values, axes, layout, keep=bool(random.integers(2)))
+        if shape:
+            # Of whole rows, those of several shards are summed only over the first axis.
+            table = table_layout(shape, int(random.integers(2, 6)), values.itemsize)
+            axes = tuple(sorted({0, *_axes(op_type, random, len(shape))}))
+            yield disagreement(op_type, values, axes, table, keep=bool(random.integers(2)))
 
 
 def disagreement(
@@ -49,7 +71,7 @@ def disagreement(
     if isinstance(outcome, Refusal):
         return outcome
     where = f"{op_type} of {list(values.shape)} over {list(axes)} cut as {layout}"
-    if outcome != Partial(whole.shape):
+    if outcome != Partial(whole.shape, SUMS[op_type].combine):
         return f"{where} is placed {outcome}"
     dtype = tf.as_dtype(values.dtype).as_datatype_enum
     summed = ShardSum(values.shape, axes, whole.shape, dtype)
@@ -71,21 +93,31 @@ def _emitted(op: BodyOp, values: np.ndarray, layout: AnyLayout, dtype: int) -> n
     builder = GraphBuilder(())
     dialect = TpuCluster("proof", one_group(layout.num_shards))
     wire = emission.wire_dtype(op.sum) if op.sum is not None else dtype
+    combine = SUMS[op.type].combine
     parts = []
     for replica in range(layout.num_shards):
         # A constant serves one replica only: what it tells of its number differs.
-        shard = _const(builder, cut(values, layout, replica), f"shard_{replica}")
+        own = cut(values, layout, replica, _padding(values.dtype, combine))
+        shard = _const(builder, own, f"shard_{replica}")
         before = len(builder.nodes)
         where = (layout, replica, "", f"replica_{replica}")
         parts.append(emission.part(builder, dialect, op, shard, *where))
         _number(builder.nodes[before:], replica)
-    total = plain_ops.ordered_sum(builder, parts, wire, "", "total")
+    total = plain_ops.combined(builder, parts, combine, wire, "", "total")
     found = emission.result(builder, op, total, wire, "")
     graph_def = tf.compat.v1.GraphDef(node=builder.nodes)
     program = tf.compat.v1.wrap_function(
         lambda: tf.graph_util.import_graph_def(graph_def, name=""), []
     ).prune([], f"{found.op}:{found.index}")
     return np.asarray(program().numpy())
+
+
+def _padding(dtype: np.dtype, combine: Combine) -> object:
+    """What padding would be noticed by."""
+    if dtype.kind == "f":
+        return np.nan
+    largest = combine is Combine.MAX
+    return largest if dtype.kind == "b" else 99 if largest else -99
 
 
 def _const(builder: GraphBuilder, array: np.ndarray, name: str) -> Value:
