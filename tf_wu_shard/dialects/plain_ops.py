@@ -163,6 +163,16 @@ def combined(
     return builder.op(EXTREMA[combine], inputs, name=name, device=device, types=types)
 
 
+def divided(
+    builder: GraphBuilder, total: Value, divisor: int, dtype: int, device: str, scope: str
+) -> Value:
+    """A sum divided by a number, as a mean is made of it; by 1 it is the sum itself."""
+    if divisor == 1:
+        return total
+    operands = [total, builder.constant(divisor, device=device, dtype=dtype)]
+    return builder.op("RealDiv", operands, name=f"{scope}/mean", device=device, types={"T": dtype})
+
+
 def keep_order(builder: GraphBuilder) -> None:
     """Forbids Grappler to merge the addition emitted last with its neighbours."""
     builder.nodes[-1].attr[_KEEP_ORDER].b = True

@@ -226,9 +226,7 @@ class GraphView:
     def constant(self, value: Value) -> Any | None:
         """The TensorProto of a Const, or of an input that is one outside; None of all else."""
         op = self.ops[value.op]
-        if op.type == "Const":
-            return op.node.attr["value"].tensor
-        return self._constants.get(op.name)
+        return op.node.attr["value"].tensor if op.type == "Const" else self._constants.get(op.name)
 
     def is_stateful(self, op_type: str) -> bool:
         """Whether running an op of this type twice may differ from running it once."""

@@ -12,7 +12,7 @@ from typing import Any
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dialects.owner_layout import OwnerLayout
-from tf_wu_shard.dialects.plain_ops import cast, reshape
+from tf_wu_shard.dialects.plain_ops import cast, divided, reshape
 from tf_wu_shard.dialects.table_layout import TableLayout
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.builder import GraphBuilder
@@ -65,6 +65,7 @@ class _Rewriter:
         self._plan = plan
         self._dialect = dialect
         self._builder = GraphBuilder(view.ops)
+        self._devices = analysis.updates[0].devices
         sharded = {key for variable in plan.variables for key in variable.reductions}
         self._remains = Remains(view, analysis, sharded, self._builder)
         self._shard_inputs: list[ShardInput] = []
@@ -133,7 +134,8 @@ class _Rewriter:
                 total = owners.reduce(
                     self._builder, reduction.operands, owner, reduction.dtype, scope
                 )
-                total = self._divided(total, reduction.divisor, reduction.dtype, owner, scope)
+                device, dtype = self._devices[owner], reduction.dtype
+                total = divided(self._builder, total, reduction.divisor, dtype, device, scope)
                 emitter.replace_gradient(key, total, reduction.dtype)
                 self._emitted["reduce"] += 1
             self._assigns |= emitter.emit()
@@ -151,20 +153,11 @@ class _Rewriter:
         self._emitted["reduce_scatter"] += 1
         return {
             r.key: [
-                self._divided(shard, r.divisor, dtype, replica, scope)
-                for replica, shard in enumerate(own)
+                divided(self._builder, shard, r.divisor, dtype, device, scope)
+                for shard, device in zip(own, self._devices, strict=True)
             ]
             for r, own in zip(reductions, shards, strict=True)
         }
-
-    def _divided(self, value: Value, divisor: int, dtype: int, replica: int, scope: str) -> Value:
-        if divisor == 1:
-            return value
-        device = self._analysis.updates[0].devices[replica]
-        by = self._builder.constant(divisor, device=device, dtype=dtype)
-        return self._builder.op(
-            "RealDiv", [value, by], name=f"{scope}/mean", device=device, types={"T": dtype}
-        )
 
     def _update(self, bucket: Sequence[VariablePlan]) -> None:
         """Emits the bodies of a bucket and gathers its weights."""
@@ -344,11 +337,11 @@ class _Rewriter:
             )
             self._emitted["all_reduce"] += 1
             for reduction, values in zip(reductions, sums, strict=True):
-                divided = [
-                    self._divided(v, divisor, dtype, replica, scope)
-                    for replica, v in enumerate(values)
+                means = [
+                    divided(self._builder, v, divisor, dtype, device, scope)
+                    for v, device in zip(values, self._devices, strict=True)
                 ]
-                self._remains.replace_results(reduction.key, divided)
+                self._remains.replace_results(reduction.key, means)
 
 
 def _bucket_name(bucket: Sequence[VariablePlan]) -> str:
