@@ -146,3 +146,22 @@ def test_a_weight_that_the_host_looks_up_stays_whole_beside_its_sharded_slot() -
     (note,) = [n for n in rewritten.report.notes if n.startswith("weight w ")]
     assert "used outside of the TPU program by looked_up" in note
     assert_equal(programs.train(graph, rewritten.graph_def), programs.train(graph, graph.graph_def))
+
+
+def test_a_matrix_function_has_its_tensor_whole_between_shards() -> None:
+    def step(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+        shape, options = [programs.INPUTS, programs.OUTPUTS], {"use_resource": True}
+        w = v1.get_variable("w", shape, initializer=v1.ones_initializer(), **options)
+        slot = v1.get_variable("slot", shape, initializer=v1.zeros_initializer(), **options)
+        loss = tf.reduce_mean(tf.square(tf.matmul(x, w) - y))
+        gradient = v1.tpu.cross_replica_sum(tf.gradients(loss, w)[0])
+        velocity = 0.9 * slot.read_value() + gradient
+        turned = tf.matmul(tf.matmul(velocity, velocity, transpose_b=True), velocity)
+        with tf.control_dependencies([slot.assign(velocity), w.assign_sub(0.1 * turned)]):
+            return tf.identity(loss)
+
+    graph = programs.graph(step)
+    rewritten = tf_wu_shard.rewrite_graph_def(graph.graph_def)
+    assert [(v.name, v.whole) for v in rewritten.report.variables] == [("w", "on every replica")]
+    assert [v.name for v in rewritten.variables] == ["w", "slot"]
+    assert_equal(programs.train(graph, rewritten.graph_def), programs.train(graph, graph.graph_def))

@@ -93,7 +93,7 @@ def test_where_matrix_functions_have_whole_tensors_is_said_of_each_and_counted()
     first, second = ON_TPUS.variables
     turns = dataclasses.replace(first, whole="by turns, 2 of 6 on each replica")
     lines = str(dataclasses.replace(ON_TPUS, variables=(turns, second))).splitlines()
-    counted = "whole for matrix functions: 1 of 2, weights and slots stay in shards"
+    counted = "put together whole for matrix functions: 1 of 2"
     assert lines[3] == counted
     assert lines[4].endswith("gathered in bfloat16   whole by turns, 2 of 6 on each replica")
     assert "whole" not in lines[5]

@@ -80,6 +80,8 @@ def _with_steps(
     view: GraphView, found: Sequence[WeightUpdate], sharded: Sequence[WeightUpdate]
 ) -> tuple[tuple[WeightUpdate, ...], list[WeightUpdate]]:
     """The updates, each function with its step, and those that wait for themselves."""
+    if not found:
+        return (), []
     points = exchanges([*sharded, *found])
     steps = dict(zip(points, steps_behind(view, points), strict=True))
     placed: list[WeightUpdate] = []

@@ -44,10 +44,7 @@ def facts(report: Report) -> list[str]:
         )
     whole = sum(bool(v.whole) for v in report.variables)
     if whole:
-        found.append(
-            f"whole for matrix functions: {whole} of {len(report.variables)}, weights and slots"
-            " stay in shards"
-        )
+        found.append(f"put together whole for matrix functions: {whole} of {len(report.variables)}")
     return found
 
 
