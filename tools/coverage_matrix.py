@@ -1,10 +1,11 @@
 """Trains every optimizer with every training feature, sharded and not, and writes the table.
 
-    python -m tools.coverage_matrix [--check] [--only NAME ...]
+    python -m tools.coverage_matrix [--check] [--only NAME ...] [--feature NAME ...]
 
 Prints the table and writes it to docs/coverage.md. With --check nothing is written: cells that are
-not what the page says are listed. With --only these optimizers alone are trained, and the page's
-other rows stay. Exits with 1 if a cell is wrong or not what the page says.
+not what the page says are listed. With --only these optimizers alone are trained, with --feature
+these columns alone, and the page's other cells stay. Exits with 1 if a cell is wrong or not what
+the page says.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--check", action="store_true", help="compare with the page, write nothing")
     parser.add_argument("--only", action="append", metavar="NAME", help="only this row")
+    parser.add_argument("--feature", action="append", metavar="NAME", help="only this column")
     chosen = parser.parse_args(arguments)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     # Loads TensorFlow.
@@ -36,19 +38,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from tools.coverage.rows import ROWS, class_name
 
     rows = chosen.only or [*ROWS]
-    unknown = [row for row in rows if row not in ROWS]
-    if unknown:
-        parser.error(f"no row {', '.join(unknown)}; there are {', '.join(ROWS)}")
-    cells = cells_of([(row, feature) for row in rows for feature in FEATURES])
-    print(rendered(Matrix({row: class_name(row) for row in rows}, cells)))
-    wrong = [key for key, cell in cells.items() if cell.text.startswith(WRONG)]
+    features = chosen.feature or [*FEATURES]
+    for kind, given, known in (("row", rows, ROWS), ("column", features, FEATURES)):
+        unknown = [name for name in given if name not in known]
+        if unknown:
+            parser.error(f"no {kind} {', '.join(unknown)}; there are {', '.join(known)}")
+    cells = cells_of([(row, feature) for row in rows for feature in features])
     said = Matrix({}, {})
-    if chosen.check or chosen.only:
+    if chosen.check or chosen.only or chosen.feature:
         said = parsed(PAGE.read_text(encoding="utf-8"))
+    all_cells = {**said.cells, **cells}
+    print(rendered(Matrix({row: class_name(row) for row in rows}, all_cells)))
+    wrong = [key for key, cell in cells.items() if cell.text.startswith(WRONG)]
     differing = differences(said, cells) if chosen.check else []
     if not chosen.check:
-        known = {row: class_name(row) for row in ROWS if row in rows or row in said.classes}
-        PAGE.write_text(rendered(Matrix(known, {**said.cells, **cells})), encoding="utf-8")
+        named = {row: class_name(row) for row in ROWS if row in rows or row in said.classes}
+        PAGE.write_text(rendered(Matrix(named, all_cells)), encoding="utf-8")
     for key in wrong:
         print(f"{' '.join(key)}: {cells[key]}", file=sys.stderr)
     for line in differing:

@@ -16,7 +16,8 @@ from tools.coverage_matrix import PAGE, differences
 # One of each verdict, under both dialects.
 SAMPLE = (
     *(("adam", "plain"), ("adam", "accumulation"), ("muon", "plain"), ("lamb", "weight_decay")),
-    *(("sgd", "embedding"), ("v1_adagrad", "plain"), ("v1_adagrad", "ema")),
+    *(("sgd", "embedding"), ("loss_scale_of_adam", "embedding")),
+    *(("v1_adagrad", "plain"), ("v1_adagrad", "ema")),
 )
 
 # It hands gradients to parameter servers, which no replicated training has.

@@ -63,6 +63,8 @@ def capture(graph: Any) -> Captured:
         key = _unique(variable.name.partition(":")[0], variables)
         variables[key] = variable
         refs[name] = _replicated(key, variable)
+    constants = function_graph.captured_constants(graph)
+    shape_of = function_graph.shapes_given(graph, constants)
     view = GraphView(
         graph.as_graph_def(),
         variables=refs,
@@ -71,8 +73,8 @@ def capture(graph: Any) -> Captured:
         op_def=function_graph.op_def,
         # Asked for where they matter: writing all shapes into the GraphDef takes as long as the
         # rest of it.
-        shape_of=lambda value: function_graph.static_shape(graph, value.op, value.index),
-        constants=function_graph.captured_constants(graph),
+        shape_of=lambda value: shape_of(value.op, value.index),
+        constants=constants,
     )
     return Captured(view, variables)
 

@@ -57,6 +57,12 @@ def _view(
         if value.op in outer.variables
     }
 
+    # What a loop begins with is not what it goes on with.
+    given = () if op.type in LOOPS else zip(body.arguments, operands, strict=True)
+    known = {argument: outer.constant(value) for argument, value in given}
+    constants = {argument: tensor for argument, tensor in known.items() if tensor is not None}
+    shape_of = function_graph.shapes_given(called, constants)
+
     def view(own_inputs: set[str]) -> GraphView:
         return GraphView(
             graph_def,
@@ -64,8 +70,9 @@ def _view(
             outputs=body.results,
             control_outputs=body.control_outputs,
             op_def=outer.op_def,
-            shape_of=lambda value: function_graph.static_shape(called, value.op, value.index),
+            shape_of=lambda value: shape_of(value.op, value.index),
             own_inputs=own_inputs,
+            constants=constants,
         )
 
     differ = differs(outer, num_replicas)

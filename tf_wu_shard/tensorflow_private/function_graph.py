@@ -10,7 +10,7 @@ import contextlib
 import functools
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -20,6 +20,7 @@ from tensorflow.python.framework import op_def_registry
 from tensorflow.python.ops import handle_data_util
 
 _HANDLE_TYPES = (tf.resource, tf.variant)
+_SHAPE_TYPES = (tf.int32.as_datatype_enum, tf.int64.as_datatype_enum)
 
 
 def install(process: Callable[[Any, float], Any]) -> bool:
@@ -143,6 +144,50 @@ def is_replica_local(handle: Any) -> bool:
     return isinstance(variable, values.DistributedVariable) and not isinstance(
         variable, values.MirroredVariable
     )
+
+
+def shapes_given(
+    graph: Any, constants: Mapping[str, Any]
+) -> Callable[[str, int], tuple[int, ...] | None]:
+    """The static shapes of a FuncGraph's tensors, as far as they follow from some of its inputs.
+
+    A dense gradient that a branch makes of a sparse one has a shape that it takes from outside.
+
+    Args:
+        graph: The FuncGraph.
+        constants: TensorProtos of inputs that are constants outside, by the placeholders' names.
+
+    Returns:
+        A function from an op's name and the number of an output to its shape, None where that is
+        not fully known. Shapes are inferred again at the first one that is not known without.
+    """
+    telling = {n: t for n, t in constants.items() if t.dtype in _SHAPE_TYPES}
+
+    @functools.cache
+    def inferred() -> Any:
+        graph_def = graph.as_graph_def()
+        for node in graph_def.node:
+            if node.name in telling:
+                node.op = "Const"
+                del node.attr["shape"]
+                node.attr["value"].tensor.CopyFrom(telling[node.name])
+            elif node.op == "ReadVariableOp":
+                # A handle tells its variable's shape to the FuncGraph alone.
+                read = graph._get_operation_by_name(node.name).outputs[0]
+                node.op = "Placeholder"
+                node.attr["shape"].shape.CopyFrom(read.shape.as_proto())
+                del node.input[:]
+        with tf.Graph().as_default() as found:
+            tf.graph_util.import_graph_def(graph_def, name="")
+        return found
+
+    def shape_of(op: str, output: int) -> tuple[int, ...] | None:
+        known = static_shape(graph, op, output)
+        if known is None and telling:
+            return static_shape(inferred(), op, output)
+        return known
+
+    return shape_of
 
 
 def static_shape(graph: Any, op: str, output: int) -> tuple[int, ...] | None:
