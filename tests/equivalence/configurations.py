@@ -62,7 +62,7 @@ class Configuration:
         An update is the same ops whatever model its gradient comes from, and beyond four replicas
         it has shards and sums as at four.
         """
-        met = set(itertools.combinations(dataclasses.asdict(self).items(), 2))
+        met: set[Pair] = set(itertools.combinations(dataclasses.asdict(self).items(), 2))
         met.discard((("optimizer", self.optimizer), ("model", self.model)))
         met.discard((("optimizer", self.optimizer), ("replicas", REPLICAS[-1])))
         return met
