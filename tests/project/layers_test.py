@@ -32,6 +32,7 @@ ASIDE = {
     "tensorflow_private": {"errors", "layout"},
     "dialects": {"errors", "dtypes", "layout", "placement", "graph"},
     "emulation": {"errors", "graph", "tensorflow_private", "topology"},
+    "model_files": {"errors", "tensorflow_private"},
     "models": {"errors"},
 }
 
