@@ -22,7 +22,7 @@ class Step(tf.Module):
         """Makes the classifier.
 
         Args:
-            optimizer: A Keras optimizer or its name; None for one that cannot be trained.
+            optimizer: A Keras optimizer or its name.
         """
         super().__init__()
         self.model = tf.keras.Sequential(
@@ -32,9 +32,8 @@ class Step(tf.Module):
                 tf.keras.layers.Dense(10, name="out"),
             ]
         )
-        if optimizer is not None:
-            self.optimizer = tf.keras.optimizers.get(optimizer)
-            self.optimizer.build(self.model.trainable_variables)
+        self.optimizer = tf.keras.optimizers.get(optimizer)
+        self.optimizer.build(self.model.trainable_variables)
 
     @tf.function(input_signature=[tf.TensorSpec((8, 16)), tf.TensorSpec((8,), tf.int32)])
     def train(self, x: Any, y: Any) -> Any:
@@ -64,7 +63,13 @@ def save(module: tf.Module, folder: pathlib.Path, signatures: dict[str, Any]) ->
 def _folder(optimizer: str | None) -> tempfile.TemporaryDirectory[str]:
     """A folder that goes with the process, with the classifier in it."""
     folder = tempfile.TemporaryDirectory(prefix="exported_")
-    save_step(Step(optimizer), pathlib.Path(folder.name))
+    step = Step(optimizer or "sgd")
+    if optimizer is not None:
+        save_step(step, pathlib.Path(folder.name))
+        return folder
+    predictor = tf.Module()
+    predictor.model, predictor.predict = step.model, step.predict
+    save(predictor, pathlib.Path(folder.name), {"serving_default": step.predict})
     return folder
 
 
@@ -75,7 +80,4 @@ def exported(optimizer: str | None = "adam") -> pathlib.Path:
 
 def save_step(step: Step, folder: pathlib.Path) -> pathlib.Path:
     """Exports the classifier; returns the folder."""
-    signatures = {"serving_default": step.predict}
-    if hasattr(step, "optimizer"):
-        signatures["train"] = step.train
-    return save(step, folder, signatures)
+    return save(step, folder, {"serving_default": step.predict, "train": step.train})

@@ -17,7 +17,7 @@ LEVELS = (
     ("storage", "report", "ground"),
     ("rewrite", "concern"),
     ("pipeline",),
-    ("graph_pass", "graph_def"),
+    ("graph_pass", "graph_def", "inspection"),
     ("tf_wu_shard",),
     ("bench",),
     ("tpu_compiler",),
