@@ -35,6 +35,7 @@ setup(
         "tensorflow>=2.18,<2.22",
         "numpy>=1.26",
         "absl-py>=1.0",
+        "protobuf>=4.21",
     ],
     extras_require={
         # What the main job reads and how: tokens of real text, pictures of digits.

@@ -30,3 +30,7 @@ class EmulationError(WuShardError, NotImplementedError):
 
 class GraphDefError(WuShardError, ValueError):
     """What was given as a GraphDef is none, or one that TensorFlow does not take."""
+
+
+class ModelFileError(WuShardError, ValueError):
+    """A file holds no model that can be read; the message says what is wrong in one line."""

@@ -17,6 +17,7 @@ from tests.project.imports import (
 # The distribution that brings each package we import, as the BUILD file labels it.
 DISTRIBUTIONS = {
     "absl": "absl_py",
+    "google": "protobuf",
     "h5py": "h5py",
     "hypothesis": "hypothesis",
     "jax": "jax",

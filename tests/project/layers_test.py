@@ -17,7 +17,7 @@ LEVELS = (
     ("storage", "report", "ground"),
     ("rewrite", "concern"),
     ("pipeline",),
-    ("graph_pass", "graph_def"),
+    ("graph_pass", "graph_def", "inspection"),
     ("tf_wu_shard",),
     ("bench",),
     ("tpu_compiler",),
@@ -32,6 +32,7 @@ ASIDE = {
     "tensorflow_private": {"errors", "layout"},
     "dialects": {"errors", "dtypes", "layout", "placement", "graph"},
     "emulation": {"errors", "graph", "tensorflow_private", "topology"},
+    "model_files": {"errors", "tensorflow_private"},
     "models": {"errors"},
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import json
 import math
@@ -197,15 +198,24 @@ def _on_fullest_replica(
     variables: Iterable[UpdatedVariable], cut: Mapping[str, AnyLayout], num_replicas: int
 ) -> Bytes:
     """Bytes of variables, some of them in shards, on the replica that holds most of them."""
-    before, after = 0, [0] * max(1, num_replicas)
+    whole = 0
+    # Many variables are cut alike: what a replica holds of each is asked once.
+    alike: collections.Counter[tuple[AnyLayout, int]] = collections.Counter()
+    before = 0
     for variable in variables:
         width = item_bytes(variable.dtype)
-        whole = math.prod(variable.shape) * width
-        before += whole
+        size = math.prod(variable.shape) * width
+        before += size
         layout = cut.get(variable.key)
-        for replica in range(len(after)):
-            after[replica] += whole if layout is None else _elements(layout, replica) * width
-    return Bytes(before, max(after))
+        if layout is None:
+            whole += size
+        else:
+            alike[layout, width] += 1
+    held = (
+        sum(_elements(layout, r) * width * count for (layout, width), count in alike.items())
+        for r in range(max(1, num_replicas))
+    )
+    return Bytes(before, whole + max(held))
 
 
 def _elements(layout: AnyLayout, replica: int) -> int:

@@ -1,0 +1,83 @@
+"""`wu-shard inspect`: what it prints, where it writes, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import shutil
+
+import pytest
+
+from tests.model_files.exported import exported
+from tf_wu_shard.cli import main as command_line
+
+
+def inspect(*arguments: object) -> int:
+    return command_line.main(["inspect", *map(str, arguments)])
+
+
+def test_text_gives_the_verdict_first(capsys: pytest.CaptureFixture[str]) -> None:
+    assert inspect(exported(), "--replicas", 4) == 0
+    shown = capsys.readouterr()
+    assert shown.out.startswith("SavedModel, 14 variables: 2 functions train\n")
+    assert "4 updates: adam-like" in shown.out and "  1024   " in shown.out
+    assert shown.err == ""
+
+
+def test_json_goes_to_the_output(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "answer.json"
+    assert inspect(exported(), "--format", "json", "--output", output) == 0
+    assert capsys.readouterr().out == ""
+    answer = json.loads(output.read_text(encoding="utf-8"))
+    (kernel,) = (u for u in answer["updates"] if u["variable"] == "sequential/hidden/kernel")
+    assert kernel["optimizer"] == "adam-like" and kernel["shape"] == [16, 64]
+    assert answer["plan"][0]["num_replicas"] == 8 and answer["left_alone"] and answer["memory"]
+
+
+def test_a_model_read_in_part_is_1_and_one_line(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = shutil.copytree(exported(), tmp_path / "model")
+    (copy / "variables/variables.index").unlink()
+    assert inspect(copy) == 1
+    shown = capsys.readouterr()
+    assert "adam-like" in shown.out
+    assert shown.err.startswith("wu-shard inspect: only partly read: ")
+    assert shown.err.count("\n") == 1
+
+
+def test_a_file_without_a_model_is_1_and_one_line(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "graph.pb").write_bytes(b"\xff" * 100)
+    assert inspect(tmp_path / "graph.pb") == 1
+    shown = capsys.readouterr()
+    assert shown.out == "" and shown.err.count("\n") == 1
+    assert "truncated, corrupted, or something else" in shown.err
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--replicas", "1"],
+        ["--replicas", "5000"],
+        ["--replicas", "few"],
+        ["--topology", "v5e:3x3"],
+        ["--topology", "v5e:2x2", "--replicas", "8"],
+        ["--format", "yaml"],
+        ["--function", "absent"],
+        ["--output", "absent/answer"],
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_usage_is_2_and_one_line(
+    options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status = inspect(exported(), *options)
+    except SystemExit as stop:
+        status = int(str(stop.code))
+    assert status == 2
+    assert capsys.readouterr().err.count("\n") == 1

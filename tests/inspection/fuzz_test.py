@@ -1,0 +1,50 @@
+"""Whatever a file holds, it is answered in words: no traceback, no hang, no control characters."""
+
+from __future__ import annotations
+
+import pathlib
+import time
+
+import pytest
+
+from tests.inspection.mutations import damaged
+from tests.model_files.exported import exported
+from tf_wu_shard.errors import ModelFileError
+from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.inspect import inspect
+from tf_wu_shard.inspection.json_text import as_json
+from tf_wu_shard.inspection.text import as_lines
+from tf_wu_shard.model_files.read import read_model
+
+# A whole model takes a hundredth of that.
+_SECONDS_EACH = 5.0
+
+
+def answer_of(data: bytes, folder: pathlib.Path) -> str:
+    """What is said of a SavedModel's bytes."""
+    (folder / "saved_model.pb").write_bytes(data)
+    try:
+        inspection = inspect(read_model(folder), Question(replicas=2))
+    except ModelFileError as error:
+        return str(error)
+    assert as_json(inspection).isascii()
+    return as_lines(inspection)
+
+
+def survives(data: bytes, count: int, seed: int, folder: pathlib.Path) -> None:
+    for number, changed in enumerate(damaged(data, count, seed)):
+        start = time.perf_counter()
+        said = answer_of(changed, folder)
+        assert said and said.replace("\n", "").isprintable(), number
+        assert "Error)" not in said, (number, said)
+        assert time.perf_counter() - start < _SECONDS_EACH, number
+
+
+def test_500_damaged_models_are_answered(tmp_path: pathlib.Path) -> None:
+    survives((exported() / "saved_model.pb").read_bytes(), 500, 1, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", ["adam", "lamb", "muon", "adafactor", None])
+def test_10_000_damaged_models_are_answered(tmp_path: pathlib.Path, optimizer: str | None) -> None:
+    survives((exported(optimizer) / "saved_model.pb").read_bytes(), 2000, 2, tmp_path)

@@ -1,0 +1,111 @@
+"""`wu-shard inspect`: what of a model in files would be sharded, and why not the rest.
+
+Answers: which functions train, what their updates are, the plan for a number of replicas, what it
+saves. The files are parsed and never executed; nothing is written but `--output`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import sys
+
+from tf_wu_shard.errors import OptionError
+from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.inspect import inspect
+from tf_wu_shard.inspection.json_text import as_json
+from tf_wu_shard.inspection.text import as_lines, printable
+from tf_wu_shard.model_files.read import read_model
+from tf_wu_shard.topology import parse_topology
+
+_FORMATS = {"text": as_lines, "json": as_json}
+
+# More replicas than any machine has; a plan names each.
+_MOST_REPLICAS = 4096
+
+
+def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Adds the parser of `wu-shard inspect`.
+
+    Args:
+        subparsers: What `ArgumentParser.add_subparsers` returned.
+    """
+    parser = subparsers.add_parser(
+        "inspect",
+        help="say what of a saved model would be sharded, and why not the rest",
+        description="Reads a model and says which of its functions train, what their updates are"
+        " and what would be sharded. The model is parsed, never executed.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "path",
+        type=pathlib.Path,
+        metavar="PATH",
+        help="the directory of a SavedModel; a GraphDef, FunctionDefLibrary or MetaGraphDef (.pb,"
+        " .pbtxt); the .meta file of a checkpoint",
+    )
+    parser.add_argument(
+        "--replicas",
+        type=int,
+        metavar="N",
+        help="plan for so many replicas (default: those that a step was traced for; 8 for one"
+        " traced on one device)",
+    )
+    parser.add_argument("--topology", metavar="NAME", help="plan for a TPU slice, such as v5e:4x4")
+    parser.add_argument("--function", metavar="NAME", help="look at this function only")
+    parser.add_argument(
+        "--format",
+        choices=tuple(_FORMATS),
+        default="text",
+        help="how to answer (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--output", type=pathlib.Path, metavar="FILE", help="write the answer here instead"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Reads the model and prints the answer.
+
+    Args:
+        args: The parsed arguments.
+
+    Returns:
+        0; 1 where the model could only be read in part.
+
+    Raises:
+        OptionError: An argument names nothing known, is out of range, or cannot be written to.
+        ModelFileError: There is no model that can be read.
+    """
+    question = _question(args)
+    inspection = inspect(read_model(args.path), question)
+    answer = _FORMATS[args.format](inspection)
+    if args.output is None:
+        print(answer)
+    else:
+        _write(args.output, answer)
+    if not inspection.notes:
+        return 0
+    more = f" (and {len(inspection.notes) - 1} more)" if len(inspection.notes) > 1 else ""
+    said = printable(f"only partly read: {inspection.notes[0]}{more}")
+    print(f"wu-shard inspect: {said}", file=sys.stderr)
+    return 1
+
+
+def _question(args: argparse.Namespace) -> Question:
+    topology = None if args.topology is None else parse_topology(args.topology)
+    if args.replicas is not None and not 2 <= args.replicas <= _MOST_REPLICAS:
+        raise OptionError(f"--replicas must be from 2 to {_MOST_REPLICAS}, not {args.replicas}")
+    if topology is not None and args.replicas not in (None, topology.num_devices):
+        raise OptionError(
+            f"{topology.name} has {topology.num_devices} replicas, not {args.replicas}: give"
+            " --replicas or --topology"
+        )
+    return Question(args.replicas, topology, args.function)
+
+
+def _write(path: pathlib.Path, answer: str) -> None:
+    try:
+        path.write_text(answer + "\n", encoding="utf-8")
+    except OSError as error:
+        raise OptionError(f"cannot write {error.filename}: {error.strerror}") from error

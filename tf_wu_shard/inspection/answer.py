@@ -1,0 +1,103 @@
+"""What is said of a model, as frozen data; text and JSON are made of it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tf_wu_shard.report.summary import Bytes, Report
+
+
+@dataclasses.dataclass(frozen=True)
+class UpdateAnswer:
+    """A weight update.
+
+    Attributes:
+        variable: Its weight.
+        optimizer: What it was recognised as; "unknown" where the ops do not prove it.
+        because: What proves it, or what is missing.
+        slots: Its slots' names.
+        shape: The weight's shape.
+        dtype: The weight's element type.
+        gradient: The value that is its gradient, summed or to be.
+    """
+
+    variable: str
+    optimizer: str
+    because: str
+    slots: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: str
+    gradient: str
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryRow:
+    """What the fullest of some number of replicas holds, without and with sharding.
+
+    Attributes:
+        replicas: How many.
+        weights: Bytes of the weights that are trained.
+        slots: Bytes of their slots.
+    """
+
+    replicas: int
+    weights: Bytes
+    slots: Bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class FunctionAnswer:
+    """What is said of one function.
+
+    Attributes:
+        name: Its name.
+        trains: Whether it writes weights.
+        verdict: The answer in a line.
+        writes: How many variables it writes.
+        reductions: How many gradients it sums over replicas.
+        groups: Over which; "" where it sums none.
+        assumed: Where no gradient is summed: how many were taken for summed, one device being N.
+        updates: Its weight updates that can be shared.
+        report: What the plan does, for the number of replicas that was asked for; None where
+            there is nothing to plan.
+        memory: For more and more replicas what they would hold.
+        refusal: Why it was not looked at, or "".
+    """
+
+    name: str
+    trains: bool
+    verdict: str
+    writes: int = 0
+    reductions: int = 0
+    groups: str = ""
+    assumed: int = 0
+    updates: tuple[UpdateAnswer, ...] = ()
+    report: Report | None = None
+    memory: tuple[MemoryRow, ...] = ()
+    refusal: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Inspection:
+    """What is said of a model.
+
+    Attributes:
+        form: What was read, such as "SavedModel".
+        variables: How many variables it has.
+        functions: What is said of each function.
+        notes: What could not be read or looked at: the answer is part of one where there are any.
+    """
+
+    form: str
+    variables: int
+    functions: tuple[FunctionAnswer, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str:
+        """The answer in a line."""
+        training = sum(function.trains for function in self.functions)
+        if not training:
+            return "0 variable writes, nothing to shard"
+        several = "function trains" if training == 1 else "functions train"
+        return f"{training} {several}"

@@ -1,0 +1,111 @@
+"""Which functions a model's functions call, and how far that goes.
+
+Functions that call themselves, or that call so many so often that writing them out would not end,
+are found before anything follows their calls.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tf_wu_shard.rules.fused import FUSED
+from tf_wu_shard.rules.sparse import SPARSE_WRITES
+from tf_wu_shard.rules.variables import WRITES
+
+WRITERS = frozenset((*WRITES, *FUSED, *SPARSE_WRITES))
+
+# Deeper than any program that a person wrote, and more ops than any that a machine can hold.
+_MOST_LEVELS = 40
+_MOST_OPS = 2_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Reach:
+    """What a function is, with all that it calls.
+
+    Attributes:
+        ops: How many ops it has, those of called functions counted with every call.
+        levels: How many calls deep it goes.
+        writes: Whether any of these ops may write a variable.
+        refusal: Why its calls cannot be followed, or "".
+    """
+
+    ops: int
+    levels: int
+    writes: bool
+    refusal: str
+
+
+def called_by(node: Any) -> Iterator[str]:
+    """Names of the functions that a node may call by its attributes."""
+    for attribute in node.attr.values():
+        if attribute.HasField("func"):
+            yield attribute.func.name
+        elif attribute.HasField("list"):
+            for function in attribute.list.func:
+                yield function.name
+
+
+class Calls:
+    """The calls between functions.
+
+    Attributes:
+        callees: For each function, by name, the functions that it calls, once for each call.
+        called: Names of all that are called by another.
+    """
+
+    def __init__(self, functions: Mapping[str, Any]) -> None:
+        """Reads which function calls which.
+
+        Args:
+            functions: The FunctionDefs by name.
+        """
+        self._functions = functions
+        self.callees: dict[str, tuple[str, ...]] = {}
+        self._writes: dict[str, bool] = {}
+        for name, function in functions.items():
+            found = [
+                callee
+                for node in function.node_def
+                for callee in (node.op, *called_by(node))
+                if callee in functions
+            ]
+            self.callees[name] = tuple(found)
+            self._writes[name] = any(node.op in WRITERS for node in function.node_def)
+        self.called = frozenset(c for callees in self.callees.values() for c in callees)
+        self._reach: dict[str, Reach] = {}
+
+    def writes_itself(self, name: str) -> bool:
+        """Whether one of a function's own ops writes a variable."""
+        return self._writes[name]
+
+    def reach(self, name: str) -> Reach:
+        """What a function is, with all that it calls."""
+        stack = [] if name in self._reach else [(name, iter(dict.fromkeys(self.callees[name])))]
+        entered = {name}
+        while stack:
+            last, waiting = stack[-1]
+            callee = next((c for c in waiting if c not in self._reach), None)
+            if callee is None:
+                self._reach.setdefault(last, self._sum(last))
+                stack.pop()
+            elif callee in entered:
+                self._reach[callee] = Reach(0, 0, True, f"{callee!r} calls itself")
+            else:
+                entered.add(callee)
+                stack.append((callee, iter(dict.fromkeys(self.callees[callee]))))
+        return self._reach[name]
+
+    def _sum(self, name: str) -> Reach:
+        inner = [self._reach[callee] for callee in self.callees[name]]
+        ops = len(self._functions[name].node_def) + sum(r.ops for r in inner)
+        levels = 1 + max((r.levels for r in inner), default=0)
+        refusal = next((r.refusal for r in inner if r.refusal), "")
+        if levels > _MOST_LEVELS:
+            refusal = refusal or f"calls of functions go more than {_MOST_LEVELS} levels deep"
+        if ops > _MOST_OPS:
+            refusal = refusal or f"with all calls written out it has more than {_MOST_OPS} ops"
+        writes = self._writes[name] or any(r.writes for r in inner)
+        return Reach(min(ops, _MOST_OPS + 1), levels, writes, refusal)

@@ -1,0 +1,115 @@
+"""The grounds that a model's step is, or might be, run on: which replicas, how many, and where."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from tf_wu_shard.dialects.base import Dialect
+from tf_wu_shard.dialects.torus import Torus, one_group, torus_of
+from tf_wu_shard.dialects.tpu import TpuCluster
+from tf_wu_shard.errors import ModelFileError
+from tf_wu_shard.graph.tpu_obstacles import MARK, obstacle
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.inspection.what_if import ReplicasInProcess, ReplicasOnTpu
+from tf_wu_shard.topology import Topology
+
+_METADATA = "TPUReplicateMetadata"
+
+# What is asked of a step that was traced on one device.
+DEFAULT_REPLICAS = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """What is asked of a model.
+
+    Attributes:
+        replicas: For how many replicas to plan; None for those that a step was traced for.
+        topology: The TPU slice that they are, or None where they share a process or are those of
+            the step.
+        function: The only function to look at, or None for all.
+    """
+
+    replicas: int | None = None
+    topology: Topology | None = None
+    function: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """The TPU program in a graph.
+
+    Attributes:
+        name: As its ops carry it.
+        num_replicas: How many replicas run it.
+        refusal: Why its updates cannot be shared, or "".
+    """
+
+    name: str
+    num_replicas: int
+    refusal: str
+
+
+def program_in(view: GraphView) -> Program | None:
+    """The TPU program in a graph, or None where there is none.
+
+    Raises:
+        ModelFileError: Its number of replicas makes no sense.
+    """
+    found = [op.node for op in view if op.type == _METADATA]
+    if not found:
+        return None
+    attributes = found[0].attr
+    name = attributes[MARK].s.decode(errors="replace") if MARK in attributes else ""
+    count = attributes["num_replicas"].i
+    # A TPU pod has thousands of cores; a group of replicas is written out.
+    if not 1 <= count <= 2**16:
+        raise ModelFileError(f"{found[0].name!r} makes no sense: it has {count} replicas")
+    refusal = obstacle(view.graph_def, name)
+    if len(found) > 1:
+        refusal = f"the function holds {len(found)} TPU programs"
+    elif attributes["num_cores_per_replica"].i > 1:
+        cores = attributes["num_cores_per_replica"].i
+        refusal = f"each replica spreads over {cores} cores"
+    return Program(name, int(count), refusal)
+
+
+def traced_ground(program: Program | None, question: Question) -> Dialect:
+    """The ground that a step is read on."""
+    if program is not None:
+        return TpuCluster(program.name, one_group(program.num_replicas))
+    return assumed_ground(asked_replicas(program, question), program, question)
+
+
+def asked_replicas(program: Program | None, question: Question) -> int:
+    """For how many replicas to plan."""
+    if question.topology is not None:
+        return question.topology.num_devices
+    if question.replicas is not None:
+        return question.replicas
+    return program.num_replicas if program is not None else DEFAULT_REPLICAS
+
+
+def assumed_ground(replicas: int, program: Program | None, question: Question) -> Dialect:
+    """The ground to plan for.
+
+    Args:
+        replicas: How many replicas.
+        program: The TPU program that the step is, or None.
+        question: What was asked.
+    """
+    if program is None and question.topology is None:
+        return ReplicasInProcess(replicas)
+    return ReplicasOnTpu(_torus(replicas, question.topology))
+
+
+def _torus(replicas: int, topology: Topology | None) -> Torus:
+    if topology is None or topology.num_devices != replicas:
+        return one_group(replicas)
+    return torus_of(topology.coordinates)
+
+
+def is_on_tpu(dialect: Any) -> bool:
+    """Whether a ground is a TPU."""
+    return isinstance(dialect, TpuCluster)

@@ -1,0 +1,215 @@
+"""Looks at a model: which functions train, what their updates are, what would be sharded.
+
+It composes the stages that the pass has too, on views of what the model's files hold. The stages
+expect graphs that TensorFlow made; where a file's graph breaks one all the same, that function is
+left out and the answer says so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+from tf_wu_shard.analysis.analyze import analyze
+from tf_wu_shard.analysis.types import Analysis
+from tf_wu_shard.dtypes import dtype_name
+from tf_wu_shard.errors import OptionError, WuShardError
+from tf_wu_shard.inspection import grounds, memory, optimizers
+from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection, UpdateAnswer
+from tf_wu_shard.inspection.calls import WRITERS, Calls
+from tf_wu_shard.inspection.function_view import FunctionView, view_of_function, view_of_graph
+from tf_wu_shard.inspection.grounds import Program, Question
+from tf_wu_shard.inspection.planning import planned
+from tf_wu_shard.model_files.types import BoundFunction, Model
+from tf_wu_shard.report.summary import summarize
+
+# What a model's own graph is called in the answer.
+GRAPH = "(graph)"
+
+_NO_WRITES = "0 variable writes, nothing to shard"
+
+
+def inspect(model: Model, question: Question) -> Inspection:
+    """Answers what of a model would be sharded.
+
+    Args:
+        model: The model.
+        question: For which replicas, and of which functions.
+
+    Returns:
+        The answer. What could not be looked at is among its notes.
+
+    Raises:
+        OptionError: The question names a function that the model does not have.
+    """
+    calls = Calls(model.functions)
+    wanted = list(_wanted(model, calls, question.function))
+    answers = [_Inspecting(model, calls, question, wanted).answer(f) for f in wanted]
+    roots = _train_ops(model)
+    if roots and question.function in (None, GRAPH):
+        looking = _Inspecting(model, calls, question, wanted)
+        answers.append(looking.guarded(GRAPH, lambda: view_of_graph(model, roots)))
+    notes = [f"{a.name}: {a.refusal}" for a in answers if a.refusal]
+    return Inspection(
+        model.form, len(model.variables), tuple(answers), (*model.notes, *dict.fromkeys(notes))
+    )
+
+
+def _wanted(model: Model, calls: Calls, only: str | None) -> Iterator[BoundFunction]:
+    """The functions that the model offers; where it does not say, those that no other calls."""
+    bound = {f.name: f for f in model.bound if f.name in model.functions}
+    if only is not None and only != GRAPH:
+        named = [name for name in model.functions if only in (name, _short(name))]
+        if not named:
+            raise OptionError(f"the model has no function {only!r}")
+        yield from (bound.get(name, BoundFunction(name, ())) for name in named)
+    elif only is None and bound:
+        yield from bound.values()
+    elif only is None:
+        outer = [name for name in model.functions if name not in calls.called]
+        yield from (BoundFunction(name, ()) for name in outer or model.functions)
+
+
+def _short(name: str) -> str:
+    """What a function was called in Python: TensorFlow puts words around it, and a number."""
+    plain = name.removeprefix("__inference_").removeprefix("signature_wrapper_")
+    stem, _, number = plain.rpartition("_")
+    return stem if number.isdecimal() else plain
+
+
+def _train_ops(model: Model) -> tuple[str, ...]:
+    """The ops of the model's own graph that train: as it says, or all that update variables."""
+    if not model.handles or model.train_ops:
+        return model.train_ops if model.handles else ()
+    # A plain assignment may be an initializer or a restore.
+    return tuple(
+        node.name
+        for node in model.graph_def.node
+        if node.op in WRITERS and node.op != "AssignVariableOp"
+    )
+
+
+class _Inspecting:
+    def __init__(
+        self, model: Model, calls: Calls, question: Question, wanted: list[BoundFunction]
+    ) -> None:
+        self._model = model
+        self._calls = calls
+        self._question = question
+        self._wanted = {function.name for function in wanted}
+
+    def answer(self, function: BoundFunction) -> FunctionAnswer:
+        """What is said of a function."""
+        reach = self._calls.reach(function.name)
+        if reach.refusal:
+            return _not_looked_at(function.name, reach.refusal)
+        if not reach.writes:
+            return FunctionAnswer(function.name, False, _NO_WRITES)
+        by = self._trains_by_call(function.name)
+        if by:
+            return FunctionAnswer(function.name, True, f"trains by calling {by}")
+        return self.guarded(function.name, lambda: view_of_function(self._model, function))
+
+    def _trains_by_call(self, name: str) -> str:
+        """The function on the list that does all of a function's writing; "" where it is itself."""
+        if self._calls.writes_itself(name):
+            return ""
+        writing = {c for c in self._calls.callees[name] if self._calls.reach(c).writes}
+        found = writing.pop() if len(writing) == 1 else ""
+        return found if found in self._wanted else ""
+
+    def guarded(self, name: str, view_of: Callable[[], FunctionView]) -> FunctionAnswer:
+        """What is said of a graph; that it makes no sense where a stage breaks."""
+        try:
+            return self._looked_at(name, view_of())
+        except WuShardError as error:
+            return _not_looked_at(name, str(error))
+        except RecursionError:
+            return _not_looked_at(name, "it is nested too deep")
+        except MemoryError:
+            return _not_looked_at(name, "it needs more memory than there is")
+        # A file may hold any graph, and no check of it is complete.
+        except Exception as error:
+            return _not_looked_at(name, f"its graph makes no sense ({type(error).__name__})")
+
+    def _looked_at(self, name: str, found: FunctionView) -> FunctionAnswer:
+        view, question = found.view, self._question
+        written = {
+            view.variables[v.op].key: view.variables[v.op].trainable
+            for op in view
+            if op.type in WRITERS
+            for v in op.inputs[:1]
+            if v.op in view.variables
+        }
+        program = grounds.program_in(view)
+        if program is not None and program.refusal:
+            return FunctionAnswer(
+                name, any(written.values()), f"left alone: {program.refusal}", len(written)
+            )
+        analysis = analyze(view, grounds.traced_ground(program, question))
+        replicas = grounds.asked_replicas(program, question)
+        ground = grounds.assumed_ground(replicas, program, question)
+        analysis_there, plan = planned(analysis, ground, replicas)
+        report = summarize(name, analysis_there, plan, {}, ground.place)
+        notes = list(report.notes)
+        if found.reordered:
+            notes.append(
+                f"{len(found.reordered)} variables enter by two handles, as saved_model.save traces"
+                " TPU steps: their accesses are taken in the order in which they were traced"
+            )
+        if found.guessed:
+            notes.append(
+                "the file does not say which variables are trained: a weight is taken for one where"
+                " a fused update, or what reads it, shows it"
+            )
+        trains = any(written.values()) or bool(plan.variables or plan.left_alone)
+        return FunctionAnswer(
+            name=name,
+            trains=trains,
+            verdict=_verdict(program, analysis, len(written), trains),
+            writes=len(written),
+            reductions=len(analysis.reductions) if program is not None else 0,
+            groups=f"all {program.num_replicas} replicas"
+            if program and analysis.reductions
+            else "",
+            assumed=0 if program is not None else len(analysis.reductions),
+            updates=_updates(analysis),
+            report=dataclasses.replace(report, notes=tuple(notes)) if trains else None,
+            memory=memory.rows(self._model, analysis, program, question) if trains else (),
+        )
+
+
+def _groups(program: Program | None, analysis: Analysis) -> str:
+    reduces = program is not None and bool(analysis.reductions)
+    return f"all {program.num_replicas} replicas" if program is not None and reduces else ""
+
+
+def _verdict(program: Program | None, analysis: Analysis, writes: int, trains: bool) -> str:
+    if not trains:
+        return f"{writes} variable writes, none of a weight: nothing to shard"
+    if program is not None:
+        count = len(analysis.reductions)
+        return f"trains: sums {count} gradients over {program.num_replicas} replicas"
+    return "trains on one device: no gradient is reduced; planned as if it ran on replicas"
+
+
+def _updates(analysis: Analysis) -> tuple[UpdateAnswer, ...]:
+    found = []
+    for update in analysis.updates:
+        weight, recognised = update.variables[0], optimizers.recognise(update)
+        found.append(
+            UpdateAnswer(
+                variable=weight.key,
+                optimizer=recognised.optimizer,
+                because=recognised.because,
+                slots=tuple(slot.key for slot in update.slots),
+                shape=weight.shape,
+                dtype=dtype_name(weight.dtype),
+                gradient=str(analysis.reductions[update.reductions[0]].results[0]),
+            )
+        )
+    return tuple(found)
+
+
+def _not_looked_at(name: str, refusal: str) -> FunctionAnswer:
+    return FunctionAnswer(name, False, f"not looked at: {refusal}", refusal=refusal)

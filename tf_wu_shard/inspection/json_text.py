@@ -1,0 +1,70 @@
+"""The answer as JSON, for programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Any
+
+from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection
+
+# What of a report says what would be done; the rest is about a graph that was rewritten.
+_PLAN = (
+    *("verdict", "num_replicas", "variables", "notes", "place"),
+    *("wire_bytes", "slot_bytes_per_replica", "weight_bytes_per_replica"),
+)
+
+
+def as_json(inspection: Inspection) -> str:
+    """The whole answer as a JSON object, in ASCII.
+
+    Its keys are `form`, `verdict`, `functions`, `updates`, `plan`, `left_alone`, `memory` and
+    `notes`; in the lists, `function` names the function.
+
+    Args:
+        inspection: The answer as data.
+    """
+    answer = {
+        "form": inspection.form,
+        "verdict": inspection.verdict,
+        "functions": [_function(function) for function in inspection.functions],
+        "updates": _of_each(inspection, _updates),
+        "plan": _of_each(inspection, _plan),
+        "left_alone": _of_each(inspection, _left_alone),
+        "memory": _of_each(inspection, _memory),
+        "notes": list(inspection.notes),
+    }
+    return json.dumps(answer, indent=1)
+
+
+def _function(function: FunctionAnswer) -> dict[str, Any]:
+    fields = ("name", "trains", "verdict", "writes", "reductions", "groups", "assumed", "refusal")
+    return {field: getattr(function, field) for field in fields}
+
+
+def _of_each(inspection: Inspection, rows_of: Any) -> list[dict[str, Any]]:
+    return [
+        {"function": function.name, **row}
+        for function in inspection.functions
+        for row in rows_of(function)
+    ]
+
+
+def _updates(function: FunctionAnswer) -> list[dict[str, Any]]:
+    return [dataclasses.asdict(update) for update in function.updates]
+
+
+def _plan(function: FunctionAnswer) -> list[dict[str, Any]]:
+    if function.report is None:
+        return []
+    plan = dataclasses.asdict(function.report)
+    return [{key: plan[key] for key in _PLAN}]
+
+
+def _left_alone(function: FunctionAnswer) -> list[dict[str, Any]]:
+    report = function.report
+    return [] if report is None else [dataclasses.asdict(left) for left in report.left_alone]
+
+
+def _memory(function: FunctionAnswer) -> list[dict[str, Any]]:
+    return [dataclasses.asdict(row) for row in function.memory]

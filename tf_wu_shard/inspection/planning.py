@@ -1,0 +1,35 @@
+"""A plan for what was found in a function, for replicas that it may not have been traced for."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tf_wu_shard.analysis.types import Analysis
+from tf_wu_shard.config import ShardingOptions
+from tf_wu_shard.dialects.base import Dialect
+from tf_wu_shard.plan.planner import make_plan
+from tf_wu_shard.plan.types import ShardingPlan
+
+
+def planned(analysis: Analysis, ground: Dialect, replicas: int) -> tuple[Analysis, ShardingPlan]:
+    """A plan for some number of replicas.
+
+    Args:
+        analysis: What was found, for whatever number.
+        ground: Where the replicas run.
+        replicas: How many there are.
+
+    Returns:
+        The analysis for this number, and the plan.
+    """
+    there = dataclasses.replace(analysis, num_replicas=replicas)
+    plan = make_plan(
+        there,
+        ShardingOptions(),
+        min_elements=ground.min_elements,
+        bucket_bytes=ground.bucket_bytes,
+        most_buckets=ground.most_buckets,
+        layout_of=ground.layout,
+        weights_in_shards=ground.weights_in_shards,
+    )
+    return there, plan

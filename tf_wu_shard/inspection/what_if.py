@@ -1,0 +1,73 @@
+"""Dialects for a step that was traced on one device: what if N replicas ran it?
+
+They take each gradient for summed where it enters its update, and plan as replicas in one process
+or on a TPU would. They only ever read: nothing is emitted for a step that reduces nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tf_wu_shard.dialects.base import CarriedReduction
+from tf_wu_shard.dialects.in_process import InProcess
+from tf_wu_shard.dialects.torus import Torus
+from tf_wu_shard.dialects.tpu import TpuCluster
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.inspection.entering import Entering
+from tf_wu_shard.placement import Refusal
+
+Recognised = tuple[list[CarriedReduction], list[Refusal]]
+
+
+class ReplicasInProcess(InProcess):
+    """N replicas in one process, of a step traced on one device."""
+
+    def __init__(self, num_replicas: int) -> None:
+        """Makes the dialect.
+
+        Args:
+            num_replicas: How many replicas would run the step.
+        """
+        super().__init__([f"replica {number}" for number in range(num_replicas)])
+
+    def copies(self, view: GraphView) -> tuple[str, ...]:
+        """See `Dialect.copies`: one."""
+        return ("",)
+
+    def num_replicas(self, copies: Sequence[str]) -> int:
+        """See `Dialect.num_replicas`."""
+        return len(self._devices)
+
+    def recognise(self, view: GraphView, devices: Sequence[str]) -> Recognised:
+        """See `Dialect.recognise`."""
+        return entering_gradients(view)
+
+
+class ReplicasOnTpu(TpuCluster):
+    """The replicas of a TPU, of a step traced on one device."""
+
+    def __init__(self, torus: Torus) -> None:
+        """Makes the dialect.
+
+        Args:
+            torus: The replicas that would run the step, and their groups.
+        """
+        super().__init__("", torus)
+
+    def recognise(self, view: GraphView, devices: Sequence[str]) -> Recognised:
+        """See `Dialect.recognise`."""
+        return entering_gradients(view)
+
+
+def entering_gradients(view: GraphView) -> Recognised:
+    """Takes each gradient of a step traced on one device for summed where it enters its update.
+
+    Args:
+        view: The graph.
+
+    Returns:
+        The gradients, and why weights have none.
+    """
+    entering = Entering(view)
+    carried = [CarriedReduction((v,), (v,), 1, (v.op,)) for v in entering.gradients]
+    return carried, entering.refusals

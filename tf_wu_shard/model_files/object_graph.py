@@ -1,0 +1,167 @@
+"""What the object graph of a SavedModel says: variables, slots, what functions are bound to.
+
+Its nodes name each other by number; numbers that name nothing are noted and left out. Which weight
+a slot belongs to is told in two ways: by slot references (optimizers of Keras 2 and before), and by
+the lists that an optimizer of Keras 3 keeps beside its list of weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tf_wu_shard.model_files.index_table import IndexEntry
+from tf_wu_shard.model_files.shapes import shape_of
+from tf_wu_shard.model_files.types import BoundFunction, ModelVariable, SlotRelation
+
+# A tensor of a checkpoint is called by the way to its object, what is kept of it, and which kind
+# of thing that is (saveable_compat.py, graph_view.py).
+_VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
+_SLOT = "/.OPTIMIZER_SLOT/"
+
+# The list of weights of an optimizer of Keras 3, and the one of everything that it keeps.
+_WEIGHTS, _ALL = "_trainable_variables", "_variables"
+
+
+class ObjectGraph:
+    """The variables and functions of a SavedModel.
+
+    Attributes:
+        variables: The variables by key.
+        notes: What contradicts itself.
+    """
+
+    def __init__(self, proto: Any) -> None:
+        """Reads an object graph.
+
+        Args:
+            proto: The SavedObjectGraph.
+        """
+        self._proto = proto
+        self._nodes = list(proto.nodes)
+        self.variables: dict[str, ModelVariable] = {}
+        self.notes: list[str] = []
+        self._keys: dict[int, str] = {}
+        # What is asked for again and again, by the number of the object.
+        self._named: dict[int, dict[str, int]] = {}
+        self._lists: dict[int, tuple[str, ...]] = {}
+        self._taken: set[int] = set()
+        self._references: dict[int, dict[tuple[int, str], int]] = {}
+        count: dict[str, int] = {}
+        for number, node in enumerate(self._nodes):
+            if node.WhichOneof("kind") == "variable":
+                self._add_variable(number, node.variable, count)
+
+    def _add_variable(self, number: int, variable: Any, count: dict[str, int]) -> None:
+        name = variable.name.partition(":")[0] or f"variable_{number}"
+        key = name
+        while key in self.variables:
+            count[name] = count.get(name, 0) + 1
+            key = f"{name}_{count[name]}"
+        self._keys[number] = key
+        self.variables[key] = ModelVariable(
+            key, shape_of(variable.shape), variable.dtype, variable.trainable
+        )
+
+    def bound_functions(self) -> tuple[BoundFunction, ...]:
+        """The functions of the model, and what their last arguments are, in the order of names."""
+        return tuple(
+            BoundFunction(name, tuple(self._keys.get(n, "") for n in function.bound_inputs))
+            for name, function in sorted(self._proto.concrete_functions.items())
+        )
+
+    def slots(self) -> tuple[SlotRelation, ...]:
+        """Which variables optimizers keep for which."""
+        self._taken.clear()
+        found = dict.fromkeys(
+            relation
+            for node in self._nodes
+            for relation in (*self._referenced(node), *self._listed(node))
+        )
+        return tuple(found)
+
+    def _referenced(self, node: Any) -> Iterator[SlotRelation]:
+        for slot in node.slot_variables:
+            weight = self._keys.get(slot.original_variable_node_id)
+            own = self._keys.get(slot.slot_variable_node_id)
+            if weight is None or own is None:
+                self._note("the object graph has a slot of something that is no variable")
+            else:
+                yield SlotRelation(weight, slot.slot_name, own)
+
+    def _listed(self, node: Any) -> Iterator[SlotRelation]:
+        lists = {c.local_name: c.node_id for c in node.children}
+        weights = self._numbered(lists.pop(_WEIGHTS, -1))
+        lists.pop(_ALL, None)
+        for name, number in lists.items() if weights else ():
+            members = self._numbered(number)
+            # A list belongs to one optimizer, so that this takes no more than there are members.
+            if len(members) != len(weights) or number in self._taken:
+                continue
+            self._taken.add(number)
+            for weight, slot in zip(weights, members, strict=True):
+                if weight != slot and weight and slot:
+                    yield SlotRelation(weight, name.lstrip("_"), slot)
+
+    def _numbered(self, number: int) -> tuple[str, ...]:
+        """The variables that a list holds, "" for anything else; () for what is no list."""
+        if number not in self._lists:
+            children = self._children(number)
+            members = [children.get(str(i), -1) for i in range(len(children))]
+            whole = -1 not in members
+            self._lists[number] = tuple(self._keys.get(n, "") for n in members) if whole else ()
+        return self._lists[number]
+
+    def _children(self, number: int) -> dict[str, int]:
+        if not 0 <= number < len(self._nodes):
+            return {}
+        if number not in self._named:
+            children = self._nodes[number].children
+            self._named[number] = {child.local_name: child.node_id for child in children}
+        return self._named[number]
+
+    def compare(self, index: Mapping[str, IndexEntry]) -> None:
+        """Notes where the index of the variables' values says something else.
+
+        Args:
+            index: What it says, as `index_entries` gives it.
+        """
+        for name, entry in index.items():
+            if not name.endswith(_VALUE):
+                continue
+            key = self._keys.get(self._followed(name.removesuffix(_VALUE)))
+            variable = self.variables.get(key or "")
+            if variable is None or variable.shape is None or variable.dtype == 0:
+                continue
+            if (entry.shape, entry.dtype) != (variable.shape, variable.dtype):
+                self._note(f"the variables' index says other things of {key}")
+
+    def _followed(self, path: str) -> int:
+        """The number of the object that a path from the root leads to, or -1."""
+        path, _, slot = path.partition(_SLOT)
+        number = self._walked(path)
+        if not slot:
+            return number
+        optimizer, _, name = slot.rpartition("/")
+        return self._slots_of(self._walked(optimizer)).get((number, name), -1)
+
+    def _slots_of(self, number: int) -> dict[tuple[int, str], int]:
+        """The slots that an object refers to, each by its weight and its name."""
+        if number not in self._references:
+            slots = self._nodes[number].slot_variables if number >= 0 else ()
+            self._references[number] = {
+                (s.original_variable_node_id, s.slot_name): s.slot_variable_node_id for s in slots
+            }
+        return self._references[number]
+
+    def _walked(self, path: str) -> int:
+        number = 0
+        for part in path.split("/"):
+            number = self._children(number).get(part.replace(".S", "/").replace("..", "."), -1)
+            if not 0 <= number < len(self._nodes):
+                return -1
+        return number
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
