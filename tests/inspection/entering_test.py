@@ -72,8 +72,12 @@ def adagrad(weight: tf.Variable, slot: tf.Variable, batch: Any) -> None:
 
 @pytest.mark.parametrize(
     ("step", "optimizer", "slots"),
-    [(sgd, "sgd-like", ()), (momentum_by_a_value, "momentum-like", ("slot",))]
-    + [(adagrad, "adagrad-like", ("slot",)), (momentum_by_a_matrix, "unknown", ("slot",))],
+    [
+        (sgd, "sgd-like", ()),
+        (momentum_by_a_value, "momentum-like", ("slot",)),
+        (adagrad, "adagrad-like", ("slot",)),
+        (momentum_by_a_matrix, "unknown", ("slot",)),
+    ],
 )
 def test_an_update_by_hand_is_found_with_its_slots(
     tmp_path: pathlib.Path, step: Step, optimizer: str, slots: tuple[str, ...]

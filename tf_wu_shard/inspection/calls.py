@@ -7,12 +7,14 @@ are found before anything follows their calls.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.sparse import SPARSE_WRITES
 from tf_wu_shard.rules.variables import WRITES
+from tf_wu_shard.tensorflow_private import function_graph
 
 WRITERS = frozenset((*WRITES, *FUSED, *SPARSE_WRITES))
 
@@ -38,8 +40,17 @@ class Reach:
     refusal: str
 
 
+@functools.lru_cache(maxsize=4096)  # more than TensorFlow has ops; a file may name any
+def _names_none(op_type: str) -> bool:
+    """Whether an op of a known type has no attribute that names a function."""
+    definition = function_graph.op_def(op_type)
+    return definition is not None and not any("func" in a.type for a in definition.attr)
+
+
 def called_by(node: Any) -> Iterator[str]:
     """Names of the functions that a node may call by its attributes."""
+    if _names_none(node.op):
+        return
     for attribute in node.attr.values():
         if attribute.HasField("func"):
             yield attribute.func.name

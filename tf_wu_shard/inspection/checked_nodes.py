@@ -20,19 +20,70 @@ _MOST_RESULTS = 1 << 16
 
 _SHAPES = "_output_shapes"
 
+# Only small constants tell how a graph is wired: axes, groups of replicas, numbers.
+_LARGEST_CONSTANT = 1 << 16
+
 OpDefOf = Callable[[str], Any | None]
 
 
-def count_of(node: Any, argument: Any) -> int:
-    """How many tensors an argument or a result of a node stands for.
+class OpForm:
+    """What nodes of one op type have to look like; asked once for each type, as there are many.
 
-    Args:
-        node: The NodeDef.
-        argument: The ArgDef, of its op's definition.
-
-    Raises:
-        ModelFileError: The node does not tell, or tells a number that makes no sense.
+    Attributes:
+        defaults: The attributes that may be left out, with their defaults.
     """
+
+    def __init__(self, definition: Any) -> None:
+        """Reads it off a definition.
+
+        Args:
+            definition: The OpDef.
+        """
+        self._inputs = tuple(definition.input_arg)
+        self._results = tuple(definition.output_arg)
+        everything = (*self._inputs, *self._results)
+        self._types = tuple({a.type_attr for a in everything if a.type_attr})
+        self._varies = any(a.number_attr or a.type_list_attr for a in everything)
+        self._starts = {result.name: number for number, result in enumerate(self._results)}
+        self.defaults = tuple(
+            (attribute.name, attribute.default_value)
+            for attribute in definition.attr
+            if attribute.HasField("default_value")
+        )
+
+    def check(self, node: Any, operands: int) -> int:
+        """How many results a node has.
+
+        Args:
+            node: The NodeDef, defaults filled in.
+            operands: How many operands it has.
+
+        Raises:
+            ModelFileError: It has other operands, or lacks a type.
+        """
+        varies = self._varies
+        wanted = sum(_count(node, a) for a in self._inputs) if varies else len(self._inputs)
+        if operands != wanted:
+            raise _nonsense(node, f"it has {operands} operands, not {wanted}")
+        for name in self._types:
+            if name not in node.attr:
+                raise _nonsense(node, f"it has no attribute {name!r}")
+        return sum(_count(node, r) for r in self._results) if varies else len(self._results)
+
+    def starts(self, node: Any) -> Mapping[str, int]:
+        """Where each named result of a checked node begins among all of them."""
+        if not self._varies:
+            return self._starts
+        found: dict[str, int] = {}
+        count = 0
+        for result in self._results:
+            found[result.name] = count
+            count += _count(node, result)
+        return found
+
+
+def _count(node: Any, argument: Any) -> int:
+    """How many tensors an argument or a result of a node stands for."""
     if argument.type_list_attr:
         if argument.type_list_attr not in node.attr:
             raise _nonsense(node, f"it has no attribute {argument.type_list_attr!r}")
@@ -47,48 +98,61 @@ def count_of(node: Any, argument: Any) -> int:
     return count
 
 
-def whole_node(node: Any, definition: Any | None) -> Any:
-    """A copy of a node with the attributes that were left out as they have their defaults.
+class _Checking:
+    """Nodes being checked and made whole.
 
-    Args:
-        node: The NodeDef.
-        definition: The OpDef, or None where the op is unknown.
+    Attributes:
+        counts: How many results each node has, by its name; of an unknown op, as many as any.
     """
+
+    def __init__(self, op_def: OpDefOf) -> None:
+        self._op_def = op_def
+        self._forms: dict[str, OpForm | None] = {}
+        self.counts: dict[str, int] = {}
+
+    def form(self, op_type: str) -> OpForm | None:
+        """What nodes of a type have to look like; None of an unknown one."""
+        if op_type not in self._forms:
+            definition = self._op_def(op_type)
+            self._forms[op_type] = None if definition is None else OpForm(definition)
+        return self._forms[op_type]
+
+    def whole(self, node: Any) -> Any:
+        """A checked copy of a node, attributes that were left out having their defaults."""
+        if not node.name or not node.op:
+            raise ModelFileError("an op has no name or no type")
+        new = _copied(node)
+        form = self.form(node.op)
+        operands = 0
+        for text in node.input:
+            if not text:
+                raise _nonsense(node, "it reads nothing")
+            operands += text[0] != "^"
+        if form is None:
+            self.counts[node.name] = _MOST_RESULTS
+            return new
+        for name, default in form.defaults:
+            if name not in new.attr:
+                new.attr[name].CopyFrom(default)
+        self.counts[node.name] = form.check(new, operands)
+        return new
+
+
+def _copied(node: Any) -> Any:
+    """A copy of a node, large constants without what they hold."""
     new = tf.compat.v1.NodeDef()
-    new.CopyFrom(node)
-    for attribute in definition.attr if definition is not None else ():
-        if attribute.name not in new.attr and attribute.HasField("default_value"):
-            new.attr[attribute.name].CopyFrom(attribute.default_value)
+    if node.ByteSize() <= _LARGEST_CONSTANT or node.op != "Const" or "value" not in node.attr:
+        new.CopyFrom(node)
+        return new
+    new.name, new.op, new.device = node.name, node.op, node.device
+    new.input.extend(node.input)
+    for name, attribute in node.attr.items():
+        if name != "value":
+            new.attr[name].CopyFrom(attribute)
+    tensor = new.attr["value"].tensor
+    tensor.dtype = node.attr["value"].tensor.dtype
+    tensor.tensor_shape.CopyFrom(node.attr["value"].tensor.tensor_shape)
     return new
-
-
-def check_node(node: Any, definition: Any | None) -> int | None:
-    """Checks that a node has the operands and types that its op needs.
-
-    Args:
-        node: The NodeDef.
-        definition: The OpDef, or None where the op is unknown.
-
-    Returns:
-        How many results it has; None where the op is unknown.
-
-    Raises:
-        ModelFileError: It has not.
-    """
-    if not node.name or not node.op:
-        raise ModelFileError("an op has no name or no type")
-    operands = sum(not text.startswith("^") for text in node.input)
-    if any(not text for text in node.input):
-        raise _nonsense(node, "it reads nothing")
-    if definition is None:
-        return None
-    wanted = sum(count_of(node, argument) for argument in definition.input_arg)
-    if operands != wanted:
-        raise _nonsense(node, f"it has {operands} operands, not {wanted}")
-    for argument in (*definition.input_arg, *definition.output_arg):
-        if argument.type_attr and argument.type_attr not in node.attr:
-            raise _nonsense(node, f"it has no attribute {argument.type_attr!r}")
-    return sum(count_of(node, result) for result in definition.output_arg)
 
 
 def graph_body(nodes: Iterable[Any], op_def: OpDefOf) -> list[Any]:
@@ -101,23 +165,22 @@ def graph_body(nodes: Iterable[Any], op_def: OpDefOf) -> list[Any]:
     Raises:
         ModelFileError: One makes no sense.
     """
-    found = [whole_node(node, op_def(node.op)) for node in nodes]
-    results = {node.name: check_node(node, op_def(node.op)) for node in found}
+    checking = _Checking(op_def)
+    found = [checking.whole(node) for node in nodes]
     for node in found:
         for text in node.input:
             if not text.startswith("^"):
-                _flat_index(node, text, results)
+                _check_operand(node, text, checking.counts)
     return found
 
 
-def _flat_index(node: Any, text: str, results: Mapping[str, int | None]) -> None:
+def _check_operand(node: Any, text: str, counts: Mapping[str, int]) -> None:
     source, colon, index = text.partition(":")
-    if source not in results:
+    if source not in counts:
         raise _nonsense(node, f"it reads {source!r}, which is not there")
     if colon and not (index.isascii() and index.isdecimal() and len(index) < 7):
         raise _nonsense(node, f"it reads {text!r}")
-    most = results[source]
-    if (int(index) if colon else 0) >= (_MOST_RESULTS if most is None else most):
+    if (int(index) if colon else 0) >= counts[source]:
         raise _nonsense(node, f"it reads {text!r}, which is not there")
 
 
@@ -133,22 +196,23 @@ def function_body(function: Any, op_def: OpDefOf) -> Body:
     """
     signature = function.signature
     arguments = [_argument(function, number) for number in range(len(signature.input_arg))]
-    starts: dict[str, dict[str, int] | None] = {a.name: {} for a in arguments}
-    counts: dict[str, int] = dict.fromkeys(starts, 1)
+    checking = _Checking(op_def)
+    checking.counts.update((a.name, 1) for a in arguments)
+    starts: dict[str, Mapping[str, int] | None] = {a.name: {} for a in arguments}
+    counts = checking.counts
     nodes = list(arguments)
     for node in function.node_def:
-        definition = op_def(node.op)
-        new = whole_node(node, definition)
-        total = check_node(new, definition)
-        counts[node.name] = _MOST_RESULTS if total is None else total
-        starts[node.name] = _starts(new, definition)
+        new = checking.whole(node)
+        form = checking.form(node.op)
+        starts[node.name] = None if form is None else form.starts(new)
         nodes.append(new)
     for new in nodes[len(arguments) :]:
-        for slot, text in enumerate(new.input):
-            new.input[slot] = _as_in_graphs(new, text, starts, counts)
+        inputs = [_as_in_graphs(new, text, starts, counts) for text in new.input]
+        del new.input[:]
+        new.input.extend(inputs)
     results = []
     for result in signature.output_arg:
-        returned = _as_in_graphs(signature, function.ret[result.name], starts, counts)
+        returned = _as_in_graphs(signature, function.ret.get(result.name, ""), starts, counts)
         name, _, index = returned.partition(":")
         results.append(Value(name, int(index or 0)))
     controls = tuple(dict.fromkeys(function.control_ret.values()))
@@ -170,22 +234,10 @@ def _argument(function: Any, number: int) -> Any:
     return node
 
 
-def _starts(node: Any, definition: Any | None) -> dict[str, int] | None:
-    """Where each named result of a node begins among all of them; None of an unknown op."""
-    if definition is None:
-        return None
-    found: dict[str, int] = {}
-    count = 0
-    for result in definition.output_arg:
-        found[result.name] = count
-        count += count_of(node, result)
-    return found
-
-
 def _as_in_graphs(
     node: Any,
     text: str,
-    starts: Mapping[str, dict[str, int] | None],
+    starts: Mapping[str, Mapping[str, int] | None],
     counts: Mapping[str, int],
 ) -> str:
     """An input as graphs have it, "op:index" for "op:result:index"."""

@@ -13,7 +13,7 @@ data-parallel training does. Where there is no such value, nothing is guessed.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 
 from tf_wu_shard.analysis.accesses import is_call
 from tf_wu_shard.graph.view import GraphView, Op, Value
@@ -41,6 +41,8 @@ class Dominators:
         self._view = view
         self._parents = [_ROOT]
         self._depths = [0]
+        self._jumps = [_ROOT]
+        self._names = [""]
         # The number of an op or of one of its results; none of what all replicas share.
         self._ops: dict[str, int] = {}
         self._results: dict[Value, int] = {}
@@ -56,7 +58,7 @@ class Dominators:
         if value.op not in self._ops and value not in self._results:
             return None
         if value not in self._results:
-            self._results[value] = self._new(self._ops[value.op])
+            self._results[value] = self._new(self._ops[value.op], value.op)
             self._values[self._results[value]] = value
         return self._results[value]
 
@@ -70,12 +72,33 @@ class Dominators:
         found = list(numbers)
         nearest = found[0]
         for number in found[1:]:
-            other = number
-            while nearest != other:
-                if self._depths[nearest] < self._depths[other]:
-                    nearest, other = other, nearest
-                nearest = self._parents[nearest]
+            nearest = self._common(nearest, number)
         return nearest
+
+    def _common(self, one: int, other: int) -> int:
+        depths, parents, jumps = self._depths, self._parents, self._jumps
+        if depths[one] < depths[other]:
+            one, other = other, one
+        while depths[one] > depths[other]:
+            far = jumps[one]
+            one = far if depths[far] >= depths[other] else parents[one]
+        while one != other:
+            apart = jumps[one] != jumps[other]
+            one, other = (jumps[one], jumps[other]) if apart else (parents[one], parents[other])
+        return one
+
+    def before(self, number: int, holds: Callable[[str], bool]) -> int:
+        """The nearest dominator, or the number itself, of which something no longer holds.
+
+        Args:
+            number: Where to begin.
+            holds: What is asked of an op, by name; what holds of one holds of all behind it.
+        """
+        while number != _ROOT and holds(self._names[number]):
+            far = self._jumps[number]
+            skips = far != _ROOT and holds(self._names[far])
+            number = far if skips else self._parents[number]
+        return number
 
     def value(self, number: int) -> Value | None:
         """The value of a number, or of the nearest dominator that is one value."""
@@ -83,22 +106,23 @@ class Dominators:
             number = self._parents[number]
         return self._values.get(number)
 
-    def before(self, value: Value) -> Value | None:
-        """The nearest other value that is on every way to a value; None where there is none."""
-        number = self.of(value)
-        return None if number is None else self.value(self._parents[number])
-
-    def _new(self, parent: int) -> int:
+    def _new(self, parent: int, name: str) -> int:
+        depths, jumps = self._depths, self._jumps
+        # Myers (1983): with one more pointer each, any dominator is a logarithm of steps away.
+        far = jumps[parent]
+        even = depths[parent] - depths[far] == depths[far] - depths[jumps[far]]
+        jumps.append(jumps[far] if even else parent)
         self._parents.append(parent)
-        self._depths.append(self._depths[parent] + 1)
-        return len(self._parents) - 1
+        self._names.append(name)
+        depths.append(depths[parent] + 1)
+        return len(depths) - 1
 
     def _enter(self, op: Op) -> None:
         if op.type == "IdentityN":
             for index, value in enumerate(op.inputs):
                 number = self.of(value)
                 if number is not None:
-                    self._name(Value(op.name, index), self._new(number))
+                    self._name(Value(op.name, index), self._new(number, op.name))
             return
         keys = [self._view.variables[v.op].key for v in op.inputs if v.op in self._view.variables]
         numbers = [n for v in op.inputs if (n := self.of(v)) is not None]
@@ -111,7 +135,7 @@ class Dominators:
             self.writes.setdefault(key, []).append(op)
         if not numbers:
             return
-        number = self._new(self.common(numbers))
+        number = self._new(self.common(numbers), op.name)
         self._ops[op.name] = number
         for key in written:
             before = [self._held[key]] if key in self._held else []
@@ -198,10 +222,12 @@ class Entering:
         numbers = [n for value in entering if (n := self._dominators.of(value)) is not None]
         if not numbers:
             return None
-        value = self._dominators.value(self._dominators.common(numbers))
-        # What was computed with a slot of the update is no gradient yet.
-        while value is not None and not slots.isdisjoint(self._states.get(value.op, frozenset())):
-            value = self._dominators.before(value)
+        # A slot belongs to the update: what was computed with it is no gradient yet.
+        number = self._dominators.before(
+            self._dominators.common(numbers),
+            lambda name: not slots.isdisjoint(self._states.get(name, frozenset())),
+        )
+        value = self._dominators.value(number)
         if value is None:
             return Refusal(
                 where,

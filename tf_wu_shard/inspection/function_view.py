@@ -172,6 +172,9 @@ def _one_handle_each(
         for name, variable in handles.items()
         if chosen[variable.key] != name
     }
+    all_handles = {chosen[v.key]: v for v in (*inside.values(), *handles.values())}
+    if not instead:
+        return nodes, all_handles, ()
     led: list[Any] = []
     twice: dict[str, None] = {}
     for node in nodes:
@@ -185,7 +188,6 @@ def _one_handle_each(
             new.input[slot] = instead.get(text, text)
         twice.update(dict.fromkeys(handles[text].key for text in taken))
         led.append(new)
-    all_handles = {chosen[v.key]: v for v in (*inside.values(), *handles.values())}
     return _in_traced_order(led, all_handles, twice), all_handles, tuple(twice)
 
 
@@ -221,20 +223,19 @@ def _view(
     graph_def = tf.compat.v1.GraphDef()
     graph_def.node.extend(nodes)
     graph_def.library.function.extend(_called(nodes, model.functions))
-    bare = GraphView(
-        graph_def, variables={}, outputs=outputs, control_outputs=controls, op_def=_op_def
-    )
-    refs = {name: _ref(bare, name, variable) for name, variable in handles.items()}
-    shapes = Shapes(bare, refs)
+    shapes = Shapes()
     view = GraphView(
         graph_def,
-        variables=refs,
+        variables={},
         outputs=outputs,
         control_outputs=controls,
         op_def=_op_def,
         shape_of=shapes.of,
         own_inputs=own,
     )
+    refs = {name: _ref(view, name, variable) for name, variable in handles.items()}
+    shapes.read(view, refs)
+    view = view.with_variables(refs)
     guessed = {n for n, v in handles.items() if v.trainable is None} & set(_likely_weights(view))
     known = {
         name: dataclasses.replace(ref, trainable=True) if name in guessed else ref

@@ -22,6 +22,7 @@ from tf_wu_shard.inspection.grounds import Program, Question
 from tf_wu_shard.inspection.planning import planned
 from tf_wu_shard.model_files.types import BoundFunction, Model
 from tf_wu_shard.report.summary import summarize
+from tf_wu_shard.tensorflow_private import function_graph
 
 # What a model's own graph is called in the answer.
 GRAPH = "(graph)"
@@ -42,6 +43,11 @@ def inspect(model: Model, question: Question) -> Inspection:
     Raises:
         OptionError: The question names a function that the model does not have.
     """
+    with function_graph.no_garbage_collection():
+        return _inspection(model, question)
+
+
+def _inspection(model: Model, question: Question) -> Inspection:
     calls = Calls(model.functions)
     wanted = list(_wanted(model, calls, question.function))
     answers = [_Inspecting(model, calls, question, wanted).answer(f) for f in wanted]

@@ -25,14 +25,17 @@ class Shapes:
         known: For each op, by name, the shapes of its results.
     """
 
-    def __init__(self, view: GraphView, variables: Mapping[str, VariableRef]) -> None:
-        """Reads them.
+    def __init__(self) -> None:
+        self.known: dict[str, tuple[Shape, ...]] = {}
+        self._variables: Mapping[str, VariableRef] = {}
+
+    def read(self, view: GraphView, variables: Mapping[str, VariableRef]) -> None:
+        """Reads the shapes of a graph.
 
         Args:
             view: The graph.
             variables: What is known of its handles.
         """
-        self.known: dict[str, tuple[Shape, ...]] = {}
         self._variables = variables
         for op in view:
             said = op.node.attr[_SAID].list.shape if _SAID in op.node.attr else ()

@@ -1,0 +1,45 @@
+"""Large models are inspected in the time and memory of large models."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from tests.inspection.large_models import write_large_model
+from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.inspect import inspect
+from tf_wu_shard.model_files.read import read_model
+
+_MEASURED = """
+import resource, sys
+from tf_wu_shard.cli.main import main
+status = main(["inspect", sys.argv[1]])
+used = resource.getrusage(resource.RUSAGE_SELF)
+print("peak", used.ru_maxrss * 1024)
+print("seconds", used.ru_utime + used.ru_stime)
+sys.exit(status)
+"""
+
+
+def test_a_written_model_is_recognised(tmp_path: pathlib.Path) -> None:
+    write_large_model(tmp_path, 3, 40)
+    (found,) = inspect(read_model(tmp_path), Question(replicas=2)).functions
+    assert [(u.optimizer, len(u.slots)) for u in found.updates] == [("adam-like", 2)] * 3
+
+
+@pytest.mark.slow
+def test_5000_variables_and_200000_nodes_take_20_seconds_and_2_gigabytes(
+    tmp_path: pathlib.Path,
+) -> None:
+    write_large_model(tmp_path, 1667, 122)
+    command = [sys.executable, "-c", _MEASURED, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "SavedModel, 5001 variables: 1 function trains" in done.stdout
+    assert "1667 updates: adam-like" in done.stdout
+    used = dict(line.split() for line in done.stdout.splitlines()[-2:])
+    assert float(used["peak"]) < 2e9
+    # Of the processor, as other tests may be running; loading TensorFlow is part of it.
+    assert float(used["seconds"]) < 20
