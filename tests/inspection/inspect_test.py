@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from tests.model_files.exported import Step, exported, save, save_step
+from tests.cli.command import python
+from tests.model_files.exported import Step, exported, save_step
+from tests.project.imports import ROOT
 from tf_wu_shard.errors import OptionError
 from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection
 from tf_wu_shard.inspection.grounds import Question
@@ -142,34 +144,12 @@ def test_functions_that_call_twice_what_calls_twice_come_to_an_end(tmp_path: pat
 
 
 @pytest.fixture(scope="module")
-def tpu_step(tmp_path_factory: pytest.TempPathFactory, logical_cpus: list[str]) -> pathlib.Path:
+def tpu_step(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """A step of a TPU program of two replicas, as saved_model.save writes it."""
-    import tf_wu_shard
-
-    strategy = tf_wu_shard.emulation.emulated_tpu_strategy(2)
-    with strategy.scope():
-        step = Step("adam")
-
-    class OnTpu(tf.Module):
-        @tf.function(input_signature=[tf.TensorSpec((8, 16)), tf.TensorSpec((8,), tf.int32)])
-        def train(self, x: Any, y: Any) -> Any:
-            def one(x: Any, y: Any) -> Any:
-                with tf.GradientTape() as tape:
-                    loss = tf.reduce_mean(
-                        tf.keras.losses.sparse_categorical_crossentropy(
-                            y, step.model(x), from_logits=True
-                        )
-                    )
-                weights = step.model.trainable_variables
-                gradients = tape.gradient(loss, weights)
-                step.optimizer.apply_gradients(zip(gradients, weights, strict=True))
-                return loss
-
-            return strategy.reduce("SUM", strategy.run(one, (x, y)), axis=None)
-
-    module = OnTpu()
-    module.model, module.optimizer = step.model, step.optimizer
-    return save(module, tmp_path_factory.mktemp("tpu"), {"train": module.train})
+    folder = tmp_path_factory.mktemp("tpu")
+    done = python("-m", "tests.inspection.tpu_step", str(folder), "2", cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return folder
 
 
 def test_a_tpu_step_says_what_it_reduces_and_over_which_replicas(tpu_step: pathlib.Path) -> None:

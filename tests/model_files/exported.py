@@ -30,8 +30,12 @@ class Step(tf.Module):
                 tf.keras.layers.Input((16,)),
                 tf.keras.layers.Dense(64, activation="relu", name="hidden"),
                 tf.keras.layers.Dense(10, name="out"),
-            ]
+            ],
+            name="sequential",
         )
+        if isinstance(optimizer, str):
+            # Named, as Keras counts what it names itself.
+            optimizer = {"class_name": optimizer, "config": {"name": optimizer}}
         self.optimizer = tf.keras.optimizers.get(optimizer)
         self.optimizer.build(self.model.trainable_variables)
 
