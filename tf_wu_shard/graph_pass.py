@@ -27,6 +27,7 @@ from tf_wu_shard.concern import (
 from tf_wu_shard.config import ShardingOptions, current_options
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.capture import Captured, capture
+from tf_wu_shard.graph.tpu_cluster import cluster_of
 from tf_wu_shard.pipeline.hand_over import hand_over
 from tf_wu_shard.pipeline.nested_updates import NestedUpdates
 from tf_wu_shard.pipeline.stages import Outcome, run_stages
@@ -163,7 +164,7 @@ def _shard(graph: Any, options: ShardingOptions | None, start: float, trace_seco
 
 def _captured(graph: Any) -> Captured:
     captured = capture(graph)
-    cluster = tpu_graph.cluster_of(graph)
+    cluster = cluster_of(graph)
     if cluster is None:
         return captured
     return prepared(graph, captured, cluster.name, cluster.num_replicas)

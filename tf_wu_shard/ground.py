@@ -12,8 +12,9 @@ from tf_wu_shard.dialects.reference import Reference
 from tf_wu_shard.dialects.torus import one_group, torus_of
 from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.graph.capture import Captured
+from tf_wu_shard.graph.tpu_cluster import Cluster
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.tensorflow_private import tpu_graph, tpu_strategy
+from tf_wu_shard.tensorflow_private import tpu_strategy
 
 _DIALECTS: dict[str, Callable[[Sequence[str]], Dialect]] = {
     "auto": InProcess,
@@ -23,7 +24,7 @@ _DIALECTS: dict[str, Callable[[Sequence[str]], Dialect]] = {
 
 def dialect_of(
     view: GraphView,
-    cluster: tpu_graph.Cluster | None,
+    cluster: Cluster | None,
     captured: Captured,
     options: ShardingOptions,
 ) -> Dialect:
@@ -40,7 +41,7 @@ def dialect_of(
     return tpu_dialect(cluster, captured)
 
 
-def tpu_dialect(cluster: tpu_graph.Cluster, captured: Captured) -> TpuCluster:
+def tpu_dialect(cluster: Cluster, captured: Captured) -> TpuCluster:
     """How the replicas of a TPU program talk to each other, along the axes of their torus.
 
     Where it is not known where they sit, all are taken for one axis.

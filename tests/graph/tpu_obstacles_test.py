@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from tf_wu_shard.graph.tpu_obstacles import obstacle, sums_over_replicas
+from tf_wu_shard.graph.tpu_obstacles import cores_obstacle, obstacle, sums_over_replicas
 
 
 def graph_of(*nodes: Any, called: tuple[Any, ...] = ()) -> Any:
@@ -50,3 +50,25 @@ def test_a_sum_counts_in_the_graph_and_in_functions() -> None:
     assert sums_over_replicas(graph_of(node("CrossReplicaSum")))
     assert sums_over_replicas(graph_of(called=(node("CrossReplicaSum"),)))
     assert not sums_over_replicas(graph_of(node("Neg")))
+
+
+@pytest.mark.parametrize(
+    ("cores", "spmd", "reason"),
+    [
+        (1, True, ""),
+        (2, False, "each replica spreads over 2 cores"),
+        (4, True, "XLA partitions the program itself over 4 cores a replica (SPMD)"),
+    ],
+)
+def test_more_than_one_core_a_replica_is_an_obstacle(cores: int, spmd: bool, reason: str) -> None:
+    metadata = node("TPUReplicateMetadata", "p")
+    metadata.attr["num_cores_per_replica"].i = cores
+    metadata.attr["use_spmd_for_xla_partitioning"].b = spmd
+    assert cores_obstacle(metadata) == reason
+
+
+def test_metadata_that_says_nothing_of_cores_is_read_and_not_changed() -> None:
+    metadata = node("TPUReplicateMetadata", "p")
+    before = metadata.SerializeToString(deterministic=True)
+    assert cores_obstacle(metadata) == ""
+    assert metadata.SerializeToString(deterministic=True) == before

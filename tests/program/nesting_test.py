@@ -12,11 +12,11 @@ import tensorflow as tf
 from tests.graph.text_graph import view_of
 from tf_wu_shard.analysis.single_program import SingleProgram
 from tf_wu_shard.graph.capture import Captured, capture
+from tf_wu_shard.graph.tpu_cluster import cluster_of
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.program.nesting import Nested, everything, nested_programs, uses
 from tf_wu_shard.program.prepare import prepared
-from tf_wu_shard.tensorflow_private import tpu_graph
 
 Strategies = Callable[[int], tf.distribute.TPUStrategy]
 Step = Callable[[tf.Tensor, tf.Tensor, tf.Variable], Any]
@@ -77,7 +77,7 @@ def innermost(strategy: tf.distribute.TPUStrategy, step: Step) -> GraphView:
         strategy.run(lambda own: step(own, same, weight), (own,))
 
     graph = program.get_concrete_function(rows, tf.constant(np.float32(0.5))).graph
-    cluster = tpu_graph.cluster_of(graph)
+    cluster = cluster_of(graph)
     assert cluster is not None
     flat = prepared(graph, capture(graph), cluster.name, 4)
     nested = nested_programs(graph, flat, cluster.name, 4)

@@ -18,12 +18,12 @@ from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.dialects.torus import one_group
 from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.graph.capture import capture
+from tf_wu_shard.graph.tpu_cluster import cluster_of
 from tf_wu_shard.ground import tpu_dialect
 from tf_wu_shard.pipeline.planning import planned
 from tf_wu_shard.rewrite.rewriter import rewrite
 from tf_wu_shard.rewrite.verify import verify
 from tf_wu_shard.storage.function_slots import Whole
-from tf_wu_shard.tensorflow_private import tpu_graph
 
 Strategies = Callable[..., tf.distribute.TPUStrategy]
 
@@ -35,7 +35,7 @@ def stages_of(
 ) -> Stages:
     """What the stages make of a step under a TPUStrategy."""
     graph = keras_step(strategy, optimizer, shapes)
-    cluster = tpu_graph.cluster_of(graph)
+    cluster = cluster_of(graph)
     assert cluster is not None
     captured = capture(graph)
     dialect = tpu_dialect(cluster, captured)

@@ -8,9 +8,12 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-# The attribute that names the program an op belongs to.
+# The op that says how a program is replicated, and the attribute that names the program that an op
+# belongs to.
+METADATA = "TPUReplicateMetadata"
 MARK = "_tpu_replicate"
 
+_CORES, _SPMD = "num_cores_per_replica", "use_spmd_for_xla_partitioning"
 _OUTSIDE_COMPILATION = "_xla_outside_compilation"
 _GRADIENT_SUM = "CrossReplicaSum"
 
@@ -35,6 +38,22 @@ def obstacle(graph_def: Any, program: str) -> str:
         if "TPUEmbedding" in node.op:
             return f"it uses TPU embeddings ({node.op} {node.name!r}), whose tables keep their own"
     return ""
+
+
+def cores_obstacle(metadata: Any) -> str:
+    """Why no update of a TPU program is sharded, for the cores that a replica of it takes.
+
+    Args:
+        metadata: The NodeDef of its TPUReplicateMetadata.
+
+    Returns:
+        The reason, or "".
+    """
+    attributes = metadata.attr
+    cores = attributes[_CORES].i if _CORES in attributes else 1
+    if cores > 1 and _SPMD in attributes and attributes[_SPMD].b:
+        return f"XLA partitions the program itself over {cores} cores a replica (SPMD)"
+    return f"each replica spreads over {cores} cores" if cores > 1 else ""
 
 
 def sums_over_replicas(graph_def: Any) -> bool:

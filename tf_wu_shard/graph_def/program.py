@@ -10,9 +10,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from tf_wu_shard.graph.tpu_obstacles import MARK, obstacle
-
-_METADATA = "TPUReplicateMetadata"
+from tf_wu_shard.graph.tpu_obstacles import MARK, METADATA, cores_obstacle, obstacle
 
 # TensorFlow 1's loops are cycles of plain ops.
 _LOOP = frozenset({"Enter", "RefEnter", "NextIteration", "RefNextIteration"})
@@ -39,7 +37,7 @@ class Program:
 
 def program_of(graph_def: Any) -> Program:
     """The TPU program of a GraphDef; where there is not exactly one, the refusal says so."""
-    found = [node for node in graph_def.node if node.op == _METADATA]
+    found = [node for node in graph_def.node if node.op == METADATA]
     if not found:
         return Program("", 0, None, (), _none_here(graph_def))
     metadata = found[0]
@@ -55,23 +53,20 @@ def _mark(node: Any) -> str | None:
 
 def _none_here(graph_def: Any) -> str:
     for function in graph_def.library.function:
-        if any(node.op == _METADATA for node in function.node_def):
+        if any(node.op == METADATA for node in function.node_def):
             return (
                 f"its TPU program stands inside of function {function.signature.name!r};"
                 " only one that lies in the graph itself is rewritten"
             )
-    return f"it holds no TPU program (no {_METADATA}: was it made by tf.compat.v1.tpu.replicate?)"
+    return f"it holds no TPU program (no {METADATA}: was it made by tf.compat.v1.tpu.replicate?)"
 
 
 def _refusal(graph_def: Any, found: list[Any], nodes: Iterable[Any]) -> str:
     metadata = found[0]
     if len(found) > 1:
         return f"it holds {len(found)} TPU programs, which may use the same variables"
-    cores = metadata.attr["num_cores_per_replica"].i
-    if cores > 1 and metadata.attr["use_spmd_for_xla_partitioning"].b:
-        return f"XLA partitions the program itself over {cores} cores a replica (SPMD)"
-    if cores > 1:
-        return f"each replica spreads over {cores} cores"
+    if spread := cores_obstacle(metadata):
+        return spread
     if metadata.attr["num_replicas"].i < 2:
         return "it runs on one replica: no gradient is reduced"
     for node in nodes:

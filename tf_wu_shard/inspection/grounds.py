@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dialects.torus import Torus, one_group, torus_of
 from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.errors import ModelFileError
-from tf_wu_shard.graph.tpu_obstacles import MARK, obstacle
+from tf_wu_shard.graph.tpu_cluster import Cluster, cluster_by
+from tf_wu_shard.graph.tpu_obstacles import METADATA, obstacle
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.inspection.what_if import ReplicasInProcess, ReplicasOnTpu
 from tf_wu_shard.topology import Topology
-
-_METADATA = "TPUReplicateMetadata"
 
 # What is asked of a step that was traced on one device.
 DEFAULT_REPLICAS = 8
@@ -36,53 +34,33 @@ class Question:
     function: str | None = None
 
 
-@dataclasses.dataclass(frozen=True)
-class Program:
-    """The TPU program in a graph.
-
-    Attributes:
-        name: As its ops carry it.
-        num_replicas: How many replicas run it.
-        refusal: Why its updates cannot be shared, or "".
-    """
-
-    name: str
-    num_replicas: int
-    refusal: str
-
-
-def program_in(view: GraphView) -> Program | None:
+def program_in(view: GraphView) -> Cluster | None:
     """The TPU program in a graph, or None where there is none.
 
     Raises:
         ModelFileError: Its number of replicas makes no sense.
     """
-    found = [op.node for op in view if op.type == _METADATA]
-    if not found:
+    metadata = [op.node for op in view if op.type == METADATA]
+    program = cluster_by(metadata)
+    if program is None:
         return None
-    attributes = found[0].attr
-    name = attributes[MARK].s.decode(errors="replace") if MARK in attributes else ""
-    count = attributes["num_replicas"].i
     # A TPU pod has thousands of cores; a group of replicas is written out.
-    if not 1 <= count <= 2**16:
-        raise ModelFileError(f"{found[0].name!r} makes no sense: it has {count} replicas")
-    refusal = obstacle(view.graph_def, name)
-    if len(found) > 1:
-        refusal = f"the function holds {len(found)} TPU programs"
-    elif attributes["num_cores_per_replica"].i > 1:
-        cores = attributes["num_cores_per_replica"].i
-        refusal = f"each replica spreads over {cores} cores"
-    return Program(name, int(count), refusal)
+    if not 1 <= program.num_replicas <= 2**16:
+        raise ModelFileError(
+            f"{metadata[0].name!r} makes no sense: it has {program.num_replicas} replicas"
+        )
+    refusal = program.refusal or obstacle(view.graph_def, program.name)
+    return program._replace(refusal=refusal)
 
 
-def traced_ground(program: Program | None, question: Question) -> Dialect:
+def traced_ground(program: Cluster | None, question: Question) -> Dialect:
     """The ground that a step is read on."""
     if program is not None:
         return TpuCluster(program.name, one_group(program.num_replicas))
     return assumed_ground(asked_replicas(program, question), program, question)
 
 
-def asked_replicas(program: Program | None, question: Question) -> int:
+def asked_replicas(program: Cluster | None, question: Question) -> int:
     """For how many replicas to plan."""
     if question.topology is not None:
         return question.topology.num_devices
@@ -91,7 +69,7 @@ def asked_replicas(program: Program | None, question: Question) -> int:
     return program.num_replicas if program is not None else DEFAULT_REPLICAS
 
 
-def assumed_ground(replicas: int, program: Program | None, question: Question) -> Dialect:
+def assumed_ground(replicas: int, program: Cluster | None, question: Question) -> Dialect:
     """The ground to plan for.
 
     Args:
@@ -108,8 +86,3 @@ def _torus(replicas: int, topology: Topology | None) -> Torus:
     if topology is None or topology.num_devices != replicas:
         return one_group(replicas)
     return torus_of(topology.coordinates)
-
-
-def is_on_tpu(dialect: Any) -> bool:
-    """Whether a ground is a TPU."""
-    return isinstance(dialect, TpuCluster)

@@ -14,11 +14,12 @@ from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.dtypes import dtype_name
 from tf_wu_shard.errors import OptionError, WuShardError
+from tf_wu_shard.graph.tpu_cluster import Cluster
 from tf_wu_shard.inspection import grounds, memory, optimizers
 from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection, UpdateAnswer
 from tf_wu_shard.inspection.calls import WRITERS, Calls
 from tf_wu_shard.inspection.function_view import FunctionView, view_of_function, view_of_graph
-from tf_wu_shard.inspection.grounds import Program, Question
+from tf_wu_shard.inspection.grounds import Question
 from tf_wu_shard.inspection.planning import planned
 from tf_wu_shard.model_files.types import BoundFunction, Model
 from tf_wu_shard.report.summary import summarize
@@ -175,9 +176,7 @@ class _Inspecting:
             verdict=_verdict(program, analysis, len(written), trains),
             writes=len(written),
             reductions=len(analysis.reductions) if program is not None else 0,
-            groups=f"all {program.num_replicas} replicas"
-            if program and analysis.reductions
-            else "",
+            groups=_groups(program, analysis),
             assumed=0 if program is not None else len(analysis.reductions),
             updates=_updates(analysis),
             report=dataclasses.replace(report, notes=tuple(notes)) if trains else None,
@@ -185,12 +184,13 @@ class _Inspecting:
         )
 
 
-def _groups(program: Program | None, analysis: Analysis) -> str:
-    reduces = program is not None and bool(analysis.reductions)
-    return f"all {program.num_replicas} replicas" if program is not None and reduces else ""
+def _groups(program: Cluster | None, analysis: Analysis) -> str:
+    if program is None or not analysis.reductions:
+        return ""
+    return f"all {program.num_replicas} replicas"
 
 
-def _verdict(program: Program | None, analysis: Analysis, writes: int, trains: bool) -> str:
+def _verdict(program: Cluster | None, analysis: Analysis, writes: int, trains: bool) -> str:
     if not trains:
         return f"{writes} variable writes, none of a weight: nothing to shard"
     if program is not None:

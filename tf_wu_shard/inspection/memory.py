@@ -8,9 +8,10 @@ from collections.abc import Iterable
 
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.dtypes import item_bytes
+from tf_wu_shard.graph.tpu_cluster import Cluster
 from tf_wu_shard.inspection import grounds
 from tf_wu_shard.inspection.answer import MemoryRow
-from tf_wu_shard.inspection.grounds import Program, Question
+from tf_wu_shard.inspection.grounds import Question
 from tf_wu_shard.inspection.planning import planned
 from tf_wu_shard.model_files.types import Model
 from tf_wu_shard.report.summary import Bytes, summarize
@@ -19,7 +20,7 @@ REPLICAS = tuple(2**power for power in range(1, 11))
 
 
 def rows(
-    model: Model, analysis: Analysis, program: Program | None, question: Question
+    model: Model, analysis: Analysis, program: Cluster | None, question: Question
 ) -> tuple[MemoryRow, ...]:
     """What the fullest replica holds, for 2, 4, 8 ... 1024 replicas.
 

@@ -12,6 +12,8 @@ from typing import Any
 from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.capture import Captured
+from tf_wu_shard.graph.tpu_cluster import cluster_of
+from tf_wu_shard.graph.tpu_obstacles import METADATA
 from tf_wu_shard.graph.view import GraphView, Op
 from tf_wu_shard.ground import tpu_dialect
 from tf_wu_shard.layout import Layout, RowLayout
@@ -23,11 +25,7 @@ from tf_wu_shard.rewrite.result import ShardInput
 from tf_wu_shard.rewrite.tpu_accesses import Host
 from tf_wu_shard.rewrite.tpu_lowering import lower_accesses_on_tpus
 from tf_wu_shard.storage import function_slots, sharded_slot
-from tf_wu_shard.tensorflow_private import tpu_graph
 from tf_wu_shard.tensorflow_private.graph_rebuilding import rebuild
-
-# The op that a TPU program begins with.
-_BEGINS = "TPUReplicateMetadata"
 
 AnySlot = sharded_slot.ShardedSlot | sharded_slot.PendingSlot
 
@@ -111,7 +109,7 @@ def _lowered_on_tpus(
     handles = {name: ref for name, ref in refs.items() if ref.key in layouts}
     handles |= {name: dataclasses.replace(refs[name], key=key) for name, key in host_keys.items()}
     captured = functionalized(graph, captured, handles)
-    cluster = tpu_graph.cluster_of(graph)
+    cluster = cluster_of(graph)
 
     def dialect_in(program: str) -> TpuCluster:
         assert cluster is not None, "a TPU program without a cluster"
@@ -170,7 +168,7 @@ def _by_one_key(
 def _turns(graph: Any, view: GraphView) -> Callable[[Op], int]:
     """The place of ops in the trace; that of an op of a TPU program is the program's."""
     traced = {op.name: place for place, op in enumerate(graph.get_operations())}
-    programs = {program_of(op.node): traced[op.name] for op in view if op.type == _BEGINS}
+    programs = {program_of(op.node): traced[op.name] for op in view if op.type == METADATA}
     places: dict[str, int] = {}
     last = 0
     for op in view:

@@ -18,6 +18,7 @@ from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.capture import Captured
+from tf_wu_shard.graph.tpu_cluster import Cluster
 from tf_wu_shard.graph.view import Value
 from tf_wu_shard.pipeline.nested_calls import Place, agreeing, as_arguments, by_place, calling
 from tf_wu_shard.pipeline.nested_reads import lead_reads
@@ -30,7 +31,7 @@ from tf_wu_shard.rewrite.result import RewriteResult, ShardInput
 from tf_wu_shard.rewrite.rewriter import rewrite
 from tf_wu_shard.rewrite.verify import verify
 from tf_wu_shard.storage import function_slots
-from tf_wu_shard.tensorflow_private import function_graph, tpu_graph
+from tf_wu_shard.tensorflow_private import function_graph
 from tf_wu_shard.tensorflow_private.graph_rebuilding import make_function, traced_name
 
 
@@ -56,7 +57,7 @@ class NestedUpdates:
 def share_nested_updates(
     graph: Any,
     captured: Captured,
-    cluster: tpu_graph.Cluster,
+    cluster: Cluster,
     dialect_in: Callable[[str], Dialect],
     options: ShardingOptions,
 ) -> NestedUpdates:

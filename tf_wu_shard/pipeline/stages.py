@@ -12,6 +12,7 @@ from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.graph.capture import Captured
+from tf_wu_shard.graph.tpu_cluster import cluster_of
 from tf_wu_shard.graph.tpu_obstacles import obstacle, sums_over_replicas
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.ground import dialect_of, tpu_dialect
@@ -24,7 +25,7 @@ from tf_wu_shard.rewrite.result import RewriteResult
 from tf_wu_shard.rewrite.rewriter import rewrite
 from tf_wu_shard.rewrite.verify import verify
 from tf_wu_shard.storage import function_slots
-from tf_wu_shard.tensorflow_private import function_graph, tpu_graph
+from tf_wu_shard.tensorflow_private import function_graph
 
 # The flag was turned off: what lives in shards goes on doing so, nothing else is touched.
 _ONLY_WHAT_IS_IN_SHARDS = ShardingOptions(min_elements=sys.maxsize)
@@ -66,7 +67,7 @@ def run_stages(
         What was made of it.
     """
     nested = NestedUpdates(captured)
-    cluster = tpu_graph.cluster_of(graph)
+    cluster = cluster_of(graph)
     if options is None:
         if cluster is None:
             return Outcome(nested)

@@ -1,4 +1,4 @@
-"""The TPU cluster of a traced function: its name and size, and whose variables enter it.
+"""Whose variables enter the TPU cluster of a traced function.
 
 A variable enters a cluster through a TPUReplicatedInput, which does not say whose handle it is;
 the moment it is made is the only one at which that is known.
@@ -7,7 +7,7 @@ the moment it is made is the only one at which that is known.
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 from tensorflow.python.distribute import packed_distributed_variable, tpu_values, values
 from tensorflow.python.tpu import tpu_replication
@@ -37,44 +37,6 @@ def install() -> None:
 
     get_replicated_var_handle._wu_shard_hook = True  # type: ignore[attr-defined]
     context.get_replicated_var_handle = get_replicated_var_handle
-
-
-class Cluster(NamedTuple):
-    """A TPU cluster.
-
-    Attributes:
-        name: As its ops carry it.
-        num_replicas: How many replicas run it.
-        refusal: Why its updates cannot be sharded, or "".
-    """
-
-    name: str
-    num_replicas: int
-    refusal: str
-
-
-def cluster_of(graph: Any) -> Cluster | None:
-    """The TPU cluster of a FuncGraph, or None where it has none.
-
-    Where it has several, each is a program of its own, and the first one's refusal says so.
-    """
-    found = [op for op in graph.get_operations() if op.type == "TPUReplicateMetadata"]
-    if not found:
-        return None
-    metadata = found[0]
-    cores = metadata.get_attr("num_cores_per_replica")
-    refusal = ""
-    if len(found) > 1:
-        refusal = (
-            f"the function holds {len(found)} TPU programs (call strategy.run once in each"
-            " tf.function)"
-        )
-    elif cores > 1 and metadata.get_attr("use_spmd_for_xla_partitioning"):
-        refusal = f"XLA partitions the program itself over {cores} cores a replica (SPMD)"
-    elif cores > 1:
-        refusal = f"each replica spreads over {cores} cores"
-    name = metadata.get_attr("_tpu_replicate").decode()
-    return Cluster(name, metadata.get_attr("num_replicas"), refusal)
 
 
 def replicated_variables(graph: Any) -> dict[str, Any]:
