@@ -198,6 +198,10 @@ LEFT_ALONE = {
         "moved# = StatefulPartitionedCall(total#) {f=&noisy} [4] @d#\n",
         "each replica runs a StatefulPartitionedCall of its own (moved1)",
     ),
+    "a call that writes another variable": (
+        "moved# = StatefulPartitionedCall(total#, kept#) {f=&keeps} [4] @d#\n",
+        "each replica runs a StatefulPartitionedCall that writes variables (moved0)",
+    ),
 }
 
 
@@ -205,7 +209,11 @@ LEFT_ALONE = {
 def test_replicas_that_may_differ_are_left_alone(case: str) -> None:
     text, reason = LEFT_ALONE[case]
     refs = {f"rate{r}": VariableRef("rate", r, 2, (), 1, False, f"d{r}") for r in range(2)}
-    functions = {"noisy": ("a", "n = RandomUniform() [4]", "n:output:0")}
+    refs |= {f"kept{r}": VariableRef("kept", r, 2, (4,), 1, True, f"d{r}") for r in range(2)}
+    functions = {
+        "noisy": ("a", "n = RandomUniform() [4]", "n:output:0"),
+        "keeps": ("a h", "w = AssignVariableOp(h, a)", "a"),
+    }
     analysis = found(CUMSUM + text + STEP.format("moved#"), refs=refs, functions=functions)
     assert analysis.updates == ()
     (one,) = analysis.refused

@@ -8,7 +8,7 @@ import pytest
 
 from tools.coverage.features import FEATURES
 from tools.coverage.processes import cells_of
-from tools.coverage.rows import ROWS, class_name, keras_classes, v1_classes
+from tools.coverage.rows import ROWS, class_name, keras_classes, legacy_classes, v1_classes
 from tools.coverage.table import DIALECTS, Matrix, parsed, rendered
 from tools.coverage.verdict import WRONG
 from tools.coverage_matrix import PAGE, differences
@@ -16,7 +16,11 @@ from tools.coverage_matrix import PAGE, differences
 # One of each verdict, under both dialects.
 SAMPLE = (
     *(("adam", "plain"), ("adam", "accumulation"), ("muon", "plain"), ("lamb", "weight_decay")),
-    *(("sgd", "embedding"), ("loss_scale_of_adam", "embedding")),
+    *(
+        ("sgd", "embedding"),
+        ("tf_keras_legacy_nadam", "plain"),
+        ("loss_scale_of_adam", "embedding"),
+    ),
     *(("v1_adagrad", "plain"), ("v1_adagrad", "ema")),
 )
 
@@ -32,6 +36,10 @@ def page() -> Matrix:
 def test_every_optimizer_class_of_keras_has_a_row() -> None:
     missing = keras_classes() - {*page().classes.values()}
     assert not missing, f"give them rows in tools/coverage/rows.py and make {PAGE.name} anew"
+
+
+def test_every_optimizer_class_of_tf_keras_has_a_row() -> None:
+    assert legacy_classes() <= {*page().classes.values()}
 
 
 def test_every_optimizer_class_of_tensorflow_1_has_a_row() -> None:

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tests.equivalence.in_process import Both, StrategyOf, both
-from tools.coverage import training
+from tools.coverage import net, training
 from tools.coverage.table import Cell
 
 Train = Callable[[], Sequence[Any]]
@@ -57,5 +57,5 @@ def test_an_error_of_the_unsharded_training_means_not_applicable(strategy_of: St
 def test_weights_that_do_not_move_are_wrong(
     strategy_of: StrategyOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training.CellNet, "train_all", lambda net: None)
+    monkeypatch.setattr(net.CellNet, "train_all", lambda net: None)
     assert _cell(strategy_of(2)) == Cell("WRONG: a weight is not trained")

@@ -32,7 +32,11 @@ class Net:
             self.optimizer = optimizer()
             self.build_optimizer()
             self.count = tf.Variable(0, trainable=False)
-        self.weights = [variable.value for variable in self.model.trainable_variables]
+        self.weights = self.trainable()
+
+    def trainable(self) -> list[Any]:
+        """The tf.Variables of the weights that are trained."""
+        return [variable.value for variable in self.model.trainable_variables]
 
     def build_optimizer(self) -> None:
         """Makes the slots, which cannot be made inside a traced step."""

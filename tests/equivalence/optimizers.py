@@ -26,11 +26,13 @@ class Recipe:
             more options.
         slots: How many slots of the weight's shape it keeps for each weight.
         fused: Whether it is one of `tf.compat.v1.train`, whose updates are ResourceApply* ops.
+        legacy: Whether it is one of tf_keras, which trains models of its own.
     """
 
     make: Callable[..., Any]
     slots: int
     fused: bool = False
+    legacy: bool = False
 
 
 def _keras(slots: int, make: Callable[..., Any], **arguments: Any) -> Recipe:

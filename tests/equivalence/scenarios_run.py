@@ -2,6 +2,7 @@
 
     TF_ENABLE_ONEDNN_OPTS=0 python -m tests.equivalence.scenarios_run nested_scenarios [NAME...]
 
+They run under an emulated TPUStrategy, or with MODULE@mirrored under a MirroredStrategy.
 Neither oneDNN nor Grappler takes part: both fuse a matrix product or sort a sum by what they see of
 the variable behind an operand. So the same sums are made in the same order, to the last bit.
 """
@@ -25,19 +26,27 @@ from tf_wu_shard.emulation import emulated_tpu_strategy
 
 def main(module: str, *names: str) -> None:
     """Prints, as one line of JSON, what came of each scenario."""
+    module, _, ground = module.partition("@")
     scenarios = importlib.import_module(f"tests.equivalence.{module}").SCENARIOS
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    strategy = emulated_tpu_strategy(4)
+    strategy = _mirrored() if ground == "mirrored" else emulated_tpu_strategy(4)
     found = {name: _compared(strategy, scenarios[name]) for name in names or scenarios}
     print(json.dumps(found))
 
 
-def _compared(strategy: tf.distribute.TPUStrategy, scenario: Scenario) -> dict[str, Any]:
+def _mirrored() -> tf.distribute.Strategy:
+    # Two replicas have one order of summing.
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+
+
+def _compared(strategy: tf.distribute.Strategy, scenario: Scenario) -> dict[str, Any]:
     """Runs a scenario twice.
 
     Returns:
-        `apart`: which numbers differ; `in_shards`: how many variables live so; `reports`: the text
-        of the reports.
+        `apart`: which numbers differ; `in_shards`: how many variables live so;
+        `matrices_in_shards`: how many of them are matrices; `reports`: the text of the reports.
     """
     turn_off()
     unsharded = _numbers(_run(strategy, scenario))
@@ -45,15 +54,17 @@ def _compared(strategy: tf.distribute.TPUStrategy, scenario: Scenario) -> dict[s
     turn_on()
     left = _run(strategy, scenario)
     turn_off()
+    sharded = [v for v in left.variables if in_shards(v)]
     pairs = zip(unsharded, _numbers(left), strict=True)
     return {
         "apart": [i for i, (a, b) in enumerate(pairs) if a.tobytes() != b.tobytes()],
-        "in_shards": sum(in_shards(v) for v in left.variables),
+        "in_shards": len(sharded),
+        "matrices_in_shards": sum(len(v.shape) == 2 for v in sharded),
         "reports": [str(report) for report in tf_wu_shard.reports()],
     }
 
 
-def _run(strategy: tf.distribute.TPUStrategy, scenario: Scenario) -> Left:
+def _run(strategy: tf.distribute.Strategy, scenario: Scenario) -> Left:
     keras.utils.set_random_seed(11)
     return scenario(strategy)
 

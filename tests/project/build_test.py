@@ -27,6 +27,7 @@ DISTRIBUTIONS = {
     "setuptools": "setuptools",
     "sklearn": "scikit_learn",
     "tensorflow": "tensorflow",
+    "tf_keras": "tf_keras",
     "tensorflow_text": "tensorflow_text",
 }
 

@@ -92,6 +92,15 @@ def ignores(view: GraphView, node: Any, slot: int) -> bool:
     return all(access_by_callee(view, name, argument) is Access.PASSED_ON for name in names)
 
 
+def writes_in_call(view: GraphView, op: Op) -> bool:
+    """Whether functions that an op calls may write a variable that it hands them."""
+    return is_call(op.type) and any(
+        not _access(view, op, slot).is_read
+        for slot, value in enumerate(op.inputs)
+        if value.op in view.variables
+    )
+
+
 def check_order(view: GraphView, handle: str, touching: list[VariableAccess]) -> Refusal | None:
     """Why the accesses of one variable are a race, or None when their order is certain.
 

@@ -4,6 +4,7 @@ Starting from ops known to play the same part (the i-th write of the same variab
 it walks the copies backwards in lockstep. Every pair of ops must be alike in type, attributes and
 operands, down to leaves that hold the same value on every replica: the same op, equal constants,
 the components of a mirrored variable read after the same writes, or results of the same reduction.
+A read right behind an assignment is what was assigned, so there the assigned values are followed.
 A leaf that is one replica's own (its input, its random numbers, a variable it writes alone) means
 that the copies may differ; sharding would then change the result, so it is refused.
 """
@@ -12,16 +13,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tf_wu_shard.analysis.accesses import accesses
+from tf_wu_shard.analysis.accesses import CALLS, accesses
 from tf_wu_shard.graph.view import GraphView, Op, Value
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.sparse import SPARSE_WRITES
-from tf_wu_shard.rules.variables import READ
-
-_CALLABLE_TYPES = frozenset(
-    {"If", "StatelessIf", "Case", "StatelessCase", "While", "StatelessWhile"}
-    | {"PartitionedCall", "StatefulPartitionedCall"}
-)
+from tf_wu_shard.rules.variables import READ, WRITES
 
 
 class ReplicaMatcher:
@@ -87,15 +83,15 @@ class ReplicaMatcher:
                 if known != b_name:
                     return Refusal(b_name, f"replicas 0 and {replica} wire {a_name} differently")
                 continue
-            refusal = self._alike(replica, self._view.ops[a_name], self._view.ops[b_name])
+            a, b = self._view.ops[a_name], self._view.ops[b_name]
+            refusal = self._alike(replica, a, b)
             if refusal is not None:
                 return refusal
             partner[a_name] = b_name
             self._matched.append(a_name)
             if a_name == b_name:
                 continue
-            a, b = self._view.ops[a_name], self._view.ops[b_name]
-            for x, y in zip(a.inputs, b.inputs, strict=True):
+            for x, y in self._sources(a, b):
                 if x in self._results or y in self._results:
                     refusal = self._same_result(replica, x, y)
                     if refusal is not None:
@@ -140,7 +136,7 @@ class ReplicaMatcher:
             return Refusal(b.name, f"on replica 0 its part is played by a {a.type}, {a.name}")
         if a.name in self._view.variables:
             return self._same_variable(replica, a, b)
-        if a.type == READ and self._epoch(a) != self._epoch(b):
+        if not self._same_epochs(a, b) and not (a.type == READ and self._assigned(a, b)):
             return Refusal(b.name, "it reads its variable after other writes than on replica 0")
         if a.type in ("Placeholder", "Arg", "_Arg"):
             return Refusal(b.name, "it is an input of this replica alone")
@@ -158,18 +154,48 @@ class ReplicaMatcher:
             return Refusal(b.name, f"each replica keeps its own value of {x.key}")
         return None
 
-    def _epoch(self, read: Op) -> int:
-        """How many writes of its variable come before `read`."""
-        handle = read.inputs[0].op
+    def _sources(self, a: Op, b: Op) -> list[tuple[Value, Value]]:
+        """What two ops are equal for, if it is equal itself."""
+        if a.type == READ and not self._same_epochs(a, b):
+            return self._assigned(a, b)
+        return list(zip(a.inputs, b.inputs, strict=True))
+
+    def _same_epochs(self, a: Op, b: Op) -> bool:
+        """Whether two ops see the variables that they take after as many writes."""
+        if a.type != READ and a.type not in CALLS:
+            return True
+        return all(
+            self._epoch(a.name, x.op) == self._epoch(b.name, y.op)
+            for x, y in zip(a.inputs, b.inputs, strict=True)
+            if x.op in self._view.variables
+        )
+
+    def _assigned(self, a: Op, b: Op) -> list[tuple[Value, Value]]:
+        """The values that two reads yield, where each follows an assignment of a whole value."""
+        x, y = self._last_written(a), self._last_written(b)
+        return [] if x is None or y is None else [(x, y)]
+
+    def _last_written(self, read: Op) -> Value | None:
+        """What the last write before a read assigned; None where it computed with the old value."""
+        last: Op | None = None
+        for access in accesses(self._view, read.inputs[0].op):
+            if access.op is read:
+                break
+            if not access.access.is_read:
+                last = access.op
+        if last is None or WRITES.get(last.type, "") is not None:
+            return None
+        return last.inputs[1] if self._view.is_ancestor(last, read) else None
+
+    def _epoch(self, op: str, handle: str) -> int:
+        """How many writes of a variable come before an op that takes its handle."""
         if handle not in self._epochs:
             count, epochs = 0, {}
             for access in accesses(self._view, handle):
-                if access.access.is_read:
-                    epochs[access.op.name] = count
-                else:
-                    count += 1
+                epochs[access.op.name] = count
+                count += not access.access.is_read
             self._epochs[handle] = epochs
-        return self._epochs[handle].get(read.name, -1)
+        return self._epochs[handle].get(op, -1)
 
     def _same_attributes(self, a: Op, b: Op) -> bool:
         x, y = a.node.attr, b.node.attr
@@ -178,10 +204,7 @@ class ReplicaMatcher:
             return False
         return all(
             n in y
-            and (
-                x[n] == y[n]
-                or (a.type in _CALLABLE_TYPES and self._shape_of(x[n]) == self._shape_of(y[n]))
-            )
+            and (x[n] == y[n] or (a.type in CALLS and self._shape_of(x[n]) == self._shape_of(y[n])))
             for n in names
         )
 
@@ -189,7 +212,7 @@ class ReplicaMatcher:
         """Whether a stateful op still gives equal results for equal operands on two replicas."""
         if op.type == READ or op.type in SPARSE_WRITES or op.name in self._view.variables:
             return True
-        if op.type not in _CALLABLE_TYPES and not op.type.startswith("ResourceApply"):
+        if op.type not in CALLS and not op.type.startswith("ResourceApply"):
             return op.type.startswith("Assign") and op.type.endswith("VariableOp")
         names = [n for a in op.node.attr.values() for n in _callees(a)]
         return all(self._function_is_repeatable(n, ()) for n in names)
@@ -203,7 +226,8 @@ class ReplicaMatcher:
             if not all(self._function_is_repeatable(n, (*calling, name)) for n in called):
                 return False
             pure = not self._view.is_stateful(node.op)
-            if not pure and node.op != READ and node.op not in _CALLABLE_TYPES:
+            known = node.op == READ or node.op in WRITES or node.op in CALLS
+            if not pure and not known:
                 return False
         return True
 

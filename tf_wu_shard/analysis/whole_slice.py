@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from tf_wu_shard.analysis.accesses import writes_in_call
 from tf_wu_shard.analysis.update_slice import UpdateSlice
 from tf_wu_shard.graph.view import Op, Value
 from tf_wu_shard.placement import Refusal
@@ -48,6 +49,9 @@ class WholeSlice(UpdateSlice):
                     self._foreign.add(Value(op.name, i))
             return None
         own = [value for value in op.inputs if self._is_own(value)]
+        if own and writes_in_call(self._view, op):
+            # The other replicas' components would miss it.
+            return Refusal(op.name, f"each replica runs a {op.type} that writes variables")
         if op in self._writes or any(self._is_tensor(value) for value in own):
             if any(value in self._names and not self._is_own(value) for value in op.inputs):
                 return Refusal(op.name, _MIXES)

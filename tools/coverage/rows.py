@@ -6,12 +6,15 @@ Answers: how a row's optimizer is made, what its class is called, and which clas
 from __future__ import annotations
 
 import inspect
+import operator
 from typing import Any
 
 import keras
 import tensorflow as tf
+import tf_keras
 
 from tests.equivalence import norm_optimizers
+from tests.equivalence.legacy_optimizers import LEGACY
 from tests.equivalence.optimizers import FUSED, KERAS, Recipe
 
 k = keras.optimizers
@@ -49,6 +52,7 @@ ROWS: dict[str, Recipe] = {
     "garden_adam_weight_decay": _model_garden(norm_optimizers.AdamWeightDecay, 0.01),
     "garden_lamb": _model_garden(norm_optimizers.Lamb, 0.01),
     "garden_lars": _model_garden(norm_optimizers.Lars, 0.5),
+    **LEGACY,
     **FUSED,
 }
 
@@ -60,6 +64,9 @@ def class_name(row: str) -> str:
         made = type(recipe.make(tf.Variable(0, dtype=tf.int64)))
         return f"tf.compat.v1.train.{made.__name__}"
     made = type(recipe.make())
+    for package in ("optimizers.legacy", "optimizers") if recipe.legacy else ():
+        if vars(_member(package)).get(made.__name__) is made:
+            return f"tf_keras.{package}.{made.__name__}"
     if getattr(k, made.__name__, None) is made:
         return f"keras.optimizers.{made.__name__}"
     return f"{made.__module__}.{made.__name__}"
@@ -72,6 +79,20 @@ def keras_classes() -> set[str]:
         for name, member in vars(k).items()
         if inspect.isclass(member) and issubclass(member, k.Optimizer) and member is not k.Optimizer
     }
+
+
+def legacy_classes() -> set[str]:
+    """The optimizer classes that tf_keras exports, but for abstract ones; as in `class_name`."""
+    return {
+        f"tf_keras.{package}.{name}"
+        for package in ("optimizers", "optimizers.legacy")
+        for name, member in vars(_member(package)).items()
+        if inspect.isclass(member) and name != "Optimizer"
+    }
+
+
+def _member(package: str) -> Any:
+    return operator.attrgetter(package)(tf_keras)
 
 
 def v1_classes() -> set[str]:
