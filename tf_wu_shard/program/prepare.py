@@ -6,6 +6,7 @@ from typing import Any
 
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.program.flatten import lift, write_out
+from tf_wu_shard.program.if_conversion import if_converted
 from tf_wu_shard.program.part_wise import with_part_wise
 
 
@@ -21,4 +22,5 @@ def prepared(graph: Any, captured: Captured, program: str, num_replicas: int) ->
     captured = write_out(graph, captured, program)
     # Before reads are lifted: what works part by part reads the parts.
     captured = with_part_wise(graph, captured, program, num_replicas)
+    captured = if_converted(graph, captured, program)
     return lift(graph, captured, program)
