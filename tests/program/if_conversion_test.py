@@ -15,6 +15,7 @@ from tf_wu_shard.graph.view import Value
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.program.flat_functions import BRANCHES
 from tf_wu_shard.program.if_conversion import if_converted, telling_why
+from tf_wu_shard.program.prepare import sums
 from tf_wu_shard.program.reduced_operands import branches_with_reduced_operands
 from tf_wu_shard.program.specialise import inner_graph
 
@@ -49,7 +50,8 @@ def traced(strategy: tf.distribute.TPUStrategy, step: Step) -> tuple[Any, Captur
 
 
 def converted(strategy: tf.distribute.TPUStrategy, step: Step) -> Captured:
-    return if_converted(*traced(strategy, step))
+    graph, captured, program = traced(strategy, step)
+    return if_converted(graph, captured, program, sums)
 
 
 def branches(captured: Captured) -> list[str]:
@@ -86,7 +88,7 @@ def test_reduced_gradients_are_followed_to_branches(
     emulated: Strategies, step: Step, count: int
 ) -> None:
     _, captured, program = traced(emulated(2), step)
-    assert len(branches_with_reduced_operands(captured.view, program)) == count
+    assert len(branches_with_reduced_operands(captured.view, program, sums(captured.view))) == count
 
 
 @pytest.mark.parametrize("step", [applied, accumulated, clipped])
@@ -120,7 +122,7 @@ def test_what_waited_for_the_branch_waits_for_its_writes(emulated: Strategies) -
 @pytest.mark.parametrize("step", [local, of_its_norm])
 def test_other_branches_stay(emulated: Strategies, step: Step) -> None:
     graph, captured, program = traced(emulated(2), step)
-    assert if_converted(graph, captured, program) is captured
+    assert if_converted(graph, captured, program, sums) is captured
 
 
 def test_what_must_not_run_in_vain_stays_and_says_why(emulated: Strategies) -> None:
@@ -157,7 +159,7 @@ def test_a_variable_that_is_handed_on_by_its_handle_stays(emulated: Strategies) 
 def test_the_graph_that_was_traced_stays_as_it_was(emulated: Strategies) -> None:
     graph, captured, program = traced(emulated(2), applied)
     before = captured.view.fingerprint
-    if_converted(graph, captured, program)
+    if_converted(graph, captured, program, sums)
     assert captured.view.fingerprint == before
     (name,) = branches(captured)
     called = captured.view.ops[name].node.attr["then_branch"].func.name

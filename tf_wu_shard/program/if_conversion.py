@@ -14,7 +14,7 @@ Only what may run in vain is written out (see `speculation`); other branches sta
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -23,8 +23,8 @@ from tf_wu_shard.analysis.accesses import ignores
 from tf_wu_shard.analysis.types import Analysis, RefusedUpdate
 from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.capture import Captured
-from tf_wu_shard.graph.view import GraphView, Op, VariableRef
-from tf_wu_shard.program.flat_functions import FlatFunctions
+from tf_wu_shard.graph.view import GraphView, Op, Value, VariableRef
+from tf_wu_shard.program.flat_functions import BRANCHES, FlatFunctions
 from tf_wu_shard.program.lifting import HandleNeededError, taking_values
 from tf_wu_shard.program.reduced_operands import branches_with_reduced_operands
 from tf_wu_shard.program.specialise import Specialiser
@@ -34,19 +34,28 @@ from tf_wu_shard.rules.variables import READ
 _PROGRAM = "_tpu_replicate"
 
 
-def if_converted(graph: Any, captured: Captured, program: str) -> Captured:
+def if_converted(
+    graph: Any,
+    captured: Captured,
+    program: str,
+    reduced: Callable[[GraphView], Iterable[Value]],
+) -> Captured:
     """The same function, the branches that apply reduced gradients written out.
 
     Args:
         graph: The FuncGraph.
         captured: Its graph and variables.
-        program: Name of the TPU program in it, or "" where all of it is inside of one.
+        program: Name of the TPU program in it, or "" where there is none, or all is inside of one.
+        reduced: Finds the results of its gradient reductions.
 
     Returns:
         The view to work on; `captured` itself where no branch is written out.
     """
+    view = captured.view
+    if not any(op.type in BRANCHES for op in view):
+        return captured
     work = _Conversion(graph, captured)
-    for op in branches_with_reduced_operands(captured.view, program):
+    for op in branches_with_reduced_operands(view, program, reduced(view)):
         work.convert(op)
     return work.result()
 
@@ -71,8 +80,9 @@ class _Conversion:
             for slot, value in enumerate(op.inputs)
             if value.op in view.variables and not ignores(view, op.node, slot)
         }
-        keys = {ref.key for ref in used.values()}
-        if len(keys) < len(used) or not keys <= self._captured.variables.keys():
+        components = {(ref.key, ref.replica) for ref in used.values()}
+        shared = all(ref.key in self._captured.variables for ref in used.values())
+        if len(components) < len(used) or not shared:
             self._kept[op.name] = "it takes a variable twice, or one that replicas do not share"
             return
         written = [slot for slot in used if self._specialiser.may_write(op.node, slot)]
@@ -131,7 +141,7 @@ class _Conversion:
         self._shapes |= shapes | out.shapes
 
     def _like(self, node: Any, name: str, op: str, ref: VariableRef) -> Any:
-        new = tf.compat.v1.NodeDef(name=name, op=op)
+        new = tf.compat.v1.NodeDef(name=name, op=op, device=ref.device)
         new.attr["dtype"].type = ref.dtype
         _adopt(new, node)
         return new

@@ -7,30 +7,34 @@ proved nowhere: it tells where to look, and the analysis finds the updates.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tf_wu_shard.graph.view import GraphView, Op, Value
 from tf_wu_shard.program.flat_functions import BRANCHES
 from tf_wu_shard.program.flatten import program_of
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.variables import READ, WRITES
 
-# How gradients are reduced, and what takes packed ones apart.
-_SUMS = frozenset({"CrossReplicaSum"})
+# What takes packed gradients apart.
 _APART = frozenset({"SplitV", "Split"})
 
 
-def branches_with_reduced_operands(view: GraphView, program: str) -> tuple[Op, ...]:
+def branches_with_reduced_operands(
+    view: GraphView, program: str, reduced: Iterable[Value]
+) -> tuple[Op, ...]:
     """Finds them.
 
     Args:
         view: The graph.
-        program: Name of the TPU program in it, or "" where all of it is inside of one.
+        program: Name of the TPU program in it, or "" where there is none, or all is inside of one.
+        reduced: The results of its gradient reductions.
 
     Returns:
         The branch ops, in the order of the view; but for those that work on variables part by
         part, which may stay as they are.
     """
     found: set[str] = set()
-    stack = [result for op in view if op.type in _SUMS for result in view.results(op.name)]
+    stack = list(reduced)
     seen = set(stack)
     while stack:
         for op, slot in view.consumers(stack.pop()):
