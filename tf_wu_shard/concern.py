@@ -23,13 +23,16 @@ Handles = list[tuple[Any, Any]]
 # What yields a value that was there before.
 _HELD = frozenset({READ, "Const", "Placeholder"})
 
+# Branches with an effect.
+BRANCHES = frozenset({"If", "Case"})
+
 WRITING = frozenset(WRITES) | frozenset(FUSED) | frozenset(SPARSE_WRITES)
 
 
 def writes_a_mirrored_variable(graph: Any, handles: Handles) -> bool:
     """Whether a graph holds something to shard at all, asked in the cheapest order."""
-    return function_graph.may_write(graph, WRITING) and any(
-        is_written(placeholder)
+    return function_graph.may_write(graph, WRITING | BRANCHES) and any(
+        is_written(placeholder, WRITING | BRANCHES)
         and (found := distributed_variable_of(handle)) is not None
         and len(found[0].values) > 1
         for handle, placeholder in handles
@@ -49,9 +52,9 @@ def uses_variables_on_tpus(graph: Any, handles: Handles, options: ShardingOption
     )
 
 
-def is_written(placeholder: Any) -> bool:
-    """Whether an op of the graph itself writes the variable behind a captured handle."""
-    return any(t in WRITING for t in function_graph.consumer_types(placeholder))
+def is_written(placeholder: Any, by: frozenset[str] = WRITING) -> bool:
+    """Whether an op of the graph itself, of a type in `by`, takes a captured handle to write it."""
+    return any(t in by for t in function_graph.consumer_types(placeholder))
 
 
 def may_train(graph: Any) -> bool:

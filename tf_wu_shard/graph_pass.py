@@ -25,12 +25,14 @@ from tf_wu_shard.concern import (
     writes_a_mirrored_variable,
 )
 from tf_wu_shard.config import ShardingOptions, current_options
+from tf_wu_shard.dialects.recognition import reduced_values
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.capture import Captured, capture
 from tf_wu_shard.graph.tpu_cluster import cluster_of
 from tf_wu_shard.pipeline.hand_over import hand_over
 from tf_wu_shard.pipeline.nested_updates import NestedUpdates
 from tf_wu_shard.pipeline.stages import Outcome, run_stages
+from tf_wu_shard.program.if_conversion import if_converted
 from tf_wu_shard.program.prepare import prepared
 from tf_wu_shard.report.published import nothing_sharded, publish, reports
 from tf_wu_shard.storage import sharded_slot
@@ -166,7 +168,7 @@ def _captured(graph: Any) -> Captured:
     captured = capture(graph)
     cluster = cluster_of(graph)
     if cluster is None:
-        return captured
+        return if_converted(graph, captured, "", reduced_values)
     return prepared(graph, captured, cluster.name, cluster.num_replicas)
 
 

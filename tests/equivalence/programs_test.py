@@ -115,6 +115,32 @@ def test_a_variable_of_two_losses_gets_both_updates(strategy_of: StrategyOf) -> 
     assert [len(variable.slots) for variable in report.variables] == [3] * 4
 
 
+def test_an_update_by_hand_in_a_branch_that_each_replica_takes(strategy_of: StrategyOf) -> None:
+    def train() -> list[tf.Variable]:
+        strategy = strategy_of(2)
+        with strategy.scope():
+            weight = tf.Variable(tf.ones([6, 4]))
+        inputs = tf.constant(examples(4)[0])
+
+        def replica(factor: tf.Tensor) -> None:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(tf.tanh(inputs @ weight)) * factor
+            gradient = tape.gradient(loss, weight)
+            total = tf.distribute.get_replica_context().all_reduce("MEAN", gradient)
+            finite = tf.reduce_all(tf.math.is_finite(total))
+            tf.cond(finite, lambda: [weight.assign_sub(0.1 * total)], lambda: [weight.value()])
+
+        step = tf.function(lambda factor: strategy.run(replica, (factor,)))
+        for factor in (1.0, 2.0, float("inf"), 0.5):
+            step(tf.constant(factor))
+        return [weight]
+
+    runs = both(train)
+    assert runs.apart == []
+    assert runs.reports[-1].verdict == "sharded"
+    assert runs.reports[-1].emitted == {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 1}
+
+
 def test_an_update_written_by_hand_in_the_replicas(strategy_of: StrategyOf) -> None:
     # Summed in a replica, a gradient comes out of an IdentityN that also hands on what went in.
     def train() -> list[tf.Variable]:

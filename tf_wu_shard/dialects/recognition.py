@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tf_wu_shard.dialects.base import CarriedReduction
+from tf_wu_shard.dialects.base import CarriedReduction, CarriedSlices
 from tf_wu_shard.dialects.slices import gathered_slices
 from tf_wu_shard.graph.constants import floating_scalar
 from tf_wu_shard.graph.view import GraphView, Op, Value
@@ -56,6 +56,16 @@ def recognise_in_process(
     found += gathered_slices(view, devices)
     found.sort(key=lambda r: view.ops[r.carriers[0]].position)
     return found, refusals
+
+
+def reduced_values(view: GraphView) -> tuple[Value, ...]:
+    """Every value that is a sum over the replicas of a graph that holds all of them.
+
+    Parts of sparse gradients, which are put one after the other and not added up, are left out.
+    """
+    found, _ = recognise_in_process(view, replica_devices(view))
+    dense = (reduction for reduction in found if not isinstance(reduction, CarriedSlices))
+    return tuple(result for reduction in dense for result in reduction.results)
 
 
 def _collective_sums(

@@ -18,11 +18,14 @@ class Captured:
         view: The graph.
         variables: For each variable key of the view, the distributed variable.
         functions: Functions that ops of the view call and that were made since the trace, by name.
+        kept_branches: Branch ops that take reduced gradients and were left as they are, by name,
+            and why.
     """
 
     view: GraphView
     variables: dict[str, Any]
     functions: dict[str, Any] = dataclasses.field(default_factory=dict)
+    kept_branches: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 def capture(graph: Any) -> Captured:

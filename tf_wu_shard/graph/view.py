@@ -91,6 +91,7 @@ class GraphView:
         own_inputs: Names of inputs of which each replica has a value of its own.
         part_wise: For ops, by name, that call functions which do to each part of some variables
             what they do to the whole: for each such variable, by key, those that meet in it.
+        constants: The TensorProtos of inputs that are constants outside, by name.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class GraphView:
         self.functions = {f.signature.name: f for f in graph_def.library.function}
         self.own_inputs = frozenset(own_inputs)
         self.part_wise = dict(part_wise or {})
-        self._constants = dict(constants or {})
+        self.constants = dict(constants or {})
         self._by_position = list(self.ops.values())
 
     def with_part_wise(self, part_wise: Mapping[str, Mapping[str, frozenset[str]]]) -> GraphView:
@@ -146,8 +147,7 @@ class GraphView:
         """
 
         def shape_of(value: Value) -> tuple[int, ...] | None:
-            known = value.op in self.ops
-            return self.shape(value) if known else shapes.get(value.op)
+            return self.shape(value) if value.op in self.ops else shapes.get(value.op)
 
         return GraphView(
             graph_def,
@@ -158,7 +158,7 @@ class GraphView:
             shape_of=shape_of,
             own_inputs=self.own_inputs,
             part_wise=self.part_wise,
-            constants=self._constants,
+            constants=self.constants,
         )
 
     @functools.cached_property
@@ -226,7 +226,7 @@ class GraphView:
     def constant(self, value: Value) -> Any | None:
         """The TensorProto of a Const, or of an input that is one outside; None of all else."""
         op = self.ops[value.op]
-        return op.node.attr["value"].tensor if op.type == "Const" else self._constants.get(op.name)
+        return op.node.attr["value"].tensor if op.type == "Const" else self.constants.get(op.name)
 
     def is_stateful(self, op_type: str) -> bool:
         """Whether running an op of this type twice may differ from running it once."""

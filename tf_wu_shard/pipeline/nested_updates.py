@@ -24,6 +24,7 @@ from tf_wu_shard.pipeline.nested_calls import Place, agreeing, as_arguments, by_
 from tf_wu_shard.pipeline.nested_reads import lead_reads
 from tf_wu_shard.pipeline.planning import planned
 from tf_wu_shard.plan.types import ShardingPlan
+from tf_wu_shard.program.if_conversion import telling_why
 from tf_wu_shard.program.nesting import Nested, everything, nested_programs, uses
 from tf_wu_shard.report.summary import Report, summarize
 from tf_wu_shard.rewrite.names import scope_of
@@ -111,7 +112,7 @@ class _Work:
         self._uses |= {n: uses(o.captured, o.inner) for n, o in enumerate(self._programs)}
         self._analyses: list[Analysis] = []
         for one in self._programs:
-            found = analyze(one.captured.view, dialect)
+            found = telling_why(analyze(one.captured.view, dialect), one.captured)
             self._analyses.append(self._without_inner(found, one))
         self.plans: dict[int, ShardingPlan] = {}
         self._results: dict[int, RewriteResult] = {}

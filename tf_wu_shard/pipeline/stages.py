@@ -19,6 +19,7 @@ from tf_wu_shard.ground import dialect_of, tpu_dialect
 from tf_wu_shard.pipeline.nested_updates import NestedUpdates, share_nested_updates
 from tf_wu_shard.pipeline.planning import planned
 from tf_wu_shard.plan.types import ShardingPlan
+from tf_wu_shard.program.if_conversion import telling_why
 from tf_wu_shard.report.published import nothing_sharded
 from tf_wu_shard.report.summary import Report, summarize
 from tf_wu_shard.rewrite.result import RewriteResult
@@ -88,7 +89,8 @@ def run_stages(
     captured = nested.captured
     view = captured.view
     dialect = dialect_of(view, cluster, captured, options)
-    analysis = _without_told(graph, view, analyze(view, dialect), nested.reports, told)
+    found = telling_why(analyze(view, dialect), captured)
+    analysis = _without_told(graph, view, found, nested.reports, told)
     whole = function_slots.must_stay_whole(graph, analysis, captured)
     plan = planned(analysis, captured, dialect, options, whole)
     if not plan.variables:

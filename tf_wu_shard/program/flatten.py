@@ -25,7 +25,8 @@ from tf_wu_shard.tensorflow_private import function_graph
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _PROGRAM = "_tpu_replicate"
-_SUM = "CrossReplicaSum"
+# How the replicas of a TPU program sum.
+SUM = "CrossReplicaSum"
 
 
 def write_out(graph: Any, captured: Captured, program: str) -> Captured:
@@ -250,7 +251,7 @@ def sums_over_replicas(view: GraphView) -> Callable[[str], bool]:
             known[name] = False  # a function that calls itself adds nothing of its own
             definition = view.functions.get(name)
             known[name] = any(
-                node.op == _SUM
+                node.op == SUM
                 or (
                     is_call(node.op)
                     and any(ask(n) for _, names in callees(node.op, node.attr) for n in names)

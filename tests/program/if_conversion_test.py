@@ -1,0 +1,168 @@
+"""Branches that take reduced gradients are written out; others, and what must not be, stay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from tf_wu_shard.analysis.types import Analysis, RefusedUpdate
+from tf_wu_shard.graph.capture import Captured, capture
+from tf_wu_shard.graph.tpu_cluster import cluster_of
+from tf_wu_shard.graph.view import Value
+from tf_wu_shard.placement import Refusal
+from tf_wu_shard.program.flat_functions import BRANCHES
+from tf_wu_shard.program.if_conversion import if_converted, telling_why
+from tf_wu_shard.program.prepare import sums
+from tf_wu_shard.program.reduced_operands import branches_with_reduced_operands
+from tf_wu_shard.program.specialise import inner_graph
+
+Strategies = Callable[[int], tf.distribute.TPUStrategy]
+Step = Callable[["Given"], Any]
+
+
+class Given:
+    """What a step works with: a gradient, its sum, a number that all replicas share, variables."""
+
+    def __init__(self, own: tf.Tensor, same: tf.Tensor, variables: list[tf.Variable]) -> None:
+        self.own = own
+        self.same = same
+        self.weight, self.sums = variables
+        self.total = tf.distribute.get_replica_context().all_reduce("SUM", own)
+
+
+def traced(strategy: tf.distribute.TPUStrategy, step: Step) -> tuple[Any, Captured, str]:
+    """A step's FuncGraph, its graph and variables, and the name of the program."""
+    with strategy.scope():
+        variables = [tf.Variable(tf.ones((8, 4))) for _ in range(2)]
+    rows = strategy.experimental_distribute_values_from_function(lambda _: tf.ones((8, 4)))
+
+    @tf.function
+    def program(own: Any, same: tf.Tensor) -> None:
+        strategy.run(lambda own: step(Given(own, same, variables)), (own,))
+
+    graph = program.get_concrete_function(rows, tf.constant(0.5)).graph
+    cluster = cluster_of(graph)
+    assert cluster is not None
+    return graph, capture(graph), cluster.name
+
+
+def converted(strategy: tf.distribute.TPUStrategy, step: Step) -> Captured:
+    graph, captured, program = traced(strategy, step)
+    return if_converted(graph, captured, program, sums)
+
+
+def branches(captured: Captured) -> list[str]:
+    return [op.name for op in captured.view if op.type in BRANCHES]
+
+
+def applied(given: Given) -> None:
+    tf.cond(given.same > 0, lambda: given.weight.assign_sub(given.total * 0.1), lambda: given.same)
+
+
+def accumulated(given: Given) -> None:
+    given.sums.assign_add(given.total)
+    tf.cond(given.same > 0, lambda: given.weight.assign_sub(given.sums), lambda: given.same)
+
+
+def clipped(given: Given) -> None:
+    used = tf.cond(given.same > 0, lambda: given.total * 0.1, lambda: tf.identity(given.total))
+    tf.cond(given.same > 1, lambda: given.weight.assign_sub(used), lambda: given.same)
+
+
+def local(given: Given) -> None:
+    tf.cond(given.same > 0, lambda: given.weight.assign_sub(given.own), lambda: given.same)
+
+
+def of_its_norm(given: Given) -> None:
+    norm = tf.norm(given.total)
+    tf.cond(given.same > 0, lambda: given.weight.assign_sub(given.own * norm), lambda: given.same)
+
+
+@pytest.mark.parametrize(
+    ("step", "count"), [(applied, 1), (accumulated, 1), (clipped, 2), (local, 0), (of_its_norm, 0)]
+)
+def test_reduced_gradients_are_followed_to_branches(
+    emulated: Strategies, step: Step, count: int
+) -> None:
+    _, captured, program = traced(emulated(2), step)
+    assert len(branches_with_reduced_operands(captured.view, program, sums(captured.view))) == count
+
+
+@pytest.mark.parametrize("step", [applied, accumulated, clipped])
+def test_a_branch_becomes_a_read_a_selection_and_a_write(emulated: Strategies, step: Step) -> None:
+    found = converted(emulated(2), step)
+    assert branches(found) == [], found.kept_branches
+    view = found.view
+    (write,) = (op for op in view if op.type == "AssignVariableOp")
+    select = view.producer(write.inputs[1])
+    assert select.type == "SelectV2"
+    new, old = (view.producer(value) for value in select.inputs[1:])
+    assert new.type == "Sub"
+    assert old.type == "ReadVariableOp"
+    assert old.inputs == write.inputs[:1]
+    assert view.shape(select.inputs[1]) == (8, 4)
+
+
+def test_what_waited_for_the_branch_waits_for_its_writes(emulated: Strategies) -> None:
+    def step(given: Given) -> None:
+        applied(given)
+        given.sums.assign(given.weight)
+
+    view = converted(emulated(2), step).view
+    select = next(op for op in view if op.type == "SelectV2")
+    ((write, _),) = view.consumers(Value(select.name))
+    before, after = (op for op, _ in view.consumers(write.inputs[0]) if op.type == "ReadVariableOp")
+    assert view.is_ancestor(before, write)
+    assert view.is_ancestor(write, after)
+
+
+@pytest.mark.parametrize("step", [local, of_its_norm])
+def test_other_branches_stay(emulated: Strategies, step: Step) -> None:
+    graph, captured, program = traced(emulated(2), step)
+    assert if_converted(graph, captured, program, sums) is captured
+
+
+def test_what_must_not_run_in_vain_stays_and_says_why(emulated: Strategies) -> None:
+    def step(given: Given) -> None:
+        update = lambda: given.weight.assign_sub(tf.cumsum(given.total))  # noqa: E731
+        tf.cond(given.same > 0, update, lambda: given.same)
+
+    found = converted(emulated(2), step)
+    (name,) = branches(found)
+    refused = RefusedUpdate("w", (), Refusal(name, "it stands in a branch"))
+    analysis = Analysis("", 2, (), (), (refused,), ())
+    (told,) = telling_why(analysis, found).refused
+    assert told.refusal.reason == (
+        "it stands in a branch; its branches are not written out, as Cumsum is not to run where its"
+        " branch is not taken"
+    )
+
+
+def test_a_variable_that_is_handed_on_by_its_handle_stays(emulated: Strategies) -> None:
+    def step(given: Given) -> None:
+        def update() -> tf.Tensor:
+            tf.raw_ops.ResourceApplyGradientDescent(
+                var=given.weight.handle, alpha=0.1, delta=given.total
+            )
+            return given.same
+
+        tf.cond(given.same > 0, update, lambda: given.same)
+
+    found = converted(emulated(2), step)
+    (name,) = branches(found)
+    assert "is not done with the values of variables" in found.kept_branches[name]
+
+
+def test_the_graph_that_was_traced_stays_as_it_was(emulated: Strategies) -> None:
+    graph, captured, program = traced(emulated(2), applied)
+    before = captured.view.fingerprint
+    if_converted(graph, captured, program, sums)
+    assert captured.view.fingerprint == before
+    (name,) = branches(captured)
+    called = captured.view.ops[name].node.attr["then_branch"].func.name
+    inner = inner_graph(graph, {}, called)
+    assert inner is not None
+    assert any(op.type == "AssignSubVariableOp" for op in inner.get_operations())

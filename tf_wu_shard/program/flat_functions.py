@@ -1,0 +1,267 @@
+"""Functions without calls and branches: what they call is written out, of branches both.
+
+Of what the branches of an op return, the op's predicate selects. All of it runs, whichever branch
+is taken, so it has to be such that it may (see `speculation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from tf_wu_shard.analysis.accesses import callees
+from tf_wu_shard.graph.view import Value, parse_value
+from tf_wu_shard.program.inlining import Body, inline
+from tf_wu_shard.program.specialise import body_of, inner_graph
+from tf_wu_shard.program.speculation import RunsInVainError, Shape, check_speculable
+from tf_wu_shard.tensorflow_private import function_graph
+
+_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+_CASES = frozenset({"Case", "StatelessCase"})
+
+# What `FlatFunctions` selects the results of.
+BRANCHES = frozenset({"If", "StatelessIf"}) | _CASES
+
+_BOOL = 10
+_INT32 = 3
+
+
+class WrittenOut(NamedTuple):
+    """Nodes in which calls and branches were written out.
+
+    Attributes:
+        nodes: The nodes; some are the old ones: not to be changed. In place of a branch op stands
+            one of its name that waits for what the op waited for.
+        values: What stands for the results that are gone.
+        shapes: The static shapes of the results of what was added, by name.
+    """
+
+    nodes: tuple[Any, ...]
+    values: dict[Value, Value]
+    shapes: dict[str, tuple[Shape, ...]]
+
+
+class _Flat(NamedTuple):
+    """A function, and the static shapes of its ops' results, by name."""
+
+    body: Body
+    shapes: dict[str, tuple[Shape, ...]]
+
+    def result(self, index: int) -> Shape:
+        value = self.body.results[index]
+        return self.shapes[value.op][value.index]
+
+
+class FlatFunctions:
+    """Writes functions out."""
+
+    def __init__(self, made: Mapping[str, Any], adopt: Callable[[Any], None]) -> None:
+        """Prepares to.
+
+        Args:
+            made: Functions made since the trace, by name.
+            adopt: Makes a new NodeDef part of the program that the nodes are in.
+        """
+        self._made = made
+        self._adopt = adopt
+
+    def write_out(
+        self, nodes: Sequence[Any], chosen: Collection[str], graph: Any, results: Iterable[Value]
+    ) -> WrittenOut:
+        """Writes calls and branch ops out, with all that they call.
+
+        Args:
+            nodes: NodeDefs; never changed.
+            chosen: Names of the calls and branch ops.
+            graph: The FuncGraph whose ops call the functions.
+            results: What the nodes' function returns.
+
+        Raises:
+            RunsInVainError: If something must not run where it is not taken, or nothing tells
+                what a function does.
+        """
+        taken = {parse_value(t) for n in nodes for t in n.input if not t.startswith("^")}
+        taken.update(results)
+        bodies: dict[str, _Flat] = {}
+        values: dict[Value, Value] = {}
+        shapes: dict[str, tuple[Shape, ...]] = {}
+        written: list[Any] = []
+        for node in nodes:
+            if node.name not in chosen:
+                written.append(node)
+                continue
+            calls = [node] if node.op in _CALLS else self._branch_calls(node)
+            count = len(node.attr["Tout"].list.type)
+            own = [self._function(graph, call.attr["f"].func.name, count) for call in calls]
+            bodies |= {call.name: flat for call, flat in zip(calls, own, strict=True)}
+            written += calls
+            if node.op not in _CALLS:
+                used = [index for index in range(count) if Value(node.name, index) in taken]
+                of_results = {index: _common_shape(node, own, index) for index in used}
+                written += self._selection(node, calls, of_results, values, shapes)
+                written.append(self._new(node, node.name, "NoOp", _controls(node)))
+        inlined = inline(
+            [with_values(node, values) for node in written],
+            {name: flat.body for name, flat in bodies.items()},
+            self._adopt,
+        )
+        for name, (call, inner) in inlined.origins.items():
+            shapes[name] = bodies[call].shapes[inner]
+        values |= {old: inlined.value(old) for old in inlined.values}
+        values = {old: values.get(new, new) for old, new in values.items()}
+        kept = {node.name for node in written} | inlined.origins.keys()
+        # What was written out has no effects, so that nothing in it has to wait.
+        out = (
+            _without_controls(node) if node.name in inlined.origins else node
+            for node in inlined.nodes
+            if node.name in kept
+        )
+        return WrittenOut(tuple(out), values, shapes)
+
+    def _function(self, graph: Any, name: str, count: int) -> _Flat:
+        """A function of so many results without calls and branches."""
+        called = inner_graph(graph, self._made, name)
+        if called is None:
+            raise RunsInVainError(f"{name} is known by its definition alone")
+        body = body_of(called, count)
+        chosen = {node.name for node in body.nodes if node.op in (*_CALLS, *BRANCHES)}
+        out = self.write_out(body.nodes, chosen, called, body.results)
+        shapes = dict(out.shapes)
+        for node in body.nodes:
+            if node.name not in chosen:
+                results = range(_num_results(node))
+                shapes[node.name] = tuple(
+                    function_graph.static_shape(called, node.name, i) for i in results
+                )
+        nodes = [_without_controls(node) for node in out.nodes if node.op != "NoOp"]
+        check_speculable(nodes, shapes)
+        returned = tuple(out.values.get(value, value) for value in body.results)
+        return _Flat(Body(nodes, body.arguments, returned, ()), shapes)
+
+    def _branch_calls(self, node: Any) -> list[Any]:
+        """A call of each branch of an op, in place of it."""
+        calls: list[Any] = []
+        for name in (name for _, names in callees(node.op, node.attr) for name in names):
+            called = f"{node.name}/wu_shard_branch_{len(calls)}"
+            call = self._new(node, called, "PartitionedCall", node.input[1:])
+            call.attr["Tin"].CopyFrom(node.attr["Tin"])
+            call.attr["Tout"].CopyFrom(node.attr["Tout"])
+            call.attr["f"].func.name = name
+            calls.append(call)
+        return calls
+
+    def _tests(self, node: Any, num_branches: int) -> list[Any]:
+        """What tells whether each branch is taken, two ops each; the last is if no other one is."""
+        tests = []
+        for number in range(num_branches - 1):
+            scope = f"{node.name}/wu_shard_taken_{number}"
+            if node.op not in _CASES:
+                if node.attr["Tcond"].type != _BOOL:
+                    raise RunsInVainError("its predicate is no truth value")
+                test = self._new(node, scope, "Identity", [node.input[0]])
+                test.attr["T"].type = _BOOL
+                tests.append(test)
+                continue
+            own = self._new(node, f"{scope}/number", "Const", [])
+            own.attr["dtype"].type = _INT32
+            own.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(number, tf.int32))
+            test = self._new(node, scope, "Equal", [node.input[0], own.name])
+            test.attr["T"].type = _INT32
+            tests += [own, test]
+        return tests
+
+    def _selection(
+        self,
+        node: Any,
+        calls: list[Any],
+        of_results: Mapping[int, Shape],
+        values: dict[Value, Value],
+        shapes: dict[str, tuple[Shape, ...]],
+    ) -> list[Any]:
+        """What selects the results of a branch op out of those of its branches.
+
+        Args:
+            node: The op.
+            calls: The calls of its branches.
+            of_results: The shapes of those of its results that are needed, by number.
+            values: Where to note what stands for the results.
+            shapes: Where to note the shapes of what is added.
+        """
+        tests = self._tests(node, len(calls))
+        shapes |= {test.name: ((),) for test in tests}
+        added = [*tests]
+        for index, shape in of_results.items():
+            selects = self._selects(node, calls, tests, index)
+            values[Value(node.name, index)] = Value(selects[-1].name)
+            shapes |= {select.name: (shape,) for select in selects}
+            added += selects
+        return added
+
+    def _selects(self, node: Any, calls: list[Any], tests: list[Any], index: int) -> list[Any]:
+        """What selects one of the branches' results of one number; the last yields it."""
+        selects: list[Any] = []
+        taken = [test for test in tests if test.op != "Const"]
+        otherwise = str(Value(calls[-1].name, index))
+        for test, call in reversed(list(zip(taken, calls[:-1], strict=True))):
+            name = f"{node.name}/wu_shard_selected_{index}_{len(selects)}"
+            inputs = [test.name, str(Value(call.name, index)), otherwise]
+            select = self._new(node, name, "SelectV2", inputs)
+            select.attr["T"].type = node.attr["Tout"].list.type[index]
+            selects.append(select)
+            otherwise = name
+        return selects
+
+    def _new(self, node: Any, name: str, op: str, inputs: Iterable[str]) -> Any:
+        new = tf.compat.v1.NodeDef(name=name, op=op, device=node.device, input=inputs)
+        self._adopt(new)
+        return new
+
+
+def with_values(node: Any, values: Mapping[Value, Value]) -> Any:
+    """A node that takes other values in place of some; the same node where it takes none."""
+    led = [
+        text if text.startswith("^") else str(values.get(parse_value(text), text))
+        for text in node.input
+    ]
+    if led == list(node.input):
+        return node
+    new = tf.compat.v1.NodeDef()
+    new.CopyFrom(node)
+    new.input[:] = led
+    return new
+
+
+def _common_shape(node: Any, branches: Sequence[_Flat], index: int) -> Shape:
+    """The shape of what all branches yield.
+
+    Raises:
+        RunsInVainError: If it is not the same, or no tensor of numbers.
+    """
+    dtype = tf.as_dtype(node.attr["Tout"].list.type[index])
+    if not (dtype.is_floating or dtype.is_integer or dtype.is_bool):
+        raise RunsInVainError(f"it yields a {dtype.name}")
+    shapes = {flat.result(index) for flat in branches}
+    if len(shapes) > 1 or None in shapes:
+        raise RunsInVainError("its branches yield tensors of different shapes")
+    return shapes.pop()
+
+
+def _without_controls(node: Any) -> Any:
+    if not _controls(node):
+        return node
+    new = tf.compat.v1.NodeDef()
+    new.CopyFrom(node)
+    new.input[:] = [text for text in node.input if not text.startswith("^")]
+    return new
+
+
+def _controls(node: Any) -> list[str]:
+    return [text for text in node.input if text.startswith("^")]
+
+
+def _num_results(node: Any) -> int:
+    if node.op == "NoOp":
+        return 0
+    return len(node.attr["T"].list.type) if node.op == "IdentityN" else 1

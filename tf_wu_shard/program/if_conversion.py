@@ -1,0 +1,210 @@
+"""Writes branches that apply reduced gradients out: both are computed, and one result is selected.
+
+    if finite: w -= g          w = select(finite, w - g, w)
+
+Where a program reduces its gradients before a branch and applies them in it, the reduction and the
+update then stand in one graph, and the analysis sees a plain update. No replica waits for another:
+what replicas exchange stands outside of any branch, and a branch's predicate is a value like others
+that must be the same on all of them. Not a bit differs: what is not selected is thrown away, and a
+variable whose branch is not taken is written with what it held.
+
+Only what may run in vain is written out (see `speculation`); other branches stay as they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Container, Iterable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from tf_wu_shard.analysis.accesses import ignores
+from tf_wu_shard.analysis.types import Analysis, RefusedUpdate
+from tf_wu_shard.graph.builder import graph_def_of
+from tf_wu_shard.graph.capture import Captured
+from tf_wu_shard.graph.view import GraphView, Op, Value, VariableRef
+from tf_wu_shard.program.flat_functions import BRANCHES, FlatFunctions
+from tf_wu_shard.program.lifting import HandleNeededError, taking_values
+from tf_wu_shard.program.reduced_operands import branches_with_reduced_operands
+from tf_wu_shard.program.specialise import Specialiser
+from tf_wu_shard.program.speculation import RunsInVainError, Shape
+from tf_wu_shard.rules.variables import READ
+
+_PROGRAM = "_tpu_replicate"
+
+
+def if_converted(
+    graph: Any,
+    captured: Captured,
+    program: str,
+    reduced: Callable[[GraphView], Iterable[Value]],
+) -> Captured:
+    """The same function, the branches that apply reduced gradients written out.
+
+    Args:
+        graph: The FuncGraph.
+        captured: Its graph and variables.
+        program: Name of the TPU program in it, or "" where there is none, or all is inside of one.
+        reduced: Finds the results of its gradient reductions.
+
+    Returns:
+        The view to work on; `captured` itself where no branch is written out.
+    """
+    view = captured.view
+    if not any(op.type in BRANCHES for op in view):
+        return captured
+    work = _Conversion(graph, captured)
+    for op in branches_with_reduced_operands(view, program, reduced(view)):
+        work.convert(op)
+    return work.result()
+
+
+class _Conversion:
+    """The function as it becomes, branch by branch."""
+
+    def __init__(self, graph: Any, captured: Captured) -> None:
+        self._graph = graph
+        self._captured = captured
+        self._specialiser = Specialiser(graph, captured)
+        self._nodes: tuple[Any, ...] = tuple(op.node for op in captured.view)
+        self._outputs = captured.view.outputs
+        self._shapes: dict[str, tuple[Shape, ...]] = {}
+        self._kept: dict[str, str] = {}
+
+    def convert(self, op: Op) -> None:
+        """Writes one branch op out, where it can be."""
+        view = self._captured.view
+        used = {
+            slot: view.variables[value.op]
+            for slot, value in enumerate(op.inputs)
+            if value.op in view.variables and not ignores(view, op.node, slot)
+        }
+        components = {(ref.key, ref.replica) for ref in used.values()}
+        shared = all(ref.key in self._captured.variables for ref in used.values())
+        if len(components) < len(used) or not shared:
+            self._kept[op.name] = "it takes a variable twice, or one that replicas do not share"
+            return
+        written = [slot for slot in used if self._specialiser.may_write(op.node, slot)]
+        # What it takes of an earlier branch op is something else by now.
+        now = next(node for node in self._nodes if node.name == op.name)
+        try:
+            node, finals = taking_values(now, used, self._specialiser.writing, written)
+            self._replace(node, used, finals, _idle_after(view, op))
+        except HandleNeededError as error:
+            self._kept[op.name] = f"{error} is not done with the values of variables"
+        except RunsInVainError as error:
+            self._kept[op.name] = str(error)
+
+    def _replace(
+        self,
+        node: Any,
+        used: Mapping[int, VariableRef],
+        finals: Mapping[int, str],
+        idle: Container[str],
+    ) -> None:
+        """Puts what a branch op computes, selects and writes in its place.
+
+        Args:
+            node: The op as it takes the values of variables and hands new ones back; changed here.
+            used: Its operands that are variables.
+            finals: For each of those that it may write, the result that is the new value.
+            idle: Names of ops to leave out, as nobody needs what they make of its results.
+
+        Raises:
+            RunsInVainError: If it must not run where it is not taken.
+        """
+        controls = [text for text in node.input if text.startswith("^")]
+        reads, writes = [], []
+        shapes = {}
+        for slot, ref in used.items():
+            read = self._like(node, f"{node.name}/wu_shard_read_{slot}", READ, ref)
+            read.input.extend([node.input[slot], *controls])
+            reads.append(read)
+            shapes[read.name] = (ref.shape,)
+            if slot in finals:
+                name = f"{node.name}/wu_shard_write_{slot}"
+                write = self._like(node, name, "AssignVariableOp", ref)
+                write.input.extend([node.input[slot], finals[slot], f"^{read.name}", *controls])
+                writes.append(write)
+            node.input[slot] = read.name
+        nodes = [n for n in self._nodes if n.name != node.name and n.name not in idle]
+        functions = FlatFunctions(self._specialiser.functions, lambda new: _adopt(new, node))
+        out = functions.write_out(
+            [*nodes, *reads, node, *writes], {node.name}, self._graph, self._outputs
+        )
+        self._nodes = tuple(
+            _waiting(n, [write.name for write in writes]) if n.name == node.name else n
+            for n in out.nodes
+        )
+        self._outputs = tuple(out.values.get(v, v) for v in self._outputs)
+        self._shapes |= shapes | out.shapes
+
+    def _like(self, node: Any, name: str, op: str, ref: VariableRef) -> Any:
+        new = tf.compat.v1.NodeDef(name=name, op=op, device=ref.device)
+        new.attr["dtype"].type = ref.dtype
+        _adopt(new, node)
+        return new
+
+    def result(self) -> Captured:
+        """The function as it is now."""
+        old = self._captured
+        if not self._shapes:
+            return dataclasses.replace(old, kept_branches=self._kept) if self._kept else old
+        known = self._shapes
+        view = GraphView(
+            graph_def_of(self._nodes, old.view.graph_def),
+            variables=old.view.variables,
+            outputs=self._outputs,
+            control_outputs=old.view.control_outputs,
+            op_def=old.view.op_def,
+            shape_of=lambda v: known[v.op][v.index] if v.op in known else old.view.shape(v),
+            own_inputs=old.view.own_inputs,
+            part_wise=old.view.part_wise,
+            constants=old.view.constants,
+        )
+        return dataclasses.replace(old, view=view, kept_branches=self._kept)
+
+
+def _idle_after(view: GraphView, op: Op) -> set[str]:
+    """The ops behind an op that nobody needs: what a branch returns is always given a name."""
+    idle: set[str] = set()
+    for other in view:
+        sources = {value.op for value in other.inputs} | set(other.controls)
+        if other.name not in view.live and not sources.isdisjoint(idle | {op.name}):
+            idle.add(other.name)
+    return idle
+
+
+def telling_why(analysis: Analysis, captured: Captured) -> Analysis:
+    """What was found, where updates in branches that are not written out say why not."""
+    return dataclasses.replace(
+        analysis,
+        refused=tuple(
+            _telling_why(refused, captured.kept_branches) for refused in analysis.refused
+        ),
+    )
+
+
+def _telling_why(refused: RefusedUpdate, kept: Mapping[str, str]) -> RefusedUpdate:
+    refusal = refused.refusal
+    if refusal.where not in kept:
+        return refused
+    reason = f"{refusal.reason}; its branches are not written out, as {kept[refusal.where]}"
+    told = dataclasses.replace(refusal, reason=reason)
+    return dataclasses.replace(refused, refusal=told)
+
+
+def _waiting(node: Any, names: list[str]) -> Any:
+    """A node that waits for others too."""
+    new = tf.compat.v1.NodeDef()
+    new.CopyFrom(node)
+    new.input.extend(f"^{name}" for name in names)
+    return new
+
+
+def _adopt(new: Any, node: Any) -> None:
+    """Lets a new node run where another does."""
+    new.device = new.device or node.device
+    if _PROGRAM in node.attr:
+        new.attr[_PROGRAM].CopyFrom(node.attr[_PROGRAM])

@@ -1,0 +1,68 @@
+"""Which branches of a program are handed gradients that were reduced before them.
+
+It goes where a reduced gradient goes as a tensor of more than one element: through arithmetic, and
+through variables that are written with it (gradients that a step accumulates). What it finds is
+proved nowhere: it tells where to look, and the analysis finds the updates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.program.flat_functions import BRANCHES
+from tf_wu_shard.program.flatten import program_of
+from tf_wu_shard.rules.registry import Family, family_of
+from tf_wu_shard.rules.variables import READ, WRITES
+
+# What takes packed gradients apart.
+_APART = frozenset({"SplitV", "Split"})
+
+
+def branches_with_reduced_operands(
+    view: GraphView, program: str, reduced: Iterable[Value]
+) -> tuple[Op, ...]:
+    """Finds them.
+
+    Args:
+        view: The graph.
+        program: Name of the TPU program in it, or "" where there is none, or all is inside of one.
+        reduced: The results of its gradient reductions.
+
+    Returns:
+        The branch ops, in the order of the view; but for those that work on variables part by
+        part, which may stay as they are.
+    """
+    found: set[str] = set()
+    stack = list(reduced)
+    seen = set(stack)
+    while stack:
+        for op, slot in view.consumers(stack.pop()):
+            is_branch = op.type in BRANCHES and slot > 0 and op.name not in view.part_wise
+            if is_branch and (not program or program_of(op.node) == program.encode()):
+                found.add(op.name)
+            more = [
+                v for v in _following(view, op, slot) if v not in seen and _shape(view, v) != ()
+            ]
+            stack += more
+            seen.update(more)
+    return tuple(op for op in view if op.name in found)
+
+
+def _following(view: GraphView, op: Op, slot: int) -> tuple[Value, ...]:
+    """Where a gradient goes on to that enters an op by one of its operands."""
+    if op.type in WRITES:
+        return op.inputs[:1]
+    if op.type == "IdentityN":
+        return (Value(op.name, slot),)
+    if op.type in _APART or op.type == READ or (op.type in BRANCHES and slot > 0):
+        return view.results(op.name)
+    if family_of(op.type) in (Family.ELEMENTWISE, Family.RELABEL):
+        return (Value(op.name),)
+    return ()
+
+
+def _shape(view: GraphView, value: Value) -> tuple[int, ...] | None:
+    """The shape of a value, or of the variable whose handle it is."""
+    ref = view.variables.get(value.op)
+    return view.shape(value) if ref is None else ref.shape
