@@ -6,10 +6,11 @@ Pure: the old graph is never touched, so giving up at any point leaves it as it 
 from __future__ import annotations
 
 import collections
+import math
 from collections.abc import Sequence
 from typing import Any
 
-from tf_wu_shard.analysis.types import Analysis
+from tf_wu_shard.analysis.types import Analysis, UpdatedVariable
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dialects.owner_layout import OwnerLayout
 from tf_wu_shard.dialects.plain_ops import cast, divided, reshape
@@ -178,7 +179,7 @@ class _Rewriter:
             update = self._analysis.updates[variable.update]
             own = (self._view, self._builder, self._dialect, update, variable.layout)
             per_replica = [
-                BodyEmitter(*own, replica, gradients, self._handles)
+                BodyEmitter(*own, replica, gradients, self._handles, variable.sides)
                 for replica in range(len(update.devices))
             ]
             for emitter in per_replica:
@@ -206,7 +207,7 @@ class _Rewriter:
         self, bucket: Sequence[VariablePlan], emitters: Sequence[Sequence[BodyEmitter]]
     ) -> None:
         """All-gathers the bucket's weights, those of one element type together, and assigns."""
-        by_type: dict[int, list[tuple[VariablePlan, Sequence[BodyEmitter], str]]] = {}
+        by_type: dict[int, list[tuple[VariablePlan, Sequence[BodyEmitter], UpdatedVariable]]] = {}
         for variable, own in zip(bucket, emitters, strict=True):
             update = self._analysis.updates[variable.update]
             exchanged = exchange_rows(self._builder, own)
@@ -214,15 +215,15 @@ class _Rewriter:
             self._emitted += collections.Counter(exchange_rows=len(exchanged))
             for weight in update.weights:
                 if weight.key in variable.weights and weight.key not in exchanged:
-                    by_type.setdefault(weight.dtype, []).append((variable, own, weight.key))
+                    by_type.setdefault(weight.dtype, []).append((variable, own, weight))
         for dtype, members in by_type.items():
             scope = scope_of(_bucket_name([v for v, _, _ in members]), "all_gather")
-            shards = [[e.weights[key] for e in own] for _, own, key in members]
-            layouts = [v.layout for v, _, _ in members]
+            shards = [[e.weights[weight.key] for e in own] for _, own, weight in members]
+            layouts = [v.layout_of(math.prod(weight.shape)) for v, _, weight in members]
             whole = self._dialect.all_gather(self._builder, shards, layouts, dtype, scope)
             self._emitted["all_gather"] += 1
-            for (variable, own, key), values in zip(members, whole, strict=True):
-                self._assign(variable, own, key, values)
+            for (variable, own, weight), values in zip(members, whole, strict=True):
+                self._assign(variable, own, weight, values)
 
     def _gather_reads(self, bucket: Sequence[VariablePlan]) -> None:
         """Gathers the weights in shards whenever something beside the update reads them."""
@@ -267,14 +268,13 @@ class _Rewriter:
         self,
         variable: VariablePlan,
         emitters: Sequence[BodyEmitter],
-        key: str,
+        weight: UpdatedVariable,
         values: Sequence[Value],
     ) -> None:
-        update = self._analysis.updates[variable.update]
-        weight = next(w for w in update.weights if w.key == key)
+        update, key = self._analysis.updates[variable.update], weight.key
         assigns = []
         for replica, (emitter, value) in enumerate(zip(emitters, values, strict=True)):
-            shaped = self._in_shape(value, variable, weight.shape, weight.dtype, replica)
+            shaped = self._in_shape(value, variable, weight, replica)
             assign = self._builder.op(
                 "AssignVariableOp",
                 [Value(weight.handles[replica]), shaped],
@@ -292,16 +292,15 @@ class _Rewriter:
         self,
         value: Value,
         variable: VariablePlan,
-        shape: tuple[int, ...],
-        dtype: int,
+        weight: UpdatedVariable,
         replica: int,
     ) -> Value:
-        """`value` in the weight's own shape, where the update's first weight has another."""
-        if shape == variable.layout.shape:
+        """`value` in the weight's own shape, where the first one of its size has another."""
+        if weight.shape == variable.layout_of(math.prod(weight.shape)).shape:
             return value
         device = self._analysis.updates[variable.update].devices[replica]
         scope = scope_of(variable.variable, "all_gather/reshape")
-        return reshape(self._builder, value, shape, dtype, device, scope)
+        return reshape(self._builder, value, weight.shape, weight.dtype, device, scope)
 
     def _compute_stacks(self) -> None:
         """Computes the matrix functions that the bodies have shards of."""
