@@ -165,3 +165,17 @@ def test_a_slot_that_the_step_reads_lives_in_shards_where_weights_do() -> None:
     assert cut.variables[0].slots == ("n", "m")
     stays = "slot m stays whole: the step also reads it outside its update"
     assert (whole.notes, cut.notes) == ((stays,), ())
+
+
+def test_what_enters_several_matrix_functions_is_once_on_the_wire() -> None:
+    value = FunctionValue(Operand(OperandKind.GRADIENT, index=0), 1, 64)
+    functions = tuple(
+        MatrixFunction(0, 1, (value,), (), (dataclasses.replace(value, size=16),), program)
+        for program in ("left", "right")
+    )
+    analysis = analysis_of([Weight(name, (8, 8), (f"m_{name}",)) for name in ("a", "b")])
+    before = report_of(analysis).wire_bytes.sharded
+    updates = [dataclasses.replace(update, functions=functions) for update in analysis.updates]
+    report = report_of(dataclasses.replace(analysis, updates=tuple(updates)))
+    # 3/4 of 64 floats there, and of twice 16 back.
+    assert report.wire_bytes.sharded == before + (64 + 2 * 16) * 3

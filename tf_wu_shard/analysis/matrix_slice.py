@@ -56,11 +56,8 @@ class MatrixSlice(UpdateSlice):
         where = self._writes[0].name
         refs = (self._view.variables[handle] for handle in self._own_handles)
         trained = {math.prod(ref.shape or ()) for ref in refs if ref.trainable}
-        fed = {
-            math.prod(self._view.shape(value) or ())
-            for value, (key, _) in self._names.items()
-            if key in self._keys
-        }
+        gradients = [self._names.of(key, 0)[0] for key in self._keys]
+        fed = {math.prod(self._view.shape(value) or ()) for value in gradients}
         if len(trained | fed) > 1:
             return Refusal(where, "its weights and gradients are of different sizes")
         self.size = max(trained, default=self.size)

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from tf_wu_shard.analysis.row_body import weights_by_rows
-from tf_wu_shard.analysis.types import Analysis, UpdatedVariable, WeightUpdate
+from tf_wu_shard.analysis.types import Analysis, Operand, UpdatedVariable, WeightUpdate
 from tf_wu_shard.dtypes import dtype_name, item_bytes
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.plan.stacks import StackPlan
@@ -282,13 +282,22 @@ def _wire(analysis: Analysis, plan: ShardingPlan) -> tuple[int, int]:
         for weight in (w for w in update.weights if w.key not in by_rows):
             width = item_bytes(narrow.get(weight.key, weight.dtype))
             after += math.prod(weight.shape) * width * (n - 1) // n
-    return before, after + sum(_stack_wire(analysis, stack) for stack in plan.stacks)
+    return before, after + _stack_wire(analysis, plan.stacks)
 
 
-def _stack_wire(analysis: Analysis, stack: StackPlan) -> int:
-    """Bytes that reach each replica for the matrix functions of a stack."""
-    n, update = analysis.num_replicas, analysis.updates[stack.updates[0]]
-    function = update.functions[stack.functions[0]]
-    moved = (*function.inputs, *(function.results if stack.by_turns else ()))
-    size = sum(value.size * item_bytes(value.dtype) for value in moved)
-    return stack.each * size * (n - 1) // n
+def _stack_wire(analysis: Analysis, stacks: Iterable[StackPlan]) -> int:
+    """Bytes that reach each replica for the matrix functions of stacks."""
+    n, total = analysis.num_replicas, 0
+    # What enters several stacks travels once: by its updates and where it is in their bodies.
+    known: set[tuple[bool, tuple[tuple[int, Operand], ...]]] = set()
+    for stack in stacks:
+        functions = [analysis.updates[update].functions[own] for update, own in stack.members]
+        moved = [*functions[0].results] if stack.by_turns else []
+        for place, value in enumerate(functions[0].inputs):
+            entering = (function.inputs[place].operand for function in functions)
+            key = (stack.by_turns, tuple(zip(stack.updates, entering, strict=True)))
+            moved += [] if key in known else [value]
+            known.add(key)
+        size = sum(value.size * item_bytes(value.dtype) for value in moved)
+        total += stack.each * size * (n - 1) // n
+    return total

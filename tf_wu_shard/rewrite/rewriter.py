@@ -25,7 +25,7 @@ from tf_wu_shard.rewrite.owner_emitter import OwnerEmitter
 from tf_wu_shard.rewrite.remains import Remains
 from tf_wu_shard.rewrite.result import RewriteResult, ShardInput
 from tf_wu_shard.rewrite.row_updates import emit_rows, exchange_rows
-from tf_wu_shard.rewrite.stack_emitter import StackEmitter
+from tf_wu_shard.rewrite.stack_emitter import StackEmitter, Wholes
 from tf_wu_shard.rewrite.sums import Parts, add_up, parts_of
 from tf_wu_shard.rewrite.weight_reads import Reads, looked_at, reads_by_time, wire_dtype
 from tf_wu_shard.rules.variables import READ
@@ -305,9 +305,10 @@ class _Rewriter:
     def _compute_stacks(self) -> None:
         """Computes the matrix functions that the bodies have shards of."""
         own = {update: emitters[0] for update, emitters in self._emitters.items()}
+        known: Wholes = {}
         for stack in self._plan.stacks:
             common = self._view, self._builder, self._dialect, self._remains
-            self._emitted.update(StackEmitter(*common, stack, own).emit())
+            self._emitted.update(StackEmitter(*common, stack, own, known).emit())
 
     def _add_up(self) -> None:
         """Gives everything that reads a sum over several shards the sum of all their parts."""

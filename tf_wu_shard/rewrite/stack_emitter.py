@@ -11,6 +11,7 @@ import collections
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
 from tf_wu_shard.analysis.types import (
     BodyOp,
@@ -28,6 +29,10 @@ from tf_wu_shard.plan.stacks import StackPlan
 from tf_wu_shard.rewrite.body_emitter import BodyEmitter
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.remains import Remains
+
+# What was put together, by the shards it was made of and whether by turns: functions that the same
+# tensors enter (the gradient, those of both statistics of Shampoo and the step) share them.
+Wholes: TypeAlias = dict[tuple[bool, tuple[Value, ...]], list[Value]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +67,7 @@ class StackEmitter:
         remains: Remains,
         stack: StackPlan,
         emitters: Mapping[int, BodyEmitter],
+        known: Wholes,
     ) -> None:
         """Prepares to emit.
 
@@ -72,6 +78,7 @@ class StackEmitter:
             remains: Told what takes the place of the old functions and of what they yield.
             stack: Who computes what.
             emitters: For each update, by its position, what emitted its body.
+            known: What other stacks have put together; told what this one does.
         """
         assert dialect.stacks is not None, "the analysis finds matrix functions for stacks only"
         self._view = view
@@ -80,6 +87,7 @@ class StackEmitter:
         self._exchange = dialect.stacks
         self._remains = remains
         self._by_turns = stack.by_turns
+        self._known = known
         self._members = [_Member(emitters[update], number) for update, number in stack.members]
         turns = stack.turns(dialect.num_replicas(dialect.copies(view)))
         self._turns = [_Member(emitters[update], number) for update, number in turns]
@@ -122,15 +130,25 @@ class StackEmitter:
 
     def _whole(self, place: int, value: FunctionValue) -> list[Value]:
         """For each copy, the whole of the input number `place`."""
+        members = self._turns if self._by_turns else self._members
+        shards = tuple(member.emitter.entering[member.number][place] for member in members)
+        found = self._known.get((self._by_turns, shards))
+        if found is None:
+            found = self._put_together(place, value, shards)
+            self._known[self._by_turns, shards] = found
+        return found
+
+    def _put_together(
+        self, place: int, value: FunctionValue, shards: Sequence[Value]
+    ) -> list[Value]:
+        """The whole of the input number `place` out of the shards of each copy's."""
         scope = f"{self._scope}/input_{place}"
         layout, dtype = self._layout(value.size), value.dtype
         if self._by_turns:
             self._emitted["all_to_all"] += 1
-            shards = [member.emitter.entering[member.number][place] for member in self._turns]
             return self._exchange.own_whole(self._builder, shards, layout, dtype, scope)
         self._emitted["all_gather"] += 1
-        own = [[member.emitter.entering[member.number][place]] for member in self._members]
-        layouts = [layout] * len(own)
+        own, layouts = [[shard] for shard in shards], [layout] * len(shards)
         whole = self._dialect.all_gather(self._builder, own, layouts, dtype, scope)
         return [values[0] for values in whole]
 
