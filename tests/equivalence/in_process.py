@@ -125,9 +125,16 @@ def state(model: keras.Model) -> list[keras.Variable]:
     return [*model.weights, *model.optimizer.variables]
 
 
-def step_of(strategy: tf.distribute.Strategy, model: keras.Model, count: int = 4) -> Any:
-    """A traced train step of a custom loop on the same examples every time; returns the loss."""
+def step_of(
+    strategy: tf.distribute.Strategy, model: keras.Model, count: int = 4, *, backward: bool = False
+) -> Any:
+    """A traced train step of a custom loop on the same examples every time; returns the loss.
+
+    Examples that stand `backward` change nothing but the order of sums.
+    """
     inputs, targets = examples(count, model.input_shape[-1], model.output_shape[-1])
+    if backward:
+        inputs, targets = inputs[::-1], targets[::-1]
 
     def step() -> tf.Tensor:
         with tf.GradientTape() as tape:

@@ -13,14 +13,15 @@ import json
 import pathlib
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from tests.equivalence.in_process import both, compiled, in_shards, state, step_of
+from tests.equivalence.in_process import both, compiled, in_shards, state, step_of, turn_off
+from tests.equivalence.matrix import relative_difference
 from tests.equivalence.matrix_optimizers import (
     ClippedMuon,
     Cooled,
@@ -81,15 +82,21 @@ def main(job: dict[str, Any]) -> None:
     """Prints, as one line of JSON, what came of each case of the job."""
     strategy = emulated_tpu_strategy(job["replicas"], job["topology"])
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    print(json.dumps({name: compared(strategy, CASES[name]) for name in job["cases"]}))
+    reordered = job["reordered"]
+    print(
+        json.dumps(
+            {name: compared(strategy, CASES[name], name in reordered) for name in job["cases"]}
+        )
+    )
 
 
-def compared(strategy: tf.distribute.TPUStrategy, case: Case) -> dict[str, Any]:
-    """Trains twice.
+def compared(strategy: tf.distribute.TPUStrategy, case: Case, reordered: bool) -> dict[str, Any]:
+    """Trains twice; where asked for, also unsharded with the examples in another order.
 
     Returns:
-        `apart`: how far each weight and slot differs, relative to its largest element; `whole`: of
-        each matrix in shards, where its functions have whole tensors; `left`: why the others are
+        `apart`: how far each weight and slot differs, relative to its largest element; `moved`: the
+        same of the unsharded trainings in two orders, all 0 where that was not asked for; `whole`:
+        of each matrix in shards, where its functions have whole tensors; `left`: why the others are
         left alone; `not_in_shards`: paths of slots of sharded matrices that are whole; `emitted`:
         all collectives of the reports.
     """
@@ -101,11 +108,14 @@ def compared(strategy: tf.distribute.TPUStrategy, case: Case) -> dict[str, Any]:
     for report in runs.reports:
         for kind, count in report.emitted.items():
             emitted[kind] = emitted.get(kind, 0) + count
+    backward = runs.unsharded
+    if reordered:
+        turn_off()
+        keras.utils.set_random_seed(7)
+        backward = [v.numpy() for v in trained(strategy, case, backward=True)]
     return {
-        "apart": [
-            0.0 if a.tobytes() == b.tobytes() else float(np.abs(a - b).max() / np.abs(a).max())
-            for a, b in zip(runs.unsharded, runs.sharded, strict=True)
-        ],
+        "apart": _apart(runs.unsharded, runs.sharded),
+        "moved": _apart(runs.unsharded, backward),
         "whole": {str(v.shape): v.whole for v in variables if len(v.shape) == 2},
         "left": {v.name.rpartition("/")[2]: v.reason for v in left if "kernel" in v.name},
         "not_in_shards": [
@@ -117,8 +127,17 @@ def compared(strategy: tf.distribute.TPUStrategy, case: Case) -> dict[str, Any]:
     }
 
 
-def trained(strategy: tf.distribute.TPUStrategy, case: Case) -> list[keras.Variable]:
-    """The weights and slots after training."""
+def _apart(one: Sequence[np.ndarray], other: Sequence[np.ndarray]) -> list[float]:
+    return [
+        0.0 if a.tobytes() == b.tobytes() else relative_difference(a, b)
+        for a, b in zip(one, other, strict=True)
+    ]
+
+
+def trained(
+    strategy: tf.distribute.TPUStrategy, case: Case, *, backward: bool = False
+) -> list[keras.Variable]:
+    """The weights and slots after training; examples may stand `backward`."""
 
     def build() -> keras.Model:
         layers = [
@@ -133,7 +152,7 @@ def trained(strategy: tf.distribute.TPUStrategy, case: Case) -> list[keras.Varia
         return keras.Sequential([keras.layers.Input((24,)), *layers])
 
     model = compiled(strategy, build, case.optimizer, built=True)
-    step = step_of(strategy, model)
+    step = step_of(strategy, model, backward=backward)
     for _ in range(STEPS // 2):
         step()
     if case.interrupted:
