@@ -19,6 +19,7 @@ from tf_wu_shard.layout import (
     Layout,
     RowLayout,
     flat_layout,
+    of_size,
     row_layout,
     tile_order,
 )
@@ -246,3 +247,10 @@ def test_only_whole_tiles_are_dealt_out() -> None:
     assert (layout.tile_shards, layout.run_rows) == (1, 8)
     with pytest.raises(ValueError, match="3 parts do not cut runs of 4 tiles"):
         RowLayout((16, 256), (0, 1), 6, 16, tuple(range(6)), 3)
+
+
+def test_of_several_layouts_the_one_of_a_size_is_found() -> None:
+    matrix, side = flat_layout((6, 7), 4, 4), flat_layout((7, 7), 4, 4)
+    assert [of_size((matrix, side), size) for size in (49, 42)] == [side, matrix]
+    # Of one alone everything is cut so, a few rows of a table too.
+    assert of_size((matrix,), 14) == matrix

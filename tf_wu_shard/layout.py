@@ -244,6 +244,19 @@ class RowLayout:
 AnyLayout: TypeAlias = Layout | RowLayout
 
 
+def of_size(layouts: Sequence[AnyLayout], size: int) -> AnyLayout:
+    """The layout of tensors of a size.
+
+    Args:
+        layouts: The layouts of an update, no two of one size; where it is one, all that the update
+            has in shards is cut so, be it less than a whole tensor (the entries of some rows).
+        size: Elements of a whole tensor.
+    """
+    if len(layouts) == 1:
+        return layouts[0]
+    return next(layout for layout in layouts if layout.size == size)
+
+
 def tile_order(shape: tuple[int, ...]) -> tuple[int, ...]:
     """The order in which a TPU keeps the dimensions of a variable of this shape.
 

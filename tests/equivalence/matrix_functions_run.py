@@ -26,6 +26,7 @@ from tests.equivalence.matrix_optimizers import (
     ClippedMuon,
     Cooled,
     Shampoo,
+    TensorShampoo,
     root_by_newton,
 )
 from tf_wu_shard.emulation import emulated_tpu_strategy
@@ -51,16 +52,16 @@ class Case:
     interrupted: bool = False
 
 
-def scaled() -> keras.optimizers.Optimizer:
-    """Muon that skips steps: 1e38 times the loss overflows, and the scale is halved until not."""
-    return k.LossScaleOptimizer(k.Muon(0.01), initial_scale=2.0**127, dynamic_growth_steps=3)
+def scaled(inner: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
+    """One that skips steps: 1e38 times the loss overflows, and the scale is halved until not."""
+    return k.LossScaleOptimizer(inner, initial_scale=2.0**127, dynamic_growth_steps=3)
 
 
 CASES = {
     "Muon": Case(lambda: k.Muon(0.01)),
     "Muon, clipped, averaged": Case(lambda: k.Muon(0.01, clipnorm=0.5, use_ema=True)),
     "Muon, interrupted": Case(lambda: k.Muon(0.01), interrupted=True),
-    "Muon of scaled losses": Case(scaled),
+    "Muon of scaled losses": Case(lambda: scaled(k.Muon(0.01))),
     "Muon, accumulating": Case(lambda: k.Muon(0.01, gradient_accumulation_steps=2)),
     "Muon, overwriting": Case(
         lambda: k.Muon(0.01, use_ema=True, ema_momentum=0.5, ema_overwrite_frequency=3)
@@ -71,6 +72,9 @@ CASES = {
     "outside values of their own": Case(lambda: Cooled(0.01)),
     "Shampoo by eigenvalues": Case(lambda: Shampoo(0.01)),
     "Shampoo by Newton": Case(lambda: Shampoo(0.01, root_by_newton)),
+    "Shampoo, interrupted": Case(lambda: Shampoo(0.01), interrupted=True),
+    "Shampoo of scaled losses": Case(lambda: scaled(Shampoo(0.01))),
+    "Shampoo of any order": Case(lambda: TensorShampoo(0.01), (40, 48, 32)),
 }
 
 

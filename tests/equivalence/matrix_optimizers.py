@@ -7,6 +7,7 @@ algorithm 2.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import keras
@@ -77,6 +78,61 @@ class Shampoo(keras.optimizers.Optimizer):
         momentum.assign(0.9 * momentum + direction)
         weight = variable.value if isinstance(variable, keras.Variable) else variable
         weight.assign_sub(learning_rate * momentum)
+
+
+class TensorShampoo(keras.optimizers.Optimizer):
+    """Shampoo of tensors of any order, algorithm 2 of the paper, by other ops than the above.
+
+    Statistics are added up, a side longer than 48 has but their diagonal, and roots are kept and
+    made anew every third step.
+    """
+
+    def build(self, variables: list[Any]) -> None:
+        if self.built:
+            return
+        super().build(variables)
+        self.sums: list[list[Any]] = []
+        self.roots: list[list[Any]] = []
+        for variable in variables:
+            shapes = [(n, n) if n <= 48 else (n,) for n in variable.shape]
+            for kind, slots in (("sum", self.sums), ("root", self.roots)):
+                made = [
+                    self.add_variable(s, "ones" if len(s) == 1 else "zeros", name=kind)
+                    for s in shapes
+                ]
+                slots.append(made)
+
+    def update_step(self, gradient: tf.Tensor, variable: Any, learning_rate: Any) -> None:
+        index, rank = self._get_variable_index(variable), len(variable.shape)
+        direction = gradient
+        for side in range(rank):
+            total, root = self.sums[index][side].value, self.roots[index][side].value
+            others = [axis for axis in range(rank) if axis != side]
+            if len(total.shape) == 1:
+                total.assign_add(tf.reduce_sum(tf.square(gradient), others))
+                root.assign((total + 1e-4) ** (-0.5 / rank))
+                factor = tf.linalg.diag(root)
+            else:
+                total.assign_add(tf.tensordot(gradient, gradient, [others, others]))
+                given, kept = tf.convert_to_tensor(total), tf.convert_to_tensor(root)
+                root.assign(
+                    tf.cond(
+                        self.iterations % 3 == 0,
+                        functools.partial(power, given, -0.5 / rank),
+                        functools.partial(tf.identity, kept),
+                    )
+                )
+                factor = tf.convert_to_tensor(root)
+            # The side that is multiplied comes last: after all of them the order is the old one.
+            direction = tf.tensordot(direction, factor, [[0], [0]])
+        weight = variable.value if isinstance(variable, keras.Variable) else variable
+        weight.assign_sub(learning_rate * direction)
+
+
+def power(matrix: tf.Tensor, exponent: float) -> tf.Tensor:
+    """A power of a positive semidefinite matrix [n, n], made well conditioned."""
+    values, vectors = tf.linalg.eigh(matrix)
+    return tf.einsum("ik,k,jk->ij", vectors, (tf.nn.relu(values) + 0.1) ** exponent, vectors)
 
 
 class ClippedMuon(keras.optimizers.Muon):

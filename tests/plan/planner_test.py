@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from tests.plan.analyses import FLOAT16, FLOAT64, Weight, analysis_of
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.layout import AnyLayout, flat_layout
+from tf_wu_shard.layout import AnyLayout, flat_layout, row_layout
 from tf_wu_shard.plan.planner import make_plan
-from tf_wu_shard.plan.types import ShardingPlan
+from tf_wu_shard.plan.types import ShardingPlan, plan_from_json
 
 
 def plan_of(
@@ -181,3 +181,43 @@ def test_buckets_take_turns_as_their_gradients_become_ready() -> None:
         in_phases(), ShardingOptions(), min_elements=1, bucket_bytes=1, most_buckets=1
     )
     assert [[v.variable for v in bucket] for bucket in fewest.buckets] == [["a", "c"], ["b", "d"]]
+
+
+def sides(analysis: Analysis, *shapes: tuple[int, ...]) -> ShardingPlan:
+    """The plan for a TPU of the first update; its slots have these shapes."""
+    update = analysis.updates[0]
+    weight, *slots = update.variables
+    shaped = [dataclasses.replace(s, shape=n) for s, n in zip(slots, shapes, strict=True)]
+    update = dataclasses.replace(update, variables=(weight, *shaped))
+    return make_plan(
+        dataclasses.replace(analysis, updates=(update,)),
+        ShardingOptions(),
+        min_elements=1,
+        bucket_bytes=10**6,
+        layout_of=lambda shape, width: row_layout(shape, (4,), tuple(range(4))),
+        weights_in_shards=True,
+    )
+
+
+def test_on_a_tpu_a_slot_of_another_size_has_a_layout_of_its_own() -> None:
+    analysis = analysis_of([Weight("w", (64, 256), ("left", "right", "m"))])
+    plan = sides(analysis, (64, 64), (256, 256), (64, 256))
+    (variable,) = plan.variables
+    assert [s.layout.shape for s in variable.slots] == [(64, 64), (256, 256), (64, 256)]
+    assert variable.layout_of(64 * 64) == variable.slots[0].layout
+    assert variable.layout_of(64 * 256) == variable.layout == variable.slots[2].layout
+    assert plan_from_json(plan.to_json()) == plan
+
+
+def test_on_a_tpu_slots_of_one_size_have_one_shape() -> None:
+    analysis = analysis_of([Weight("w", (64, 256), ("left", "right"))])
+    (reason,) = left(sides(analysis, (64, 64), (32, 128))).values()
+    assert reason == "right has another shape than another slot of its size, [32, 128]"
+
+
+def test_on_a_tpu_sides_that_fill_no_tiles_count_with_what_their_shards_take() -> None:
+    analysis = analysis_of([Weight("w", (64, 32), ("left", "right"))])
+    # A quarter of the weight, and of each vector a tile, mostly padding.
+    (reason,) = left(sides(analysis, (64,), (32,))).values()
+    assert reason == "it and its slots have 2144 elements; cut, every replica would hold 2560"
+    assert left(sides(analysis, (64, 64), (32,))) == {}

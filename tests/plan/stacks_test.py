@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 
@@ -15,11 +16,12 @@ from tf_wu_shard.analysis.types import (
     OperandKind,
 )
 from tf_wu_shard.config import ShardingOptions
+from tf_wu_shard.layout import row_layout
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.stacks import StackPlan
 from tf_wu_shard.plan.types import ShardingPlan, plan_from_json
 
-VALUE = FunctionValue(Operand(OperandKind.GRADIENT, index=0), 1)
+VALUE = FunctionValue(Operand(OperandKind.GRADIENT, index=0), 1, 64)
 FUNCTION = MatrixFunction(0, 1, (VALUE,), (), (VALUE,), "program")
 
 
@@ -79,6 +81,34 @@ def test_what_differs_in_program_step_or_cut_is_no_stack() -> None:
     shapes = [Weight("a", (8, 8), ("m",)), Weight("b", (8, 16), ("n",))]
     plan = plan_of(with_functions(analysis_of(shapes), (FUNCTION,), (FUNCTION,)))
     assert [stack.updates for stack in plan.stacks] == [(0,), (1,)]
+
+
+def test_functions_of_slots_are_one_stack_whatever_their_weights_are() -> None:
+    """Roots of sides [64, 64] of matrices [64, 16] and [64, 32]; what has the matrices is two."""
+    analysis = analysis_of([Weight("a", (64, 16), ("m",)), Weight("b", (64, 32), ("n",))])
+    updates = []
+    for update in analysis.updates:
+        weight, slot = update.variables
+        variables = (weight, dataclasses.replace(slot, shape=(64, 64)))
+        size = math.prod(weight.shape)
+        roots, steps = (
+            MatrixFunction(0, 1, (dataclasses.replace(VALUE, size=4096),), (), (last,), name)
+            for name, last in [
+                ("root", dataclasses.replace(VALUE, size=4096)),
+                ("step", dataclasses.replace(VALUE, size=size)),
+            ]
+        )
+        own = dataclasses.replace(update, variables=variables, functions=(roots, steps))
+        updates.append(own)
+    plan = make_plan(
+        dataclasses.replace(analysis, updates=tuple(updates)),
+        ShardingOptions(),
+        min_elements=1,
+        bucket_bytes=10**6,
+        layout_of=lambda shape, width: row_layout(shape, (4,), tuple(range(4))),
+        weights_in_shards=True,
+    )
+    assert [stack.members for stack in plan.stacks] == [((0, 0), (1, 0)), ((0, 1),), ((1, 1),)]
 
 
 def test_gradients_behind_other_updates_have_stacks_of_their_own() -> None:

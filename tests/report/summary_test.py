@@ -62,7 +62,7 @@ def test_what_owners_hold_counts_where_it_is() -> None:
 
 
 def test_what_matrix_functions_have_whole_is_said_and_counts_on_the_wire() -> None:
-    value = FunctionValue(Operand(OperandKind.GRADIENT, index=0), 1)
+    value = FunctionValue(Operand(OperandKind.GRADIENT, index=0), 1, 64)
     own = MatrixFunction(0, 1, (value,), (), (value,), "program")
     other = dataclasses.replace(own, program="other")
     analysis = analysis_of([Weight(name, (8, 8), (f"m_{name}",)) for name in ("a", "b", "c")])
@@ -147,3 +147,35 @@ def test_the_json_has_every_field_by_its_name() -> None:
         {"name": "b", "reason": "2 elements, below min_elements=8", "where": ""}
     ]
     assert data["slot_bytes_per_replica"] == {"unsharded": 256, "sharded": 64}
+
+
+def test_a_slot_that_the_step_reads_lives_in_shards_where_weights_do() -> None:
+    analysis = analysis_of([Weight("w", (64,), ("m", "n"))])
+    weight, read, slot = analysis.updates[0].variables
+    variables = (
+        *(dataclasses.replace(weight, trainable=True), dataclasses.replace(read, is_slot=False)),
+        slot,
+    )
+    update = dataclasses.replace(analysis.updates[0], variables=variables)
+    analysis = dataclasses.replace(analysis, updates=(update,))
+    whole, cut = report_of(analysis), report_of(analysis, weights_in_shards=True)
+    assert whole.slot_bytes_per_replica == Bytes(512, 256 + 64)
+    assert cut.slot_bytes_per_replica == Bytes(512, 128)
+    assert cut.weight_bytes_per_replica == Bytes(256, 64)
+    assert cut.variables[0].slots == ("n", "m")
+    stays = "slot m stays whole: the step also reads it outside its update"
+    assert (whole.notes, cut.notes) == ((stays,), ())
+
+
+def test_what_enters_several_matrix_functions_is_once_on_the_wire() -> None:
+    value = FunctionValue(Operand(OperandKind.GRADIENT, index=0), 1, 64)
+    functions = tuple(
+        MatrixFunction(0, 1, (value,), (), (dataclasses.replace(value, size=16),), program)
+        for program in ("left", "right")
+    )
+    analysis = analysis_of([Weight(name, (8, 8), (f"m_{name}",)) for name in ("a", "b")])
+    before = report_of(analysis).wire_bytes.sharded
+    updates = [dataclasses.replace(update, functions=functions) for update in analysis.updates]
+    report = report_of(dataclasses.replace(analysis, updates=tuple(updates)))
+    # 3/4 of 64 floats there, and of twice 16 back.
+    assert report.wire_bytes.sharded == before + (64 + 2 * 16) * 3

@@ -11,7 +11,7 @@ import keras
 import pytest
 import tensorflow as tf
 
-from tests.equivalence.matrix_optimizers import Cooled
+from tests.equivalence.matrix_optimizers import Cooled, Shampoo
 from tests.rewrite.stages import Stages, keras_step
 from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.config import ShardingOptions
@@ -127,3 +127,13 @@ def test_a_plan_may_have_a_stack_computed_everywhere(stages: Stages) -> None:
     verify(stages.view, stages.analysis, plan, result)
     assert "all_to_all" not in result.emitted
     assert count_of(result.view(stages.view), "MatMul") == 5 + 1
+
+
+def test_what_enters_several_functions_is_put_together_once(emulated: Strategies) -> None:
+    found = stages_of(emulated(4), Shampoo, ((24, 40),) * 4 + ((40, 96),))
+    assert [stack.by_turns for stack in found.plan.stacks] == [True] * 3 + [False] * 3
+    # The gradient, both statistics back, both as they are kept, and the step.
+    assert found.result.emitted["all_to_all"] == 6
+    # Of the lone one what enters, in one gather each, and no way back; and the weights.
+    gathers = found.result.emitted["all_gather"]
+    assert gathers == 3 + len({v.bucket for v in found.plan.variables})

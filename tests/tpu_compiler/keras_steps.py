@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import tf_wu_shard
 from tests.equivalence.in_process import state, turn_off, turn_on
+from tests.equivalence.matrix_optimizers import Shampoo, root_by_newton
 from tf_wu_shard import models
 from tf_wu_shard.dialects.torus import torus_of
 from tf_wu_shard.dialects.tpu import TpuCluster
@@ -60,6 +61,11 @@ def adam() -> keras.optimizers.Optimizer:
     gradient near zero becomes a whole step.
     """
     return keras.optimizers.Adam(0.01, beta_1=0.5, beta_2=0.5, epsilon=0.01)
+
+
+def shampoo() -> keras.optimizers.Optimizer:
+    """Shampoo of as few rounds of matrix products as there are."""
+    return Shampoo(0.1, root_by_newton)
 
 
 def muon() -> keras.optimizers.Optimizer:

@@ -66,7 +66,9 @@ raise ValueError("no data here\\nor anywhere")
 """
 
 
-def trace(folder: pathlib.Path, script: str, *arguments: str, topology: str) -> Any:
+def trace(
+    folder: pathlib.Path, script: str, *arguments: str, topology: str, sharded: bool = False
+) -> Any:
     (folder / "train.py").write_text(script, encoding="utf-8")
     settings = Settings(
         topology=topology, script=str(folder / "train.py"), arguments=tuple(arguments)
@@ -75,7 +77,7 @@ def trace(folder: pathlib.Path, script: str, *arguments: str, topology: str) -> 
         return worker.ask(
             "trace",
             settings=dataclasses.asdict(settings),
-            sharded=False,
+            sharded=sharded,
             hlo=str(folder / "step.pb"),
             scopes=str(folder / "scopes.json"),
         )
@@ -90,6 +92,18 @@ def test_a_keras_script_is_left_at_its_first_step(tmp_path: pathlib.Path) -> Non
 
 def test_a_custom_loop_is_left_though_it_catches_everything(tmp_path: pathlib.Path) -> None:
     assert trace(tmp_path, LOOP, topology="v5e:2x2").get("batch") == 2
+
+
+def test_a_step_whose_weights_are_all_in_shards_is_a_train_step(tmp_path: pathlib.Path) -> None:
+    # No bias, so that nothing is too small.
+    script = FIT.replace("Input((4,))", "Input((128,))").replace(
+        "zeros((1024, 4)", "zeros((1024, 128)"
+    )
+    script = script.replace("Dense(3)", "Dense(96, use_bias=False)").replace(
+        "(1024, 3)", "(1024, 96)"
+    )
+    found = trace(tmp_path, script, "--rate", "0.1", topology="v5e:2x2", sharded=True)
+    assert "sharded 1 of 1 variables" in found.get("said", ""), found
 
 
 def test_a_failing_script_is_told_with_its_line(tmp_path: pathlib.Path) -> None:

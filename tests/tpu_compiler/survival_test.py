@@ -13,7 +13,7 @@ import pathlib
 
 import pytest
 
-from tests.tpu_compiler.keras_steps import TracedStep, muon, traced
+from tests.tpu_compiler.keras_steps import TracedStep, muon, shampoo, traced
 from tf_wu_shard import ground
 from tf_wu_shard.bench.conversation import Worker
 from tf_wu_shard.dialects.torus import one_group
@@ -125,6 +125,22 @@ def test_whole_tensors_of_matrix_functions_go_by_all_to_alls_that_are_left(
     own = [s for s in found.of_kind("all-to-all") if "wu_shard/" in s.op_name]
     # Two matrices, filled up to sixteen: a shard for each replica is as much as one of them.
     assert [survivor.bytes for survivor in own] == [256 * 256 * FLOAT_BYTES] * 2
+
+
+@pytest.mark.slow
+def test_so_do_matrices_that_are_kept_of_matrices_of_other_sizes(
+    compiler: Worker, tmp_path: pathlib.Path
+) -> None:
+    sizes = {"vocabulary": 512, "width": 256, "depth": 2}
+    step = traced("transformer_lm", PLACE, {"min_elements": None}, shampoo, **sizes)
+    found = judged(step, compiler, tmp_path)
+    check_what_was_emitted_is_left(found)
+    assert step.report is not None
+    turned = {v.shape for v in step.report.variables if v.whole.startswith("by turns")}
+    assert turned == {(256, 1024), (1024, 256)}
+    own = [s for s in found.of_kind("all-to-all") if "wu_shard/" in s.op_name]
+    # Of both: the gradient, its two statistics back, these as they are kept, and the step.
+    assert len(own) == step.report.emitted["all_to_all"] == 2 * 6
 
 
 def test_a_step_that_scatters_over_all_chips_at_once_fails_the_check(

@@ -319,12 +319,13 @@ class BodyBuilder:
             source = slice_.source(value)
             return Operand(OperandKind.BODY, index=numbers[source.op], output=source.index)
         values = tuple(self._matcher.value_on(r, value) for r in range(len(self._devices)))
-        scalar = math.prod(placement.shape) == 1 and slice_.size != 1
+        size = slice_.size_at(op)
+        scalar = math.prod(placement.shape) == 1 and size != 1
         if op.type in FUSED:
             scalar = value != op.inputs[FUSED[op.type].gradient]
         if scalar:
             return Operand(OperandKind.SCALAR, values=values, shape=placement.shape)
-        if math.prod(placement.shape) != slice_.size and op.type not in FUSED:
+        if math.prod(placement.shape) != size and op.type not in FUSED:
             result = view.shape(Value(op.name)) or ()
             return Operand(OperandKind.BROADCAST, values=values, shape=result)
         return Operand(OperandKind.SLICE, values=values, shape=placement.shape)

@@ -3,7 +3,9 @@
 Those parts, its matrix functions, are found by closure: what no rule for shards covers, whatever
 lies on a way from one such op to another, sums that serve nothing else (the norm that Newton-Schulz
 begins with), and ops without which more tensors would enter or come out. Each part takes tensors
-of the update's size in and gives such ones out, which are cut like all others.
+in and gives tensors out that have as many elements as one of the update's variables, and are cut
+like it. These need not be of the weight's size: the statistics that Shampoo keeps of a matrix
+[m, n] are matrices [m, m] and [n, n].
 """
 
 from __future__ import annotations
@@ -43,6 +45,24 @@ class MatrixSlice(UpdateSlice):
         self.function_of: dict[str, int] = {}
         return super().place() or self._close()
 
+    def size_at(self, op: Op) -> int:
+        """See `UpdateSlice.size_at`: of the variable that it writes, or of what it yields."""
+        if op in self._writes:
+            return self._elements_written(op)
+        return math.prod(self._view.shape(Value(op.name)) or ())
+
+    def _against_sizes(self) -> Refusal | None:
+        """See `UpdateSlice`: slots may have sizes of their own, weights and gradients may not."""
+        where = self._writes[0].name
+        refs = (self._view.variables[handle] for handle in self._own_handles)
+        trained = {math.prod(ref.shape or ()) for ref in refs if ref.trainable}
+        gradients = [self._names.of(key, 0)[0] for key in self._keys]
+        fed = {math.prod(self._view.shape(value) or ()) for value in gradients}
+        if len(trained | fed) > 1:
+            return Refusal(where, "its weights and gradients are of different sizes")
+        self.size = max(trained, default=self.size)
+        return None
+
     def origin(self, value: Value) -> Value:
         """The value that an IdentityN, which is part of nothing, hands through."""
         while value not in self._names and self._view.producer(value).type == "IdentityN":
@@ -71,7 +91,7 @@ class MatrixSlice(UpdateSlice):
         self._whole.add(op.name)
         for value in self._view.results(op.name):
             shape = self._view.shape(value)
-            if shape is not None and math.prod(shape) == self.size:
+            if shape is not None and math.prod(shape) in self.sizes:
                 self.placements[value] = Sharded(shape)
             else:
                 self._inner.add(value)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import math
 from collections.abc import Sequence
 
 from tf_wu_shard.analysis.accesses import VariableAccess
@@ -154,7 +155,7 @@ class MatrixBodyBuilder(BodyBuilder):
                     outside[operand] = None
             elif operand.kind is OperandKind.GRADIENT or operand.index not in places:
                 key = dataclasses.replace(operand, shape=())
-                inputs.setdefault(key, FunctionValue(key, self._dtype(body, key)))
+                inputs.setdefault(key, self._function_value(body, key))
         read = {
             dataclasses.replace(operand, shape=()): None
             for op in body
@@ -162,16 +163,19 @@ class MatrixBodyBuilder(BodyBuilder):
             for operand in op.operands
             if operand.kind is OperandKind.BODY and operand.index in places
         }
-        results = tuple(FunctionValue(o, self._dtype(body, o)) for o in sorted(read, key=_place))
+        results = tuple(self._function_value(body, o) for o in sorted(read, key=_place))
         function = MatrixFunction(
             places[0], len(places), tuple(inputs.values()), tuple(outside), results, program=""
         )
         return dataclasses.replace(function, program=self._program(body, function))
 
-    def _dtype(self, body: tuple[BodyOp, ...], operand: Operand) -> int:
+    def _function_value(self, body: tuple[BodyOp, ...], operand: Operand) -> FunctionValue:
         if operand.kind is OperandKind.GRADIENT:
-            return self._view.dtype(self._names.of(operand.index, 0)[0])
-        return self._view.dtype(Value(body[operand.index].ops[0], operand.output))
+            value = self._names.of(operand.index, 0)[0]
+        else:
+            value = Value(body[operand.index].ops[0], operand.output)
+        size = math.prod(self._view.shape(value) or ())
+        return FunctionValue(operand, self._view.dtype(value), size)
 
     def _program(self, body: tuple[BodyOp, ...], function: MatrixFunction) -> str:
         """See `MatrixFunction.program`."""

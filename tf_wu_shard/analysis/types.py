@@ -137,18 +137,20 @@ class FunctionValue:
     Attributes:
         operand: Where it is: the result of a body op, or a gradient.
         dtype: Its element type, as a DataType number.
+        size: How many elements it has: as many as the variable that it is cut like.
     """
 
     operand: Operand
     dtype: int
+    size: int
 
 
 @dataclasses.dataclass(frozen=True)
 class MatrixFunction:
     """A run of the body's ops that need tensors whole (an inverse root, a matrix product).
 
-    What enters it and what comes of it has as many elements as the update's variables, and is cut
-    like them everywhere else.
+    What enters it and what comes of it has as many elements as one of the update's variables, and
+    is cut like it everywhere else.
 
     Attributes:
         first: Position in the body of its first op.

@@ -28,7 +28,8 @@ class UpdateSlice:
     """The backward slice from the writes on replica 0, with the placement of every value.
 
     Attributes:
-        size: Elements of every variable of the update.
+        size: Elements of every weight of the update, and of its gradients.
+        sizes: Elements of its variables, each number once.
         body: After `place`: the ops that run on shards, each after its operands.
         sums: After `place`: those of them that sum over several shards, by name.
         placements: After `place`: where each value lies. What is Replicated is computed outside.
@@ -79,9 +80,9 @@ class UpdateSlice:
 
     def place(self) -> Refusal | None:
         """Computes all placements and the body; the reason why that is impossible, or None."""
-        if len(self.sizes) != 1:
-            where, reason = self._writes[0].name, "it mixes variables of different sizes"
-            return Refusal(where, reason, of_rules=True)
+        refusal = self._against_sizes()
+        if refusal is not None:
+            return refusal
         ancestors = self._ancestors()
         self._within = {op.name for op in ancestors}
         for op in sorted(ancestors, key=lambda o: o.position):
@@ -89,6 +90,21 @@ class UpdateSlice:
             if refusal is not None:
                 return refusal
         return None
+
+    def size_at(self, op: Op) -> int:
+        """Elements of whatever lies in shards that an op of the body combines."""
+        return self.size
+
+    def _against_sizes(self) -> Refusal | None:
+        """Why variables of these sizes cannot be updated together, or None."""
+        if len(self.sizes) == 1:
+            return None
+        where, reason = self._writes[0].name, "it mixes variables of different sizes"
+        return Refusal(where, reason, of_rules=True)
+
+    def _elements_written(self, op: Op) -> int:
+        """Elements of the variable that a write writes."""
+        return math.prod(self._view.variables[op.inputs[0].op].shape or ())
 
     def _ancestors(self) -> list[Op]:
         """The writes and what they depend on, up to gradients and variables."""
@@ -223,7 +239,7 @@ class UpdateSlice:
             wants_scalar = fused is not None and slot != fused.gradient
             if wants_scalar and not isinstance(operand, Replicated):
                 return Refusal(op.name, f"operand {slot} is not a scalar")
-            if not wants_scalar and math.prod(operand.shape) != self.size:
+            if not wants_scalar and math.prod(operand.shape) != self._elements_written(op):
                 return Refusal(op.name, f"it writes a value of shape {list(operand.shape)}")
             if value in self._names and self._names[value][0] not in self._keys:
                 return Refusal(op.name, "it mixes gradients whose updates are kept apart")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from tf_wu_shard.analysis.row_body import weights_by_rows
 from tf_wu_shard.analysis.types import (
@@ -18,7 +18,7 @@ from tf_wu_shard.dialects.base import Gathered
 from tf_wu_shard.dialects.owner_layout import OwnerLayout, owner_layout
 from tf_wu_shard.dialects.table_layout import table_layout
 from tf_wu_shard.dtypes import BFLOAT16, FLOAT32, item_bytes
-from tf_wu_shard.layout import TILE, AnyLayout, Layout, RowLayout, flat_layout
+from tf_wu_shard.layout import TILE, AnyLayout, Layout, RowLayout, flat_layout, of_size
 from tf_wu_shard.plan.buckets import assign_buckets, assign_in_turn
 from tf_wu_shard.plan.owners import assign_owners, cost_of
 from tf_wu_shard.plan.stacks import plan_stacks
@@ -71,25 +71,24 @@ def make_plan(
     """
     smallest = min_elements if options.min_elements is None else options.min_elements
     cut = layout_of or (lambda shape, width: flat_layout(shape, analysis.num_replicas, width))
-    chosen: list[tuple[int, WeightUpdate, AnyLayout]] = []
+    chosen: list[tuple[int, WeightUpdate, tuple[AnyLayout, ...]]] = []
     left: list[LeftAlone] = []
     held = in_shards or {}
     owners = _owners(analysis, smallest, held)
     for number, update in enumerate(analysis.updates):
         committed = any(variable.key in held for variable in update.variables)
         reason = _reason_against(update, 1 if committed else smallest)
-        layout = None if reason else _layout(analysis, update, owners.get(number), cut)
-        reason = reason or _reason_against_cut(update, layout) or _misfit(update, layout, held)
+        layouts = () if reason else _layouts(analysis, update, owners.get(number), cut)
+        reason = reason or _reason_against_cut(update, layouts) or _misfit(update, layouts, held)
         reason = reason or _pinned(update, pinned or {})
-        if reason is None and layout is not None:
-            chosen.append((number, update, layout))
+        if reason is None:
+            chosen.append((number, update, layouts))
         else:
-            assert reason is not None
             left.append(LeftAlone(update.name, reason, "", update.reductions))
     for refused in analysis.refused:
         refusal = refused.refusal
         left.append(LeftAlone(refused.variable, refusal.reason, refusal.where, refused.reductions))
-    travelling = [_travels(analysis, u, lay) for _, u, lay in chosen]
+    travelling = [_travels(analysis, u, cuts[0]) for _, u, cuts in chosen]
     if most_buckets is None:
         buckets = assign_buckets(travelling, options.bucket_bytes or bucket_bytes)
     else:
@@ -98,10 +97,10 @@ def make_plan(
         buckets = assign_in_turn(travelling, ready, least, most, options.bucket_bytes)
     whole = whole_weights or {}
     variables = tuple(
-        _variable_plan(analysis, number, layout, bucket, options, whole)
+        _variable_plan(analysis, number, layouts, bucket, options, whole)
         if weights_in_shards
-        else _variable_plan(analysis, number, layout, bucket, options)
-        for (number, _, layout), bucket in zip(chosen, buckets, strict=True)
+        else _variable_plan(analysis, number, layouts, bucket, options)
+        for (number, _, layouts), bucket in zip(chosen, buckets, strict=True)
     )
     return ShardingPlan(
         version=PLAN_VERSION,
@@ -110,7 +109,7 @@ def make_plan(
         variables=variables,
         summed_whole=_summed_whole(analysis.reductions, variables),
         left_alone=tuple(left),
-        stacks=plan_stacks(analysis, ((number, layout) for number, _, layout in chosen)),
+        stacks=plan_stacks(analysis, ((number, layouts) for number, _, layouts in chosen)),
     )
 
 
@@ -151,14 +150,12 @@ def _owners(analysis: Analysis, smallest: int, held: Mapping[str, AnyLayout]) ->
 
 
 def _misfit(
-    update: WeightUpdate, layout: AnyLayout | None, held: Mapping[str, AnyLayout]
+    update: WeightUpdate, layouts: Sequence[AnyLayout], held: Mapping[str, AnyLayout]
 ) -> str | None:
     """Why the update cannot go on in the shards that its slots live in."""
-    if layout is None:
-        return None
     for slot in update.slots:
         cut = held.get(slot.key)
-        if cut is not None and cut != _slot_plan(slot, layout).layout:
+        if cut is not None and cut != _slot_plan(slot, layouts).layout:
             return f"its slot {slot.key} lives in shards that another function cut: {cut}"
     return None
 
@@ -169,33 +166,46 @@ def _gradient(analysis: Analysis, update: WeightUpdate) -> GradientReduction:
     return next(r for r in reductions if r.gathered in (None, Gathered.VALUES))
 
 
-def _layout(
+def _layouts(
     analysis: Analysis, update: WeightUpdate, owner: int | None, cut: LayoutOf
-) -> AnyLayout:
+) -> tuple[AnyLayout, ...]:
+    """How the update's tensors are cut, those of the weight's size first."""
     if owner is not None:
-        return owner_layout(update.variables[0].shape, analysis.num_replicas, owner)
+        return (owner_layout(update.variables[0].shape, analysis.num_replicas, owner),)
     dtype = _gradient(analysis, update).dtype
     # One cut for weight, gradient and slots, though their dtypes may differ: the narrowest decides
     # where the boundaries are aligned for all of them.
     dtypes = [dtype, *(v.dtype for v in update.variables)]
     width = min(item_bytes(d) for d in dtypes)
     if _gradient(analysis, update).gathered:
-        return table_layout(update.variables[0].shape, analysis.num_replicas, width)
-    return cut(update.variables[0].shape, width)
-
-
-def _reason_against_cut(update: WeightUpdate, layout: AnyLayout | None) -> str | None:
-    if not isinstance(layout, RowLayout):
-        return None
+        return (table_layout(update.variables[0].shape, analysis.num_replicas, width),)
+    # Of variables of one size, all are cut like the first.
+    shapes: dict[int, tuple[int, ...]] = {}
     for variable in update.variables:
+        shapes.setdefault(math.prod(variable.shape), variable.shape)
+    return tuple(cut(shape, width) for shape in shapes.values())
+
+
+def _reason_against_cut(update: WeightUpdate, layouts: Sequence[AnyLayout]) -> str | None:
+    if not layouts or not isinstance(layouts[0], RowLayout):
+        return None
+    own = [of_size(layouts, math.prod(variable.shape)) for variable in update.variables]
+    for variable, layout in zip(update.variables, own, strict=True):
         if variable.shape != layout.shape:
-            return f"{variable.key} has another shape, {list(variable.shape)}"
-    if layout.shard_elements >= layout.size:
-        if layout.num_shards == 1:
-            return "there is one replica: nothing to share the update with"
-        held = layout.num_shards * math.prod(TILE)
-        return f"its {layout.size} elements do not fill a tile of every shard: those hold {held}"
-    return None
+            other = "the weight" if layout is layouts[0] else "another slot of its size"
+            return f"{variable.key} has another shape than {other}, {list(variable.shape)}"
+    # A slot of another size may be too small to be cut; what counts is what all of them take.
+    held, size = (
+        sum(n) for n in zip(*((lay.shard_elements, lay.size) for lay in own), strict=True)
+    )
+    if held < size:
+        return None
+    if own[0].num_shards == 1:
+        return "there is one replica: nothing to share the update with"
+    if len(layouts) > 1:
+        return f"it and its slots have {size} elements; cut, every replica would hold {held}"
+    held = own[0].num_shards * math.prod(TILE)
+    return f"its {own[0].size} elements do not fill a tile of every shard: those hold {held}"
 
 
 def _travels(
@@ -221,7 +231,7 @@ def _ready(analysis: Analysis, update: WeightUpdate) -> tuple[int, int]:
 def _variable_plan(
     analysis: Analysis,
     number: int,
-    layout: AnyLayout,
+    layouts: tuple[AnyLayout, ...],
     bucket: int,
     options: ShardingOptions,
     whole: Mapping[str, str] | None = None,
@@ -235,15 +245,16 @@ def _variable_plan(
     return VariablePlan(
         variable=update.name,
         weights=() if in_shards else tuple(v.key for v in update.weights),
-        layout=layout,
+        layout=layouts[0],
         dtype=_gradient(analysis, update).dtype,
-        slots=tuple(_slot_plan(v, layout) for v in update.slots),
-        masters=tuple(_slot_plan(v, layout) for v in masters),
+        slots=tuple(_slot_plan(v, layouts) for v in update.slots),
+        masters=tuple(_slot_plan(v, layouts) for v in masters),
         gather_dtype=_gather_dtype(weight, options) if in_shards else weight.dtype,
         update=number,
         reductions=update.reductions,
         bucket=bucket,
         whole_because=reasons[0] if reasons else "",
+        sides=layouts[1:],
     )
 
 
@@ -253,8 +264,8 @@ def _gather_dtype(weight: UpdatedVariable, options: ShardingOptions) -> int:
     return BFLOAT16 if narrow and weight.dtype == FLOAT32 else weight.dtype
 
 
-def _slot_plan(variable: UpdatedVariable, layout: AnyLayout) -> SlotPlan:
-    own = layout
+def _slot_plan(variable: UpdatedVariable, layouts: Sequence[AnyLayout]) -> SlotPlan:
+    layout = own = of_size(layouts, math.prod(variable.shape))
     if isinstance(layout, OwnerLayout):
         own = owner_layout(variable.shape, layout.num_shards, layout.owner)
     elif isinstance(layout, Layout):

@@ -1,6 +1,6 @@
 """Where the matrix functions of updates are computed that live in shards.
 
-Functions of one program, of variables that are cut alike, form a stack. The replicas take turns
+Functions of one program, whose tensors are cut alike, form a stack. The replicas take turns
 with its whole tensors: each has as many, so that a stack is filled up to a multiple of them, with
 copies of its first one. Whatever that one is, so are its copies: a loop over them ends, and what
 they yield is not looked at.
@@ -12,10 +12,10 @@ yield; nothing travels on the way back.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tf_wu_shard.analysis.types import Analysis
-from tf_wu_shard.layout import AnyLayout
+from tf_wu_shard.layout import AnyLayout, of_size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +46,7 @@ class StackPlan:
 
 
 def plan_stacks(
-    analysis: Analysis, chosen: Iterable[tuple[int, AnyLayout]]
+    analysis: Analysis, chosen: Iterable[tuple[int, Sequence[AnyLayout]]]
 ) -> tuple[StackPlan, ...]:
     """Decides who computes which function.
 
@@ -59,17 +59,20 @@ def plan_stacks(
 
     Args:
         analysis: What was found.
-        chosen: The updates to share, each by its position, with how it is cut.
+        chosen: The updates to share, each by its position, with how its tensors are cut, one layout
+            for each of their sizes.
 
     Returns:
         The stacks, in the order of the updates.
     """
     alike: dict[tuple[object, ...], list[tuple[int, int]]] = {}
-    for number, layout in chosen:
+    for number, layouts in chosen:
         update = analysis.updates[number]
         depth = max(analysis.reductions[key].depth for key in update.reductions)
         for place, function in enumerate(update.functions):
-            kind = (function.program, function.step, depth, layout)
+            moved = (*function.inputs, *function.results)
+            cuts = tuple(of_size(layouts, value.size) for value in moved)
+            kind = (function.program, function.step, depth, cuts)
             alike.setdefault(kind, []).append((number, place))
     return tuple(_stack(members, analysis.num_replicas) for members in alike.values())
 

@@ -12,10 +12,10 @@ from typing import Any
 
 from tf_wu_shard.dialects.owner_layout import OwnerLayout, owner_layout
 from tf_wu_shard.dialects.table_layout import TableLayout
-from tf_wu_shard.layout import AnyLayout, Layout, RowLayout
+from tf_wu_shard.layout import AnyLayout, Layout, RowLayout, of_size
 from tf_wu_shard.plan.stacks import StackPlan
 
-PLAN_VERSION = 6
+PLAN_VERSION = 7
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +34,7 @@ class VariablePlan:
     Attributes:
         variable: Key of the weight.
         weights: Keys of all variables that are put together again after the update.
-        layout: How the weight, and with it its gradient and slots, is cut.
+        layout: How the weight, and with it its gradient and whatever has as many elements, is cut.
         dtype: The DataType enum's number of the gradient.
         slots: The slots that will live in shards.
         masters: The weights that will live in shards too, and are put together where the step
@@ -45,6 +45,7 @@ class VariablePlan:
         bucket: The bucket it travels in.
         whole_because: Why its weights stay whole where the dialect would have them in shards, or
             "".
+        sides: How whatever has as many elements as a slot of another size is cut, for each size.
     """
 
     variable: str
@@ -58,6 +59,11 @@ class VariablePlan:
     reductions: tuple[int, ...]
     bucket: int
     whole_because: str
+    sides: tuple[AnyLayout, ...] = ()
+
+    def layout_of(self, size: int) -> AnyLayout:
+        """How whatever has so many elements is cut."""
+        return of_size((self.layout, *self.sides), size)
 
 
 # What is said of a variable that is not worth it; of all reasons the one that matters least.
@@ -175,6 +181,7 @@ def _variable(data: dict[str, Any]) -> VariablePlan:
         reductions=tuple(data["reductions"]),
         bucket=data["bucket"],
         whole_because=data["whole_because"],
+        sides=tuple(_layout(side) for side in data["sides"]),
     )
 
 

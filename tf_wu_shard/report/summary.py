@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from tf_wu_shard.analysis.row_body import weights_by_rows
-from tf_wu_shard.analysis.types import Analysis, UpdatedVariable
+from tf_wu_shard.analysis.types import Analysis, Operand, UpdatedVariable, WeightUpdate
 from tf_wu_shard.dtypes import dtype_name, item_bytes
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.plan.stacks import StackPlan
@@ -143,7 +143,9 @@ def summarize(
         The report, without times.
     """
     whole = _whole(plan)
-    sharded = tuple(_sharded(v, whole.get(v.update, "")) for v in plan.variables)
+    sharded = tuple(
+        _sharded(v, analysis.updates[v.update], whole.get(v.update, "")) for v in plan.variables
+    )
     left = tuple(LeftAloneVariable(a.variable, a.reason, a.where) for a in plan.left_alone)
     verdict = "nothing sharded"
     if sharded:
@@ -167,10 +169,12 @@ def summarize(
 def _notes(analysis: Analysis, plan: ShardingPlan) -> tuple[str, ...]:
     """What was refused without a variable to name, and what is shared but not stored so."""
     sharded = [analysis.updates[v.update] for v in plan.variables]
+    in_shards = {s.variable for s in plan.in_shards}
     read = [
         f"slot {slot.key} stays whole: the step also reads it outside its update"
         for update in sharded
         for slot in update.whole_slots
+        if slot.key not in in_shards
     ]
     whole = [
         f"weight {v.variable} stays whole, its slots in shards: it {v.whole_because}"
@@ -182,7 +186,7 @@ def _notes(analysis: Analysis, plan: ShardingPlan) -> tuple[str, ...]:
 
 def _slot_bytes(analysis: Analysis, plan: ShardingPlan) -> Bytes:
     """Bytes of all slots of the updates found, on the fullest replica, before and after."""
-    cut = {s.variable: s.layout for v in plan.variables for s in v.slots}
+    cut = {s.variable: s.layout for s in plan.in_shards}
     slots = [s for u in analysis.updates for s in (*u.slots, *u.whole_slots)]
     return _on_fullest_replica(slots, cut, analysis.num_replicas)
 
@@ -190,7 +194,7 @@ def _slot_bytes(analysis: Analysis, plan: ShardingPlan) -> Bytes:
 def _weight_bytes(analysis: Analysis, plan: ShardingPlan) -> Bytes:
     """Bytes of all weights of the updates found, on the fullest replica, before and after."""
     cut = {master.variable: master.layout for v in plan.variables for master in v.masters}
-    weights = [w for u in analysis.updates for w in u.weights]
+    weights = [w for u in analysis.updates for w in u.weights if w not in u.whole_slots]
     return _on_fullest_replica(weights, cut, analysis.num_replicas)
 
 
@@ -239,13 +243,15 @@ def _whole(plan: ShardingPlan) -> dict[int, str]:
     return {update: "; ".join(texts) for update, texts in found.items()}
 
 
-def _sharded(variable: VariablePlan, whole: str) -> ShardedVariable:
+def _sharded(variable: VariablePlan, update: WeightUpdate, whole: str) -> ShardedVariable:
+    read = {slot.key for slot in update.whole_slots}
+    slots = [*variable.slots, *(m for m in variable.masters if m.variable in read)]
     return ShardedVariable(
         name=variable.variable,
         shape=variable.layout.shape,
         dtype=dtype_name(variable.dtype),
         layout=str(variable.layout),
-        slots=tuple(s.variable for s in variable.slots),
+        slots=tuple(s.variable for s in slots),
         bucket=variable.bucket,
         padding=variable.layout.padding,
         gathered_in=_gathered_in(variable),
@@ -276,13 +282,22 @@ def _wire(analysis: Analysis, plan: ShardingPlan) -> tuple[int, int]:
         for weight in (w for w in update.weights if w.key not in by_rows):
             width = item_bytes(narrow.get(weight.key, weight.dtype))
             after += math.prod(weight.shape) * width * (n - 1) // n
-    return before, after + sum(_stack_wire(analysis, stack) for stack in plan.stacks)
+    return before, after + _stack_wire(analysis, plan.stacks)
 
 
-def _stack_wire(analysis: Analysis, stack: StackPlan) -> int:
-    """Bytes that reach each replica for the matrix functions of a stack."""
-    n, update = analysis.num_replicas, analysis.updates[stack.updates[0]]
-    function = update.functions[stack.functions[0]]
-    moved = (*function.inputs, *(function.results if stack.by_turns else ()))
-    width = sum(item_bytes(value.dtype) for value in moved)
-    return stack.each * math.prod(update.variables[0].shape) * width * (n - 1) // n
+def _stack_wire(analysis: Analysis, stacks: Iterable[StackPlan]) -> int:
+    """Bytes that reach each replica for the matrix functions of stacks."""
+    n, total = analysis.num_replicas, 0
+    # What enters several stacks travels once: by its updates and where it is in their bodies.
+    known: set[tuple[bool, tuple[tuple[int, Operand], ...]]] = set()
+    for stack in stacks:
+        functions = [analysis.updates[update].functions[own] for update, own in stack.members]
+        moved = [*functions[0].results] if stack.by_turns else []
+        for place, value in enumerate(functions[0].inputs):
+            entering = (function.inputs[place].operand for function in functions)
+            key = (stack.by_turns, tuple(zip(stack.updates, entering, strict=True)))
+            moved += [] if key in known else [value]
+            known.add(key)
+        size = sum(value.size * item_bytes(value.dtype) for value in moved)
+        total += stack.each * size * (n - 1) // n
+    return total

@@ -7,6 +7,7 @@ value, carried from write to write as a plain value, and handed back to be gathe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from tf_wu_shard.dialects.plain_ops import keep_order, reshape
 from tf_wu_shard.dialects.shard_sums import broadcast_own
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import GraphView, Value
-from tf_wu_shard.layout import AnyLayout
+from tf_wu_shard.layout import AnyLayout, of_size
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.scratch import scratch_variable
 from tf_wu_shard.rewrite.sums import part
@@ -55,6 +56,7 @@ class BodyEmitter:
         replica: int,
         gradients: Mapping[int, Sequence[Value]],
         shard_handles: Mapping[str, Sequence[Value]],
+        sides: Sequence[AnyLayout] = (),
     ) -> None:
         """Prepares to emit.
 
@@ -63,16 +65,18 @@ class BodyEmitter:
             builder: Where to emit.
             dialect: Cuts slices.
             update: The update.
-            layout: How its variables are cut.
+            layout: How its weights are cut.
             replica: Whose copy to emit.
             gradients: For each reduction key, per replica the shard of the sum.
             shard_handles: For each slot key, per replica the handle of its shard.
+            sides: How whatever is of another size than the weights is cut, for each size.
         """
         self._view = view
         self._builder = builder
         self._dialect = dialect
         self.update = update
         self.layout = layout
+        self._layouts = (layout, *sides)
         self._replica = replica
         self._gradients = gradients
         self._shard_handles = shard_handles
@@ -91,6 +95,10 @@ class BodyEmitter:
         self.parts: dict[str, Value] = {}
         self.entering: dict[int, tuple[Value, ...]] = {}
         self._drop_idle_reads()
+
+    def layout_of(self, size: int) -> AnyLayout:
+        """How whatever has so many elements is cut."""
+        return of_size(self._layouts, size)
 
     def emit(self) -> None:
         """Emits every op of the body, in order."""
@@ -162,7 +170,8 @@ class BodyEmitter:
                 self.emitted[name] = []
             return self.weights[key]
         # The old read of the whole weight stays as it is; the shard is cut from what it read.
-        return self._slice(Value(name), self._variables[key].dtype, f"{self._scope}/own_shard")
+        own = self._variables[key]
+        return self._slice(Value(name), own.shape, own.dtype, f"{self._scope}/own_shard")
 
     def _write(self, op: BodyOp) -> None:
         key, name = op.variable, op.ops[self._replica]
@@ -231,16 +240,18 @@ class BodyEmitter:
     def _scratch(self, key: str, name: str) -> tuple[Value, str]:
         """A variable that holds the weight's shard during this step; see `scratch_variable`."""
         present = self._present(key, name)
-        shape = self.layout.shard_shape(self._replica)
-        dtype = self._variables[key].dtype
-        return scratch_variable(self._builder, present, shape, dtype, self._device, self._scope)
+        own = self._variables[key]
+        shape = self.layout_of(math.prod(own.shape)).shard_shape(self._replica)
+        return scratch_variable(self._builder, present, shape, own.dtype, self._device, self._scope)
 
     def _add(self, op: BodyOp) -> None:
         """A sum over several shards: what this one adds to it."""
         name = op.ops[self._replica]
         shard = self._local(op, op.operands[0])
+        assert op.sum is not None, f"{op.type} is no sum"
+        layout = self.layout_of(math.prod(op.sum.shape))
         self.parts[name] = part(
-            *(self._builder, self._dialect, op, shard, self.layout, self._replica, self._device),
+            *(self._builder, self._dialect, op, shard, layout, self._replica, self._device),
             scope=self._name(op),
         )
         self.emitted[name] = [self.parts[name].op]
@@ -282,16 +293,20 @@ class BodyEmitter:
             own_shape = self._view.shape(value)
             assert own_shape is not None, f"{value} has no static shape"
             return broadcast_own(
-                *(self._builder, self._dialect, value, own_shape, operand.shape, self.layout),
-                *(self._view.dtype(value), self._replica, self._device),
+                *(self._builder, self._dialect, value, own_shape, operand.shape),
+                *(
+                    self.layout_of(math.prod(operand.shape)),
+                    self._view.dtype(value),
+                    self._replica,
+                    self._device,
+                ),
                 scope=f"{self._scope}/broadcast",
             )
-        return self._slice(value, self._view.dtype(value), f"{self._scope}/slice")
+        return self._slice(value, operand.shape, self._view.dtype(value), f"{self._scope}/slice")
 
-    def _slice(self, value: Value, dtype: int, name: str) -> Value:
-        return self._dialect.slice_own(
-            self._builder, value, self.layout, dtype, self._replica, name
-        )
+    def _slice(self, value: Value, shape: tuple[int, ...], dtype: int, name: str) -> Value:
+        layout = self.layout_of(math.prod(shape))
+        return self._dialect.slice_own(self._builder, value, layout, dtype, self._replica, name)
 
     def _present(self, key: str, write: str) -> Value:
         """The weight's shard before the old op `write`."""
@@ -305,7 +320,8 @@ class BodyEmitter:
                 controls=self._external_controls(write),
                 types={"dtype": variable.dtype},
             )
-            self.weights[key] = self._slice(whole, variable.dtype, f"{self._scope}/own_shard")
+            named = f"{self._scope}/own_shard"
+            self.weights[key] = self._slice(whole, variable.shape, variable.dtype, named)
             self.weight_controls[key].append(whole.op)
         return self.weights[key]
 

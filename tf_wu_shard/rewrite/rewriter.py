@@ -6,10 +6,11 @@ Pure: the old graph is never touched, so giving up at any point leaves it as it 
 from __future__ import annotations
 
 import collections
+import math
 from collections.abc import Sequence
 from typing import Any
 
-from tf_wu_shard.analysis.types import Analysis
+from tf_wu_shard.analysis.types import Analysis, UpdatedVariable
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dialects.owner_layout import OwnerLayout
 from tf_wu_shard.dialects.plain_ops import cast, divided, reshape
@@ -24,7 +25,7 @@ from tf_wu_shard.rewrite.owner_emitter import OwnerEmitter
 from tf_wu_shard.rewrite.remains import Remains
 from tf_wu_shard.rewrite.result import RewriteResult, ShardInput
 from tf_wu_shard.rewrite.row_updates import emit_rows, exchange_rows
-from tf_wu_shard.rewrite.stack_emitter import StackEmitter
+from tf_wu_shard.rewrite.stack_emitter import StackEmitter, Wholes
 from tf_wu_shard.rewrite.sums import Parts, add_up, parts_of
 from tf_wu_shard.rewrite.weight_reads import Reads, looked_at, reads_by_time, wire_dtype
 from tf_wu_shard.rules.variables import READ
@@ -178,7 +179,7 @@ class _Rewriter:
             update = self._analysis.updates[variable.update]
             own = (self._view, self._builder, self._dialect, update, variable.layout)
             per_replica = [
-                BodyEmitter(*own, replica, gradients, self._handles)
+                BodyEmitter(*own, replica, gradients, self._handles, variable.sides)
                 for replica in range(len(update.devices))
             ]
             for emitter in per_replica:
@@ -206,7 +207,7 @@ class _Rewriter:
         self, bucket: Sequence[VariablePlan], emitters: Sequence[Sequence[BodyEmitter]]
     ) -> None:
         """All-gathers the bucket's weights, those of one element type together, and assigns."""
-        by_type: dict[int, list[tuple[VariablePlan, Sequence[BodyEmitter], str]]] = {}
+        by_type: dict[int, list[tuple[VariablePlan, Sequence[BodyEmitter], UpdatedVariable]]] = {}
         for variable, own in zip(bucket, emitters, strict=True):
             update = self._analysis.updates[variable.update]
             exchanged = exchange_rows(self._builder, own)
@@ -214,15 +215,15 @@ class _Rewriter:
             self._emitted += collections.Counter(exchange_rows=len(exchanged))
             for weight in update.weights:
                 if weight.key in variable.weights and weight.key not in exchanged:
-                    by_type.setdefault(weight.dtype, []).append((variable, own, weight.key))
+                    by_type.setdefault(weight.dtype, []).append((variable, own, weight))
         for dtype, members in by_type.items():
             scope = scope_of(_bucket_name([v for v, _, _ in members]), "all_gather")
-            shards = [[e.weights[key] for e in own] for _, own, key in members]
-            layouts = [v.layout for v, _, _ in members]
+            shards = [[e.weights[weight.key] for e in own] for _, own, weight in members]
+            layouts = [v.layout_of(math.prod(weight.shape)) for v, _, weight in members]
             whole = self._dialect.all_gather(self._builder, shards, layouts, dtype, scope)
             self._emitted["all_gather"] += 1
-            for (variable, own, key), values in zip(members, whole, strict=True):
-                self._assign(variable, own, key, values)
+            for (variable, own, weight), values in zip(members, whole, strict=True):
+                self._assign(variable, own, weight, values)
 
     def _gather_reads(self, bucket: Sequence[VariablePlan]) -> None:
         """Gathers the weights in shards whenever something beside the update reads them."""
@@ -267,14 +268,13 @@ class _Rewriter:
         self,
         variable: VariablePlan,
         emitters: Sequence[BodyEmitter],
-        key: str,
+        weight: UpdatedVariable,
         values: Sequence[Value],
     ) -> None:
-        update = self._analysis.updates[variable.update]
-        weight = next(w for w in update.weights if w.key == key)
+        update, key = self._analysis.updates[variable.update], weight.key
         assigns = []
         for replica, (emitter, value) in enumerate(zip(emitters, values, strict=True)):
-            shaped = self._in_shape(value, variable, weight.shape, weight.dtype, replica)
+            shaped = self._in_shape(value, variable, weight, replica)
             assign = self._builder.op(
                 "AssignVariableOp",
                 [Value(weight.handles[replica]), shaped],
@@ -292,23 +292,23 @@ class _Rewriter:
         self,
         value: Value,
         variable: VariablePlan,
-        shape: tuple[int, ...],
-        dtype: int,
+        weight: UpdatedVariable,
         replica: int,
     ) -> Value:
-        """`value` in the weight's own shape, where the update's first weight has another."""
-        if shape == variable.layout.shape:
+        """`value` in the weight's own shape, where the first one of its size has another."""
+        if weight.shape == variable.layout_of(math.prod(weight.shape)).shape:
             return value
         device = self._analysis.updates[variable.update].devices[replica]
         scope = scope_of(variable.variable, "all_gather/reshape")
-        return reshape(self._builder, value, shape, dtype, device, scope)
+        return reshape(self._builder, value, weight.shape, weight.dtype, device, scope)
 
     def _compute_stacks(self) -> None:
         """Computes the matrix functions that the bodies have shards of."""
         own = {update: emitters[0] for update, emitters in self._emitters.items()}
+        known: Wholes = {}
         for stack in self._plan.stacks:
             common = self._view, self._builder, self._dialect, self._remains
-            self._emitted.update(StackEmitter(*common, stack, own).emit())
+            self._emitted.update(StackEmitter(*common, stack, own, known).emit())
 
     def _add_up(self) -> None:
         """Gives everything that reads a sum over several shards the sum of all their parts."""

@@ -98,7 +98,7 @@ class RowEmitter(BodyEmitter):
         self._locals.append(results[0])
         self.emitted[op.ops[self._replica]] = [instead]
 
-    def _slice(self, value: Value, dtype: int, name: str) -> Value:
+    def _slice(self, value: Value, shape: tuple[int, ...], dtype: int, name: str) -> Value:
         return self._rows_of(value, self.layout.shape, dtype, name)
 
     def _rows_of(self, value: Value, shape: tuple[int, ...], dtype: int, name: str) -> Value:

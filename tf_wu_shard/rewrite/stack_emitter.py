@@ -9,17 +9,30 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
-from tf_wu_shard.analysis.types import BodyOp, MatrixFunction, Operand, OperandKind
+from tf_wu_shard.analysis.types import (
+    BodyOp,
+    FunctionValue,
+    MatrixFunction,
+    Operand,
+    OperandKind,
+)
 from tf_wu_shard.dialects import plain_ops
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import GraphView, Value
+from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.plan.stacks import StackPlan
 from tf_wu_shard.rewrite.body_emitter import BodyEmitter
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.remains import Remains
+
+# What was put together, by the shards it was made of and whether by turns: functions that the same
+# tensors enter (the gradient, those of both statistics of Shampoo and the step) share them.
+Wholes: TypeAlias = dict[tuple[bool, tuple[Value, ...]], list[Value]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +67,7 @@ class StackEmitter:
         remains: Remains,
         stack: StackPlan,
         emitters: Mapping[int, BodyEmitter],
+        known: Wholes,
     ) -> None:
         """Prepares to emit.
 
@@ -64,6 +78,7 @@ class StackEmitter:
             remains: Told what takes the place of the old functions and of what they yield.
             stack: Who computes what.
             emitters: For each update, by its position, what emitted its body.
+            known: What other stacks have put together; told what this one does.
         """
         assert dialect.stacks is not None, "the analysis finds matrix functions for stacks only"
         self._view = view
@@ -72,13 +87,13 @@ class StackEmitter:
         self._exchange = dialect.stacks
         self._remains = remains
         self._by_turns = stack.by_turns
+        self._known = known
         self._members = [_Member(emitters[update], number) for update, number in stack.members]
         turns = stack.turns(dialect.num_replicas(dialect.copies(view)))
         self._turns = [_Member(emitters[update], number) for update, number in turns]
         self._copies = stack.each
         # All members are one program, so that any of them tells what it is.
         self._model = self._members[0]
-        self._layout = self._model.emitter.layout
         self._scope = scope_of(self._model.emitter.update.name, "matrix_function")
         self._emitted: collections.Counter[str] = collections.Counter()
 
@@ -90,8 +105,7 @@ class StackEmitter:
         """
         function = self._model.function
         entering = {
-            value.operand: self._whole(place, value.dtype)
-            for place, value in enumerate(function.inputs)
+            value.operand: self._whole(place, value) for place, value in enumerate(function.inputs)
         }
         outside = {operand: self._outside(n) for n, operand in enumerate(function.outside)}
         copies = [
@@ -104,22 +118,37 @@ class StackEmitter:
         for place, value in enumerate(function.results):
             op = value.operand.index - function.first
             own = [Value(copy[op], value.operand.output) for copy in copies]
-            self._cut(place, own, value.dtype)
+            self._cut(place, own, value)
         for member in self._members:
             for number, old in enumerate(member.ops):
                 self._remains.replace_ops({old.ops[0]: [copy[number] for copy in copies]})
         return self._emitted
 
-    def _whole(self, place: int, dtype: int) -> list[Value]:
+    def _layout(self, size: int) -> AnyLayout:
+        """How tensors of a size are cut, of all members."""
+        return self._model.emitter.layout_of(size)
+
+    def _whole(self, place: int, value: FunctionValue) -> list[Value]:
         """For each copy, the whole of the input number `place`."""
+        members = self._turns if self._by_turns else self._members
+        shards = tuple(member.emitter.entering[member.number][place] for member in members)
+        found = self._known.get((self._by_turns, shards))
+        if found is None:
+            found = self._put_together(place, value, shards)
+            self._known[self._by_turns, shards] = found
+        return found
+
+    def _put_together(
+        self, place: int, value: FunctionValue, shards: Sequence[Value]
+    ) -> list[Value]:
+        """The whole of the input number `place` out of the shards of each copy's."""
         scope = f"{self._scope}/input_{place}"
+        layout, dtype = self._layout(value.size), value.dtype
         if self._by_turns:
             self._emitted["all_to_all"] += 1
-            shards = [member.emitter.entering[member.number][place] for member in self._turns]
-            return self._exchange.own_whole(self._builder, shards, self._layout, dtype, scope)
+            return self._exchange.own_whole(self._builder, shards, layout, dtype, scope)
         self._emitted["all_gather"] += 1
-        own = [[member.emitter.entering[member.number][place]] for member in self._members]
-        layouts = [self._layout] * len(own)
+        own, layouts = [[shard] for shard in shards], [layout] * len(shards)
         whole = self._dialect.all_gather(self._builder, own, layouts, dtype, scope)
         return [values[0] for values in whole]
 
@@ -161,24 +190,25 @@ class StackEmitter:
         return names
 
     def _in_shape(self, value: Value, operand: Operand, function: MatrixFunction) -> Value:
-        """A tensor of the layout's shape in the one that an op has it in."""
-        if operand.shape == self._layout.shape:
+        """A tensor of its layout's shape in the one that an op has it in."""
+        if operand.shape == self._layout(math.prod(operand.shape)).shape:
             return value
         own = dataclasses.replace(operand, shape=())
         (dtype,) = (given.dtype for given in function.inputs if given.operand == own)
         scope = f"{self._scope}/shape"
         return plain_ops.reshape(self._builder, value, operand.shape, dtype, "", scope)
 
-    def _cut(self, place: int, own: Sequence[Value], dtype: int) -> None:
+    def _cut(self, place: int, own: Sequence[Value], value: FunctionValue) -> None:
         """Leads what reads result number `place` of each member to the replica's shard of it."""
         scope = f"{self._scope}/result_{place}"
+        layout, dtype = self._layout(value.size), value.dtype
         if self._by_turns:
             self._emitted["all_to_all"] += 1
-            shards = self._exchange.shards_of_all(self._builder, own, self._layout, dtype, scope)
+            shards = self._exchange.shards_of_all(self._builder, own, layout, dtype, scope)
         else:
             shards = [
-                self._dialect.slice_own(self._builder, value, self._layout, dtype, 0, scope)
-                for value in own
+                self._dialect.slice_own(self._builder, whole, layout, dtype, 0, scope)
+                for whole in own
             ]
         for member, shard in zip(self._members, shards, strict=False):
             old = member.yielded(member.function.results[place].operand)

@@ -13,7 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tf_wu_shard import models
+from tf_wu_shard import models, reports
 from tf_wu_shard.bench import optimizers
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.rules.fused import FUSED
@@ -57,7 +57,7 @@ def traced_step(run: Callable[[], object]) -> Any:
     found: list[Any] = []
 
     def leave_at_a_train_step(graph: Any) -> None:
-        if found or (has_cluster(graph) and _writes_a_trainable_variable(graph)):
+        if found or (has_cluster(graph) and _trains(graph)):
             found.append(graph)
             raise _Traced
 
@@ -127,6 +127,12 @@ def _on_every_replica(strategy: tf.distribute.TPUStrategy, tensor: tf.Tensor) ->
 def _call_train_function(model: keras.Model, data: Any) -> None:
     model.make_train_function()
     model.train_function(iter([data]))
+
+
+def _trains(graph: Any) -> bool:
+    """Whether a graph updates weights; where all of them are in shards, it has no handle of one."""
+    reported = (report.function.partition("/")[0] for report in reports() if report.variables)
+    return graph.name in reported or _writes_a_trainable_variable(graph)
 
 
 def _writes_a_trainable_variable(graph: Any) -> bool:
