@@ -8,11 +8,12 @@ left out and the answer says so.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator
 
 from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis
-from tf_wu_shard.dtypes import dtype_name
+from tf_wu_shard.dtypes import dtype_name, item_bytes
 from tf_wu_shard.errors import OptionError, WuShardError
 from tf_wu_shard.graph.tpu_cluster import Cluster
 from tf_wu_shard.inspection import grounds, memory, optimizers
@@ -20,6 +21,8 @@ from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection, UpdateAnsw
 from tf_wu_shard.inspection.calls import WRITERS, Calls
 from tf_wu_shard.inspection.function_view import FunctionView, view_of_function, view_of_graph
 from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.op_lines import op_lines
+from tf_wu_shard.inspection.picturing import picture_of
 from tf_wu_shard.inspection.planning import planned
 from tf_wu_shard.model_files.types import BoundFunction, Model
 from tf_wu_shard.report.summary import summarize
@@ -181,6 +184,8 @@ class _Inspecting:
             updates=_updates(analysis),
             report=dataclasses.replace(report, notes=tuple(notes)) if trains else None,
             memory=memory.rows(self._model, analysis, program, question) if trains else (),
+            picture=picture_of(view, analysis, plan),
+            source_lines=op_lines(self._model, name, (left.where for left in report.left_alone)),
         )
 
 
@@ -212,6 +217,7 @@ def _updates(analysis: Analysis) -> tuple[UpdateAnswer, ...]:
                 shape=weight.shape,
                 dtype=dtype_name(weight.dtype),
                 gradient=str(analysis.reductions[update.reductions[0]].results[0]),
+                bytes=math.prod(weight.shape) * item_bytes(weight.dtype),
             )
         )
     return tuple(found)
