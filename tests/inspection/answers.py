@@ -55,7 +55,7 @@ def picture(name: str = "w", ops: tuple[PictureOp, ...] | None = None) -> Update
         replicas=8,
         layout="flat 2048/8",
         owned=False,
-        gradients=(PictureGradient(name, 0, WHOLE, SHARD),),
+        gradients=(PictureGradient(name, name, WHOLE, SHARD),),
         ops=chain(name, 3) if ops is None else ops,
         weight=WHOLE,
         weight_shard=SHARD,

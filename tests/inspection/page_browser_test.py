@@ -174,7 +174,7 @@ def test_pointing_at_the_curves_tells_exact_values_inside_of_the_window(
     chromium.open(written(inspected("adam"), tmp_path), width, dark=False)
     count = chromium.evaluate("document.querySelectorAll('.reading').length")
     assert count == 20
-    for number in range(0, count, 3):
+    for number in range(count):
         reading = f"document.querySelectorAll('.reading')[{number}]"
         chromium.evaluate(f"{reading}.scrollIntoView({{block: 'center'}})")
         place = chromium.evaluate(
@@ -183,6 +183,8 @@ def test_pointing_at_the_curves_tells_exact_values_inside_of_the_window(
         )
         chromium.point(*place)
         assert chromium.evaluate(f"{reading}.querySelector('.tip').checkVisibility()")
+        tip = f"{reading}.querySelector('.tip').getBoundingClientRect()"
+        assert chromium.evaluate(f"{tip}.left") >= 0
         assert chromium.evaluate(OVERFLOWING) == []
 
 

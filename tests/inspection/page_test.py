@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html.parser
 import re
 
 from tests.inspection.answers import HOSTILE, answer
 from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection
 from tf_wu_shard.inspection.page import as_html, page
+from tf_wu_shard.report.summary import Bytes
 
 
 class _Read(html.parser.HTMLParser):
@@ -86,3 +88,28 @@ def test_each_refusal_has_its_op_its_line_and_what_would_lift_it() -> None:
         "w, made by w",
         "a rule for this op, or an update without it",
     ]
+
+
+def test_a_curve_says_from_where_on_nothing_is_cut() -> None:
+    inspection = answer()
+    (function,) = inspection.functions
+    whole = Bytes(8192, 8192)
+    memory = tuple(
+        dataclasses.replace(row, slots=whole) if row.replicas >= 256 else row
+        for row in function.memory
+    )
+    changed = dataclasses.replace(function, memory=memory)
+    chapter = page(dataclasses.replace(inspection, functions=(changed,))).sections[1]
+    slots, weights = chapter.lines
+    assert slots.note == "For 256 replicas and more the plan keeps all slots whole."
+    assert weights.note == "The same with sharding: the plan keeps all weights whole."
+    assert page(inspection).sections[1].lines[0].note == ""
+
+
+def test_what_there_is_none_of_has_no_curve() -> None:
+    inspection = answer()
+    (function,) = inspection.functions
+    memory = tuple(dataclasses.replace(row, slots=Bytes(0, 0)) for row in function.memory)
+    changed = dataclasses.replace(function, memory=memory)
+    (weights,) = page(dataclasses.replace(inspection, functions=(changed,))).sections[1].lines
+    assert weights.title == "Bytes of weights on the fullest replica"

@@ -26,6 +26,15 @@ def test_the_gradient_is_summed_whole_before_and_scattered_after() -> None:
     ]
 
 
+def test_a_sum_that_the_graph_has_is_named_and_one_that_it_has_not_is_said() -> None:
+    flows = update_flows(picture("w"))
+    assert flows.charts[0].rows[1].name == "w" and "one device" not in flows.text
+    (gradient,) = picture().gradients
+    bare = dataclasses.replace(picture(), gradients=(dataclasses.replace(gradient, sum_op=""),))
+    flows = update_flows(bare)
+    assert flows.charts[0].rows[1].name == "the whole sum" and "one device" in flows.text
+
+
 def test_edges_are_what_ops_read_and_go_down() -> None:
     _, after = update_flows(picture()).charts
     assert [(e.source, e.target) for e in after.edges] == [

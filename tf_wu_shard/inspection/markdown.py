@@ -11,7 +11,8 @@ from collections.abc import Iterator
 
 from tf_wu_shard.inspection import page_tables
 from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection
-from tf_wu_shard.inspection.page import about, short_name, verdict
+from tf_wu_shard.inspection.function_names import short_name
+from tf_wu_shard.inspection.page import about, verdict
 from tf_wu_shard.inspection.text import printable
 from tf_wu_shard.report.quantities import byte_text
 from tf_wu_shard.report.summary import Report

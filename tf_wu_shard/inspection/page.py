@@ -7,15 +7,17 @@ character is written as an escape, and what is endless is cut, with a word on wh
 from __future__ import annotations
 
 import collections
+from collections.abc import Sequence
 
 from tf_wu_shard.inspection import page_tables
 from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection
+from tf_wu_shard.inspection.function_names import short_name
 from tf_wu_shard.inspection.text import printable
 from tf_wu_shard.inspection.update_flow import update_flows
 from tf_wu_shard.report.charts import LineChart, Series
 from tf_wu_shard.report.html import Page, Section, Tile, render
 from tf_wu_shard.report.quantities import byte_text
-from tf_wu_shard.report.summary import Report
+from tf_wu_shard.report.summary import Bytes, Report
 from tf_wu_shard.report.tables import Table
 
 # More functions than that get a line in the list of all and no chapter.
@@ -94,13 +96,6 @@ def _chapter(function: FunctionAnswer, rows: int) -> Section:
     )
 
 
-def short_name(name: str) -> str:
-    """What a function was called in Python, as far as TensorFlow's name for it tells."""
-    plain = name.removeprefix("__inference_").removeprefix("signature_wrapper_")
-    stem, _, number = plain.rpartition("_")
-    return (stem if number.isdecimal() else plain) or name
-
-
 def verdict(report: Report) -> str:
     """The answer for a function in a line."""
     total = len(report.variables) + len(report.left_alone)
@@ -109,6 +104,8 @@ def verdict(report: Report) -> str:
             f"{len(report.variables):,} of {total:,} variables would be sharded over"
             f" {report.num_replicas:,} replicas"
         )
+    if not total:
+        return "nothing would be sharded: no weight was found that a summed gradient updates"
     return f"nothing would be sharded: {total:,} variables are left alone, each for a reason below"
 
 
@@ -163,14 +160,27 @@ def _curves(function: FunctionAnswer) -> tuple[LineChart, ...]:
                 Series("with sharding", "sharded", tuple(s.sharded for s in sizes)),
             ),
             logarithmic=True,
-            note=""
-            if any(s.sharded != s.unsharded for s in sizes)
-            else f"The same with sharding: this plan keeps the {kind} whole.",
+            note=_kept_whole(kind, [(r.replicas, s) for r, s in zip(rows, sizes, strict=True)]),
             x_ticks=tuple(str(row.replicas) for row in rows),
             in_bytes=True,
         )
         for kind, sizes in kinds
+        if any(size.unsharded for size in sizes)
     )
+
+
+def _kept_whole(kind: str, sizes: Sequence[tuple[int, Bytes]]) -> str:
+    """Says for how many replicas on the plan saves nothing, if it ever does."""
+    first = 0
+    for replicas, size in reversed(sizes):
+        if size.sharded != size.unsharded:
+            break
+        first = replicas
+    if not first:
+        return ""
+    if first == sizes[0][0]:
+        return f"The same with sharding: the plan keeps all {kind} whole."
+    return f"For {first:,} replicas and more the plan keeps all {kind} whole."
 
 
 def _tables(function: FunctionAnswer, report: Report, rows: int) -> list[Table]:

@@ -92,7 +92,9 @@ class _Picturing:
         if shape is None or math.prod(shape) != reduction.size:
             shape = (reduction.size,)
         whole = _tensor(shape, reduction.dtype)
-        return PictureGradient(reduction.carriers[0], key, whole, self._cut(whole, reduction.dtype))
+        op, sum_op = reduction.operands[0].op, reduction.carriers[0]
+        cut = self._cut(whole, reduction.dtype)
+        return PictureGradient(op, "" if sum_op == op else sum_op, whole, cut)
 
     def _cut(self, whole: PictureTensor, dtype: int) -> PictureTensor:
         """A replica's part of a value: all of it where it is not of the variable's size."""

@@ -17,6 +17,10 @@ _MOST_OPS_EACH = 12
 _MOST_WRITES = 6
 _SHOWN_AT_EACH_END = 4
 
+_ONE_DEVICE = (
+    "The graph was traced on one device and sums no gradient: the sum is drawn where it would be."
+)
+
 
 def update_flows(picture: UpdatePicture) -> Flows:
     """The update before and after.
@@ -27,13 +31,15 @@ def update_flows(picture: UpdatePicture) -> Flows:
     Returns:
         The charts without and with sharding; the same ops stand on lines that correspond.
     """
+    summed = all(gradient.sum_op for gradient in picture.gradients)
+    told = "" if summed else f" {_ONE_DEVICE}"
     share = "its owner does" if picture.owned else "each replica does its shard of"
     return Flows(
         title=f"One update, as the graph has it: {printable(picture.variable)}",
         text=(
             f"Its {len(picture.ops):,} ops, and at the right of each what one replica computes:"
             f" without sharding all of it; with sharding {share} the same update. Dashed lines go"
-            " by way of a variable."
+            f" by way of a variable.{told}"
         ),
         charts=(
             _Drawing(picture, sharded=False).chart(),
@@ -90,7 +96,7 @@ class _Drawing:
         found = []
         for gradient in self._picture.gradients:
             start = self._station("value", "gradient", gradient.op, gradient.whole)
-            title, name, held = "all-reduce", "the whole sum", gradient.whole
+            title, name, held = "all-reduce", gradient.sum_op or "the whole sum", gradient.whole
             if self._sharded:
                 title, name = "reduce-scatter", "its own shard of the sum"
                 held = gradient.shard

@@ -29,14 +29,15 @@ class PictureGradient:
     """A gradient that enters the update.
 
     Attributes:
-        op: Name of the op that sums it over the replicas, or yields what is to be summed.
-        key: Its number in the analysis.
+        op: Name of the op that yields it on a replica.
+        sum_op: Name of the op that sums it over the replicas; "" where the graph has none, as it
+            was traced on one device.
         whole: The gradient.
         shard: What a replica has of it after a reduce-scatter.
     """
 
     op: str
-    key: int
+    sum_op: str
     whole: PictureTensor
     shard: PictureTensor
 

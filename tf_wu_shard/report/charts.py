@@ -143,7 +143,8 @@ def _readings(chart: LineChart) -> str:
         said = "; ".join(f"{s.label} {_exact(value, chart.in_bytes)}" for s, value in values)
         side = "before" if left > 50 else "after"
         found.append(
-            f'<span class="reading {side}" style="left:{left:.2f}%" tabindex="0" role="img"'
+            f'<span class="reading {side}" tabindex="0" role="img"'
+            f' style="left:{left:.2f}%;--at:{left / 100:.2f}"'
             f' aria-label="{html.escape(f"{tick} {chart.x_label}: {said}")}"><span class="tip">'
             f"<strong>{html.escape(f'{tick} {chart.x_label}')}</strong>{lines}</span></span>"
         )

@@ -120,8 +120,8 @@ button.more:hover { border-color: var(--link); }
   body { padding: 24px 16px 48px; }
   h1 { font-size: 24px; }
   .ticks span:nth-child(odd) { display: none; }
-  .tip { max-width: 210px; }
-  .tip span { grid-template-columns: 22px 1fr; }
+  .reading .tip { width: 232px; left: calc(50% - var(--at) * 232px); right: auto; }
+  .tip span { grid-template-columns: 22px 1fr; gap: 0 8px; }
   .tip b { grid-column: 2; text-align: left; }
   table, thead, tbody, tr, th, td { display: block; }
   table:not(.sortable) thead { display: none; }
