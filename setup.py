@@ -46,6 +46,8 @@ setup(
             *("pytest>=8", "pytest-xdist>=3.5", "hypothesis>=6.100", "ruff", "mypy"),
             # The Keras before version 3, whose models are trained sharded too.
             "tf-keras>=2.18,<2.22",
+            # Reads the Markdown that inspection writes as a code host does.
+            "markdown-it-py>=3",
         ],
     },
     entry_points={"console_scripts": ["wu-shard = tf_wu_shard.cli.main:main"]},

@@ -36,6 +36,21 @@ def test_json_goes_to_the_output(
     assert answer["plan"][0]["num_replicas"] == 8 and answer["left_alone"] and answer["memory"]
 
 
+@pytest.mark.parametrize(
+    ("form", "start"),
+    [("html", "<!doctype html>\n"), ("markdown", "# Weight-update sharding of `")],
+)
+def test_a_page_has_the_models_name(
+    tmp_path: pathlib.Path, form: str, start: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "page"
+    assert inspect(exported(), "--format", form, "--output", output) == 0
+    assert capsys.readouterr().out == ""
+    page = output.read_text(encoding="utf-8")
+    assert page.startswith(start) and exported().name in page
+    assert "sequential/<wbr>hidden/<wbr>kernel" in page or "`sequential/hidden/kernel`" in page
+
+
 def test_a_model_read_in_part_is_1_and_one_line(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,6 +22,7 @@ DISTRIBUTIONS = {
     "hypothesis": "hypothesis",
     "jax": "jax",
     "keras": "keras",
+    "markdown_it": "markdown_it_py",
     "numpy": "numpy",
     "pytest": "pytest",
     "setuptools": "setuptools",

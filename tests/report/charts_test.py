@@ -95,3 +95,16 @@ def test_charts_are_well_formed_and_escape_their_text() -> None:
     for page in (render_lines(line), render_bars(bars)):
         assert "<script" not in page
         assert evil in "".join(ElementTree.fromstring(page).itertext())
+
+
+def test_each_x_that_has_a_name_tells_its_values_to_who_points_at_it_or_tabs_to_it() -> None:
+    series = (
+        Series("before", "baseline", (4096.0, 4096.0)),
+        Series("after", "sharded", (8.0, 4.0)),
+    )
+    text = render_lines(
+        LineChart("t", "replicas", series, logarithmic=True, x_ticks=("2", "4"), in_bytes=True)
+    )
+    assert text.count('tabindex="0"') == 2
+    assert 'aria-label="4 replicas: before 4.10 kB (4,096 B); after 4 B"' in text
+    assert ">10 kB</span>" in text and ">1 B</span>" in text

@@ -1,14 +1,18 @@
 """Claims about report/html.py: one file, nothing loaded, nothing unescaped, nothing left out."""
 
+import base64
+import hashlib
 import html.parser
 import re
 
 from tf_wu_shard.report.charts import Bar, BarChart, LineChart, Series
-from tf_wu_shard.report.html import Page, Section, Table, Tile, render
+from tf_wu_shard.report.flow_chart import FlowChart, FlowEdge, FlowRow, Flows
+from tf_wu_shard.report.html import Page, Section, Tile, render
+from tf_wu_shard.report.tables import Cell, Name, Table
 
 _EVIL = '</style><script>alert("&")</script>'
 
-_VOID = {"meta", "line", "polyline"}
+_VOID = {"meta", "line", "polyline", "path", "wbr"}
 
 
 class _Balance(html.parser.HTMLParser):
@@ -33,6 +37,11 @@ class _Balance(html.parser.HTMLParser):
         self.text.append(data)
 
 
+def _flow(text: str) -> FlowChart:
+    rows = (FlowRow("value", text, text, text, text), FlowRow("step", text, lane=1))
+    return FlowChart(text, rows, (FlowEdge(0, 1),))
+
+
 def _page(text: str, *, good: bool = True) -> str:
     return render(
         Page(
@@ -47,8 +56,9 @@ def _page(text: str, *, good: bool = True) -> str:
                     tiles=(Tile(text, text, text),),
                     lines=(LineChart(text, text, (Series(text, "sharded", (2.0, 1.0)),)),),
                     bars=(BarChart(text, (Bar(text, "baseline", 1.0, text),)),),
+                    flows=(Flows(text, text, (_flow(text),)),),
                     tables=(
-                        Table(text, (text,), ((text,),), note=text),
+                        Table(text, (text,), ((text,), (Name(text),), (Cell(text, 1),)), note=text),
                         Table(text, (text,), (), empty="nothing at all"),
                     ),
                 ),
@@ -71,13 +81,23 @@ def test_tags_are_balanced() -> None:
 def test_no_text_becomes_markup() -> None:
     read = _read(_page(_EVIL))
     assert "script" not in read.tags
-    # Title, heading, section's three, tile's three, two chart titles and what they hold, tables.
-    assert "".join(read.text).count('alert("&")') >= 16
+    # Title, heading, section's three, tile's three, two chart titles and what they hold, the flow,
+    # tables.
+    assert "".join(read.text).count('alert("&")') >= 25
+
+
+def test_a_reader_who_may_sort_gets_the_pages_own_script_and_no_other_may_run() -> None:
+    table = Table("", ("a",), (("b",),), sortable=True)
+    page = render(Page("", "", (Section("", "", "", None, tables=(table,)),)))
+    (script,) = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in page
+    assert "<script" not in _page("words") and "script-src" not in _page("words")
 
 
 def test_nothing_is_loaded_from_anywhere() -> None:
     page = _page("words")
-    assert not re.search(r"(src|href|url|@import|https?:|//\w)", page)
+    assert not re.search(r"(\bsrc=|href|url|@import|https?:|//\w)", page)
 
 
 def test_an_empty_table_says_what_it_means() -> None:

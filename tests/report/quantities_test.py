@@ -2,7 +2,7 @@
 
 import pytest
 
-from tf_wu_shard.report.quantities import byte_text, second_text
+from tf_wu_shard.report.quantities import byte_text, byte_tick, second_text, shape_text
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,15 @@ def test_bytes_have_three_digits_and_a_decimal_unit(count: float, text: str) -> 
 )
 def test_seconds_have_three_digits(seconds: float, text: str) -> None:
     assert second_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(1, "1 B"), (1e3, "1 kB"), (1e5, "100 kB"), (1e7, "10 MB"), (1e9, "1 GB")]
+)
+def test_an_axis_has_round_numbers(count: float, text: str) -> None:
+    assert byte_tick(count) == text
+
+
+def test_a_shape_is_written_with_multiplication_signs() -> None:
+    assert shape_text((1000, 64)) == "1,000 \N{MULTIPLICATION SIGN} 64"
+    assert shape_text(()) == "scalar"

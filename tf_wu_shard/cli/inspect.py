@@ -7,6 +7,7 @@ saves. The files are parsed and never executed; nothing is written but `--output
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import pathlib
 import sys
 
@@ -14,11 +15,13 @@ from tf_wu_shard.errors import OptionError
 from tf_wu_shard.inspection.grounds import Question
 from tf_wu_shard.inspection.inspect import inspect
 from tf_wu_shard.inspection.json_text import as_json
+from tf_wu_shard.inspection.markdown import as_markdown
+from tf_wu_shard.inspection.page import as_html
 from tf_wu_shard.inspection.text import as_lines, printable
 from tf_wu_shard.model_files.read import read_model
 from tf_wu_shard.topology import parse_topology
 
-_FORMATS = {"text": as_lines, "json": as_json}
+_FORMATS = {"text": as_lines, "json": as_json, "html": as_html, "markdown": as_markdown}
 
 # More replicas than any machine has; a plan names each.
 _MOST_REPLICAS = 4096
@@ -79,6 +82,7 @@ def run(args: argparse.Namespace) -> int:
     """
     question = _question(args)
     inspection = inspect(read_model(args.path), question)
+    inspection = dataclasses.replace(inspection, name=args.path.resolve().name)
     answer = _FORMATS[args.format](inspection)
     if args.output is None:
         print(answer)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tf_wu_shard.demo.compilation import Compilation
 from tf_wu_shard.report.charts import Bar, BarChart
-from tf_wu_shard.report.html import Section, Table, Tile
+from tf_wu_shard.report.html import Section, Tile
 from tf_wu_shard.report.quantities import byte_text, second_text
+from tf_wu_shard.report.tables import Table
 from tf_wu_shard.tpu_compiler.comparison import MODES, Comparison, Compiled
 from tf_wu_shard.tpu_compiler.figures import Figures
 from tf_wu_shard.tpu_compiler.table import parts_of, remarks_of, title_of

@@ -10,8 +10,9 @@ from tf_wu_shard.demo.comparison import Comparison
 from tf_wu_shard.demo.compilation import Compilation
 from tf_wu_shard.demo.runs import ON_TPUS, SCORES, TITLES, Run, reordering
 from tf_wu_shard.report.charts import Bar, BarChart, LineChart, Series
-from tf_wu_shard.report.html import Page, Section, Table, Tile
+from tf_wu_shard.report.html import Page, Section, Tile
 from tf_wu_shard.report.quantities import byte_text, second_text
+from tf_wu_shard.report.tables import Table
 from tf_wu_shard.report.text import slot_label
 
 

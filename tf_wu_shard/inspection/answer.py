@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from tf_wu_shard.inspection.update_picture import UpdatePicture
 from tf_wu_shard.report.summary import Bytes, Report
 
 
@@ -19,6 +20,7 @@ class UpdateAnswer:
         shape: The weight's shape.
         dtype: The weight's element type.
         gradient: The value that is its gradient, summed or to be.
+        bytes: How many the weight has.
     """
 
     variable: str
@@ -28,6 +30,7 @@ class UpdateAnswer:
     shape: tuple[int, ...]
     dtype: str
     gradient: str
+    bytes: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +64,9 @@ class FunctionAnswer:
         report: What the plan does, for the number of replicas that was asked for; None where
             there is nothing to plan.
         memory: For more and more replicas what they would hold.
+        picture: One of the updates that would be shared; None where there is none to draw.
+        source_lines: For ops at which something was refused, as far as the files tell, the line of
+            the program that made them.
         refusal: Why it was not looked at, or "".
     """
 
@@ -74,6 +80,8 @@ class FunctionAnswer:
     updates: tuple[UpdateAnswer, ...] = ()
     report: Report | None = None
     memory: tuple[MemoryRow, ...] = ()
+    picture: UpdatePicture | None = None
+    source_lines: tuple[tuple[str, str], ...] = ()
     refusal: str = ""
 
 
@@ -86,12 +94,14 @@ class Inspection:
         variables: How many variables it has.
         functions: What is said of each function.
         notes: What could not be read or looked at: the answer is part of one where there are any.
+        name: What to call the model, such as its folder's name; "" where nothing does.
     """
 
     form: str
     variables: int
     functions: tuple[FunctionAnswer, ...]
     notes: tuple[str, ...]
+    name: str = ""
 
     @property
     def verdict(self) -> str:

@@ -8,18 +8,22 @@ left out and the answer says so.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator
 
 from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis
-from tf_wu_shard.dtypes import dtype_name
+from tf_wu_shard.dtypes import dtype_name, item_bytes
 from tf_wu_shard.errors import OptionError, WuShardError
 from tf_wu_shard.graph.tpu_cluster import Cluster
 from tf_wu_shard.inspection import grounds, memory, optimizers
 from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection, UpdateAnswer
 from tf_wu_shard.inspection.calls import WRITERS, Calls
+from tf_wu_shard.inspection.function_names import short_name
 from tf_wu_shard.inspection.function_view import FunctionView, view_of_function, view_of_graph
 from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.op_lines import op_lines
+from tf_wu_shard.inspection.picturing import picture_of
 from tf_wu_shard.inspection.planning import planned
 from tf_wu_shard.model_files.types import BoundFunction, Model
 from tf_wu_shard.report.summary import summarize
@@ -66,7 +70,7 @@ def _wanted(model: Model, calls: Calls, only: str | None) -> Iterator[BoundFunct
     """The functions that the model offers; where it does not say, those that no other calls."""
     bound = {f.name: f for f in model.bound if f.name in model.functions}
     if only is not None and only != GRAPH:
-        named = [name for name in model.functions if only in (name, _short(name))]
+        named = [name for name in model.functions if only in (name, short_name(name))]
         if not named:
             raise OptionError(f"the model has no function {only!r}")
         yield from (bound.get(name, BoundFunction(name, ())) for name in named)
@@ -75,13 +79,6 @@ def _wanted(model: Model, calls: Calls, only: str | None) -> Iterator[BoundFunct
     elif only is None:
         outer = [name for name in model.functions if name not in calls.called]
         yield from (BoundFunction(name, ()) for name in outer or model.functions)
-
-
-def _short(name: str) -> str:
-    """What a function was called in Python: TensorFlow puts words around it, and a number."""
-    plain = name.removeprefix("__inference_").removeprefix("signature_wrapper_")
-    stem, _, number = plain.rpartition("_")
-    return stem if number.isdecimal() else plain
 
 
 def _train_ops(model: Model) -> tuple[str, ...]:
@@ -181,6 +178,8 @@ class _Inspecting:
             updates=_updates(analysis),
             report=dataclasses.replace(report, notes=tuple(notes)) if trains else None,
             memory=memory.rows(self._model, analysis, program, question) if trains else (),
+            picture=picture_of(view, analysis, plan),
+            source_lines=op_lines(self._model, name, (left.where for left in report.left_alone)),
         )
 
 
@@ -212,6 +211,7 @@ def _updates(analysis: Analysis) -> tuple[UpdateAnswer, ...]:
                 shape=weight.shape,
                 dtype=dtype_name(weight.dtype),
                 gradient=str(analysis.reductions[update.reductions[0]].results[0]),
+                bytes=math.prod(weight.shape) * item_bytes(weight.dtype),
             )
         )
     return tuple(found)

@@ -18,8 +18,8 @@ _PLAN = (
 def as_json(inspection: Inspection) -> str:
     """The whole answer as a JSON object, in ASCII.
 
-    Its keys are `form`, `verdict`, `functions`, `updates`, `plan`, `left_alone`, `memory` and
-    `notes`; in the lists, `function` names the function.
+    Its keys are `form`, `verdict`, `functions`, `updates`, `plan`, `left_alone`, `memory`,
+    `pictures` and `notes`; in the lists, `function` names the function.
 
     Args:
         inspection: The answer as data.
@@ -32,6 +32,7 @@ def as_json(inspection: Inspection) -> str:
         "plan": _of_each(inspection, _plan),
         "left_alone": _of_each(inspection, _left_alone),
         "memory": _of_each(inspection, _memory),
+        "pictures": _of_each(inspection, _pictures),
         "notes": list(inspection.notes),
     }
     return json.dumps(answer, indent=1)
@@ -63,8 +64,14 @@ def _plan(function: FunctionAnswer) -> list[dict[str, Any]]:
 
 def _left_alone(function: FunctionAnswer) -> list[dict[str, Any]]:
     report = function.report
-    return [] if report is None else [dataclasses.asdict(left) for left in report.left_alone]
+    lines = dict(function.source_lines)
+    found = [] if report is None else report.left_alone
+    return [{**dataclasses.asdict(a), "source_line": lines.get(a.where, "")} for a in found]
 
 
 def _memory(function: FunctionAnswer) -> list[dict[str, Any]]:
     return [dataclasses.asdict(row) for row in function.memory]
+
+
+def _pictures(function: FunctionAnswer) -> list[dict[str, Any]]:
+    return [] if function.picture is None else [dataclasses.asdict(function.picture)]

@@ -16,6 +16,7 @@ from tf_wu_shard.model_files import graph_variables
 from tf_wu_shard.model_files.contents import parse, parse_text, read_bytes
 from tf_wu_shard.model_files.index_table import index_entries
 from tf_wu_shard.model_files.object_graph import ObjectGraph
+from tf_wu_shard.model_files.source_lines import SourceLines, source_lines
 from tf_wu_shard.model_files.types import Model
 from tf_wu_shard.tensorflow_private import model_protos
 
@@ -147,6 +148,7 @@ def _meta_graph(
         variables, handles = objects.variables, {}
     if folder is not None and variables:
         _compare_with_index(objects, folder, found)
+    lines = None if folder is None else _source_lines(folder, found)
     bound, slots = objects.bound_functions(), objects.slots()
     return Model(
         form=form,
@@ -158,7 +160,16 @@ def _meta_graph(
         slots=slots,
         train_ops=graph_variables.train_ops(collections),
         notes=tuple(dict.fromkeys((*found, *objects.notes))),
+        source_lines=lines,
     )
+
+
+def _source_lines(folder: pathlib.Path, notes: list[str]) -> SourceLines | None:
+    try:
+        return source_lines(folder)
+    except ModelFileError as error:
+        notes.append(f"{error}; ops are told without the lines that made them")
+        return None
 
 
 def _compare_with_index(objects: ObjectGraph, folder: pathlib.Path, notes: list[str]) -> None:

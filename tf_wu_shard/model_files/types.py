@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from tf_wu_shard.model_files.source_lines import SourceLines
+
 
 @dataclasses.dataclass(frozen=True)
 class ModelVariable:
@@ -67,6 +69,7 @@ class Model:
         slots: Which variables an optimizer keeps for which.
         train_ops: Names of the ops of the graph that the file says train the model.
         notes: What could not be read, or contradicts itself; none where all was read.
+        source_lines: Which line of a program made an op; None where the files do not tell.
     """
 
     form: str
@@ -78,3 +81,4 @@ class Model:
     slots: tuple[SlotRelation, ...]
     train_ops: tuple[str, ...]
     notes: tuple[str, ...]
+    source_lines: SourceLines | None = None

@@ -13,6 +13,8 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
+from tf_wu_shard.report.quantities import byte_text, byte_tick
+
 # Who a line or bar belongs to; the page gives each its colour and stroke, light and dark.
 Role = Literal["baseline", "sharded", "other"]
 
@@ -36,6 +38,9 @@ class LineChart:
         series: At least one; drawn in this order, so the last lies on top.
         logarithmic: Whether y is; values that are not positive are then left out of the curve.
         note: Below the chart.
+        x_ticks: What x is at each value; empty where it counts them. With it, each x can be
+            pointed at or tabbed to, and tells its values exactly.
+        in_bytes: Whether the values are bytes.
     """
 
     title: str
@@ -43,6 +48,8 @@ class LineChart:
     series: tuple[Series, ...]
     logarithmic: bool = False
     note: str = ""
+    x_ticks: tuple[str, ...] = ()
+    in_bytes: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +101,9 @@ def render_lines(chart: LineChart) -> str:
     )
     curves = "".join(_curve(series, scale, steps) for series in chart.series)
     labels = "".join(
-        f'<span style="top:{scale(tick) / 10:.1f}%">{tick:.3g}</span>' for tick in ticks
+        f'<span style="top:{scale(tick) / 10:.1f}%">'
+        f"{byte_tick(tick) if chart.in_bytes else f'{tick:.3g}'}</span>"
+        for tick in ticks
     )
     legend = "".join(
         f'<span><i class="{series.role}"></i>{html.escape(series.label)}</span>'
@@ -103,11 +112,53 @@ def render_lines(chart: LineChart) -> str:
     body = (
         f'<div class="legend">{legend}</div><div class="plot"><div class="y">{labels}</div>'
         f'<svg viewBox="0 0 1000 1000" preserveAspectRatio="none" role="img"'
-        f' aria-label="{html.escape(chart.title)}"><g class="grid">{grid}</g>{curves}</svg></div>'
-        f'<div class="x"><span>1</span><span>{html.escape(chart.x_label)}</span>'
-        f"<span>{steps}</span></div>"
+        f' aria-label="{html.escape(chart.title)}"><g class="grid">{grid}</g>{curves}</svg>'
+        f"{_readings(chart)}</div>{_x_axis(chart, steps)}"
     )
     return _figure(chart.title, body, chart.note)
+
+
+def _x_axis(chart: LineChart, steps: int) -> str:
+    label = html.escape(chart.x_label)
+    if not chart.x_ticks:
+        return f'<div class="x"><span>1</span><span>{label}</span><span>{steps}</span></div>'
+    ticks = "".join(
+        f'<span style="left:{_percent(index, len(chart.x_ticks)):.2f}%">{html.escape(tick)}</span>'
+        for index, tick in enumerate(chart.x_ticks)
+    )
+    return f'<div class="ticks">{ticks}</div><div class="x-label">{label}</div>'
+
+
+def _readings(chart: LineChart) -> str:
+    """For each x a strip over the drawing that tells the values when pointed at or focused."""
+    found = []
+    for index, tick in enumerate(chart.x_ticks):
+        left = _percent(index, len(chart.x_ticks))
+        values = [(s, s.values[index]) for s in chart.series if index < len(s.values)]
+        lines = "".join(
+            f'<span><i class="{series.role}"></i>{html.escape(series.label)}'
+            f"<b>{_exact(value, chart.in_bytes)}</b></span>"
+            for series, value in values
+        )
+        said = "; ".join(f"{s.label} {_exact(value, chart.in_bytes)}" for s, value in values)
+        side = "before" if left > 50 else "after"
+        found.append(
+            f'<span class="reading {side}" tabindex="0" role="img"'
+            f' style="left:{left:.2f}%;--at:{left / 100:.2f}"'
+            f' aria-label="{html.escape(f"{tick} {chart.x_label}: {said}")}"><span class="tip">'
+            f"<strong>{html.escape(f'{tick} {chart.x_label}')}</strong>{lines}</span></span>"
+        )
+    return f'<div class="readings">{"".join(found)}</div>' if found else ""
+
+
+def _exact(value: float, in_bytes: bool) -> str:
+    if not in_bytes:
+        return f"{value:g}"
+    return f"{byte_text(value)}" if value < 1000 else f"{byte_text(value)} ({value:,.0f} B)"
+
+
+def _percent(index: int, count: int) -> float:
+    return 100 * index / max(count - 1, 1)
 
 
 def linear_ticks(values: Sequence[float]) -> tuple[float, ...]:

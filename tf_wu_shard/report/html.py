@@ -1,7 +1,8 @@
 """A report as one HTML page that needs no network and no other file.
 
 Takes a page as data (sections of text, tiles, charts, tables) and returns its text; it knows
-nothing of sharding. Every text that comes in is escaped.
+nothing of sharding. Every text that comes in is escaped, and a Content-Security-Policy besides
+lets nothing be loaded and no script run but the page's own.
 """
 
 from __future__ import annotations
@@ -10,7 +11,11 @@ import dataclasses
 import html
 
 from tf_wu_shard.report.charts import BarChart, LineChart, render_bars, render_lines
+from tf_wu_shard.report.flow_chart import Flows, render_flows
+from tf_wu_shard.report.flow_style import FLOW_STYLE
+from tf_wu_shard.report.page_script import SCRIPT, script_digest
 from tf_wu_shard.report.page_style import STYLE
+from tf_wu_shard.report.tables import Table, render_table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,27 +28,29 @@ class Tile:
 
 
 @dataclasses.dataclass(frozen=True)
-class Table:
-    """Rows of text under a title; `empty` is said instead when there are none."""
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    empty: str = "none"
-    note: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
 class Section:
-    """One chapter: verdict first, then tiles, charts and tables."""
+    """One chapter: verdict first, then tiles, charts, flows and tables.
+
+    Attributes:
+        title: Above it.
+        text: What it is about.
+        verdict: The answer in a line; "" where there is no question.
+        good: Whether that is good news; None where it is neither.
+        tiles: Figures to be seen first.
+        lines: Curves.
+        bars: Bars.
+        flows: Steps and what flows between them.
+        tables: All the rest.
+    """
 
     title: str
     text: str
     verdict: str
-    good: bool
+    good: bool | None
     tiles: tuple[Tile, ...] = ()
     lines: tuple[LineChart, ...] = ()
     bars: tuple[BarChart, ...] = ()
+    flows: tuple[Flows, ...] = ()
     tables: tuple[Table, ...] = ()
 
 
@@ -60,11 +67,17 @@ def render(page: Page) -> str:
     """Returns the page as HTML text, to be written as UTF-8."""
     body = "\n".join(_section(section) for section in page.sections)
     title = html.escape(page.title)
+    moves = any(table.sortable for section in page.sections for table in section.tables)
+    policy = "default-src 'none'; style-src 'unsafe-inline'"
+    policy += f"; script-src '{script_digest()}'" if moves else ""
+    script = f"<script>{SCRIPT}</script>\n" if moves else ""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
-        f"<h1>{title}</h1>\n<p>{html.escape(page.text)}</p>\n{body}\n</body>\n</html>\n"
+        f"<title>{title}</title>\n<style>{STYLE}{FLOW_STYLE}</style>\n</head>\n<body>\n"
+        f"<main>\n<h1>{title}</h1>\n<p>{html.escape(page.text)}</p>\n{body}\n</main>\n"
+        f"{script}</body>\n</html>\n"
     )
 
 
@@ -74,32 +87,24 @@ def _section(section: Section) -> str:
         f"<b>{html.escape(tile.value)}</b><span>{html.escape(tile.note)}</span></div>"
         for tile in section.tiles
     )
-    lines = "\n".join(render_lines(chart) for chart in section.lines)
-    bars = "\n".join(render_bars(chart) for chart in section.bars)
-    tables = "\n".join(_table(table) for table in section.tables)
+    parts = (
+        _block("tiles", tiles),
+        _block("figures", "\n".join(render_lines(chart) for chart in section.lines)),
+        _block("figures small", "\n".join(render_bars(chart) for chart in section.bars)),
+        "\n".join(render_flows(flows) for flows in section.flows),
+        "\n".join(render_table(table) for table in section.tables),
+    )
+    mood = {True: "", False: " bad", None: " plain"}[section.good]
+    text = f'<p class="soft">{html.escape(section.text)}</p>\n' if section.text else ""
+    verdict = f'<div class="verdict{mood}">{html.escape(section.verdict)}</div>\n'
     return (
-        f'<section>\n<h2>{html.escape(section.title)}</h2>\n<p class="soft">'
-        f"{html.escape(section.text)}</p>\n"
-        f'<div class="verdict{"" if section.good else " bad"}">{html.escape(section.verdict)}</div>'
-        f'\n<div class="tiles">{tiles}</div>\n<div class="figures">\n{lines}\n</div>\n'
-        f'<div class="figures small">\n{bars}\n</div>\n{tables}\n</section>'
+        f"<section>\n<h2>{html.escape(section.title)}</h2>\n"
+        + (verdict if section.verdict else "")
+        + text
+        + "\n".join(part for part in parts if part)
+        + "\n</section>"
     )
 
 
-def _table(table: Table) -> str:
-    title = f"<h3>{html.escape(table.title)}</h3>\n"
-    note = f'<p class="soft">{html.escape(table.note)}</p>\n' if table.note else ""
-    if not table.rows:
-        return f'{title}<p class="soft">{html.escape(table.empty)}</p>'
-    head = "".join(f"<th>{html.escape(column)}</th>" for column in table.columns)
-    rows = "\n".join(
-        "<tr>" + "".join(map(_cell, table.columns, row)) + "</tr>" for row in table.rows
-    )
-    return (
-        f"{title}{note}<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>"
-    )
-
-
-def _cell(column: str, text: str) -> str:
-    """On a narrow page the columns stand below each other and the cell names its own."""
-    return f'<td data-column="{html.escape(column)}">{html.escape(text)}</td>'
+def _block(kind: str, body: str) -> str:
+    return f'<div class="{kind}">\n{body}\n</div>' if body else ""

@@ -7,19 +7,20 @@ STYLE = """
   color-scheme: light dark;
   --paper: #ffffff; --card: #f6f7f9; --ink: #1c2128; --soft: #5b6470; --rule: #dde1e6;
   --baseline: #9db4d0; --sharded: #c2410c; --other: #6b7280;
-  --good: #14683a; --good-paper: #dcf3e4; --bad: #9b1c1c; --bad-paper: #fde2e2;
+  --link: #1d4ed8; --good: #14683a; --good-paper: #dcf3e4; --bad: #9b1c1c; --bad-paper: #fde2e2;
 }
 @media (prefers-color-scheme: dark) {
   :root {
     --paper: #14171c; --card: #1d2128; --ink: #e6e9ee; --soft: #9aa4b2; --rule: #323842;
     --baseline: #54739c; --sharded: #ff9d5c; --other: #8b95a3;
-    --good: #7ee2a8; --good-paper: #143324; --bad: #ffa3a3; --bad-paper: #451d1d;
+    --link: #8ab4ff; --good: #7ee2a8; --good-paper: #143324; --bad: #ffa3a3; --bad-paper: #451d1d;
   }
 }
 * { box-sizing: border-box; }
 body {
   margin: 0 auto; max-width: 1120px; padding: 32px 20px 64px; background: var(--paper);
   color: var(--ink); font: 16px/1.5 system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif;
+  overflow-wrap: anywhere;
 }
 h1 { font-size: 28px; line-height: 1.2; margin: 0 0 8px; }
 h2 { font-size: 22px; line-height: 1.25; margin: 48px 0 4px; padding-top: 20px;
@@ -30,13 +31,14 @@ p { margin: 4px 0 12px; max-width: 72ch; }
 .verdict { display: inline-block; padding: 3px 12px; border-radius: 6px; font-weight: 600;
            margin: 4px 0 12px; color: var(--good); background: var(--good-paper); }
 .verdict.bad { color: var(--bad); background: var(--bad-paper); }
+.verdict.plain { color: var(--ink); background: var(--card); }
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 12px;
          margin: 12px 0 20px; }
 .tile { background: var(--card); border-radius: 8px; padding: 12px 14px; }
 .tile span { display: block; color: var(--soft); font-size: 13px; }
 .tile b { display: block; font-size: 20px; line-height: 1.3; }
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr));
-           gap: 16px; }
+.figures { display: grid; gap: 16px; margin-top: 16px;
+           grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); }
 .figures.small { grid-template-columns: repeat(auto-fit, minmax(min(100%, 320px), 1fr));
                  margin-top: 16px; }
 figure { margin: 0; background: var(--card); border-radius: 8px; padding: 14px 16px 10px;
@@ -59,6 +61,29 @@ polyline { fill: none; stroke-width: 2; vector-effect: non-scaling-stroke;
            stroke-linejoin: round; stroke-linecap: round; stroke: var(--other); }
 polyline.baseline { stroke: var(--baseline); stroke-width: 7; }
 polyline.sharded { stroke: var(--sharded); }
+.ticks, .x-label { margin-left: 58px; font-size: 12px; color: var(--soft); }
+.ticks { position: relative; height: 20px; margin-right: 10px; }
+.ticks span { white-space: nowrap; position: absolute; top: 4px; transform: translateX(-50%); }
+.x-label { text-align: center; }
+.plot:has(.readings) { grid-template-columns: 58px 1fr 10px; position: relative; }
+.readings { position: absolute; inset: 0 10px 0 58px; }
+.reading { position: absolute; top: 0; bottom: 0; width: 9.4%; transform: translateX(-50%); }
+.reading::before { content: ""; position: absolute; inset: 0 50%; opacity: 0;
+                   border-left: 1px solid; }
+.reading:hover::before, .reading:focus::before { opacity: .5; }
+.reading:focus-visible { outline: 2px solid var(--link); border-radius: 4px; }
+.tip { position: absolute; top: 6px; z-index: 1; padding: 8px 12px; border-radius: 8px;
+       background: var(--paper); border: 1px solid var(--rule); font-size: 13px; display: none;
+       width: max-content; box-shadow: 0 4px 14px rgb(0 0 0 / 16%); }
+.after .tip { left: calc(50% + 8px); }
+.before .tip { right: calc(50% + 8px); }
+.reading:hover .tip, .reading:focus .tip { display: block; }
+.tip strong { display: block; margin-bottom: 2px; }
+.tip span { display: grid; grid-template-columns: 22px 1fr auto; align-items: center; gap: 8px; }
+.tip i { border-top: 2px solid var(--other); }
+.tip i.baseline { border-top: 7px solid var(--baseline); }
+.tip i.sharded { border-top-color: var(--sharded); }
+.tip b { font-variant-numeric: tabular-nums; text-align: right; }
 .grid line { stroke: var(--rule); stroke-width: 1; vector-effect: non-scaling-stroke; }
 .bar { display: grid; grid-template-columns: 84px 1fr 72px; gap: 10px; align-items: center;
        font-size: 14px; margin: 7px 0; }
@@ -72,15 +97,49 @@ table { border-collapse: collapse; margin: 0 0 12px; font-size: 14px; width: 100
 th { text-align: left; font-weight: 600; color: var(--soft); }
 th, td { padding: 5px 14px 5px 0; border-bottom: 1px solid var(--rule); vertical-align: top; }
 td { font-variant-numeric: tabular-nums; }
-td { overflow-wrap: break-word; }
+td { overflow-wrap: anywhere; }
+td > span { overflow: clip; display: block; }
+th { white-space: nowrap; }
+th.number, td.number { text-align: right; white-space: nowrap; }
+th:last-child, td:last-child { padding-right: 0; }
+th button { all: unset; cursor: pointer; display: inline-block; min-height: 24px; }
+th button::after { content: "\\2195"; margin-left: 5px; opacity: .55; }
+th[aria-sort="ascending"] button::after { content: "\\2191"; opacity: 1; }
+th[aria-sort="descending"] button::after { content: "\\2193"; opacity: 1; }
+th[aria-sort$="ending"] button, th button:hover { color: var(--ink); }
+button:focus-visible { outline: 2px solid var(--link); outline-offset: 2px; border-radius: 3px; }
+button.more { font: inherit; font-size: 14px; color: var(--link); background: var(--card);
+              border: 1px solid var(--rule); border-radius: 6px; padding: 5px 14px;
+              cursor: pointer; margin-bottom: 12px; }
+button.more:hover { border-color: var(--link); }
+@media (min-width: 641px) {
+  td > span { min-width: 64px; }
+  td:first-child:not(.number) > span { min-width: 180px; }
+}
 @media (max-width: 640px) {
+  body { padding: 24px 16px 48px; }
   h1 { font-size: 24px; }
-  thead { display: none; }
-  tr, td { display: block; }
-  tr { border-bottom: 1px solid var(--rule); padding: 7px 0; }
-  td { border: 0; padding: 1px 0; display: grid; grid-template-columns: 132px 1fr; gap: 8px;
-       overflow-wrap: anywhere; }
-  td:first-child { display: block; font-weight: 600; }
+  .ticks span:nth-child(odd) { display: none; }
+  .reading .tip { width: 232px; left: calc(50% - var(--at) * 232px); right: auto; }
+  .tip span { grid-template-columns: 22px 1fr; gap: 0 8px; }
+  .tip b { grid-column: 2; text-align: left; }
+  table, thead, tbody, tr, th, td { display: block; }
+  table:not(.sortable) thead { display: none; }
+  thead tr { display: flex; flex-wrap: wrap; gap: 4px 16px; padding-top: 0; }
+  thead tr::before { content: "Sort by"; color: var(--soft); padding: 3px 0; }
+  thead th, th.number { border: 0; padding: 0; text-align: left; }
+  tr { border-bottom: 1px solid var(--rule); padding: 8px 0; }
+  tr[hidden] { display: none; }
+  td, td.number { border: 0; padding: 1px 0; display: grid; grid-template-columns: 112px 1fr;
+       gap: 12px; text-align: left; white-space: normal; }
+  td:not(:first-child) { overflow-wrap: anywhere; }
+  td:first-child, td.number:first-child { display: block; font-weight: 600; }
+  .compact tbody tr { display: grid; grid-template-columns: 1fr 1fr; gap: 0 12px; }
+  .compact tbody tr[hidden] { display: none; }
+  .compact td:first-child { grid-column: 1 / 3; }
+  .compact td, .compact td.number { grid-template-columns: auto 1fr; gap: 8px; font-size: 13px; }
+  .compact td:first-child { font-size: 14px; }
+  .compact td.number:first-child::before { content: attr(data-column) " "; }
   td:not(:first-child)::before { content: attr(data-column); color: var(--soft); }
 }
 """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 _BYTE_UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
@@ -12,6 +14,17 @@ def byte_text(count: float) -> str:
             return f"{count:.0f} B" if unit == "B" else f"{_three_digits(count)} {unit}"
         count /= 1000
     raise AssertionError("the last unit takes everything")
+
+
+def byte_tick(count: float) -> str:
+    """Returns a round number of bytes as an axis has it: `10 MB`, not `10.0 MB`."""
+    number, _, unit = byte_text(count).partition(" ")
+    return f"{float(number):g} {unit}"
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """Returns a tensor's shape: `1,000 x 64` with a multiplication sign, `scalar`."""
+    return " \N{MULTIPLICATION SIGN} ".join(f"{size:,}" for size in shape) or "scalar"
 
 
 def second_text(seconds: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tensorflow.core.framework import function_pb2, graph_pb2, variable_pb2
+from tensorflow.core.framework import function_pb2, graph_debug_info_pb2, graph_pb2, variable_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2, tensor_bundle_pb2
 
 
@@ -36,3 +36,8 @@ def variable_def() -> Any:
 def bundle_entry() -> Any:
     """What the index of a checkpoint says of one tensor."""
     return tensor_bundle_pb2.BundleEntryProto()
+
+
+def debug_info() -> Any:
+    """The stack traces of a graph's ops."""
+    return graph_debug_info_pb2.GraphDebugInfo()

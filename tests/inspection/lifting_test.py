@@ -1,0 +1,27 @@
+"""What would lift a reason: told where the reason tells it, and nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+
+from tf_wu_shard.inspection.lifting import lifted_by
+from tf_wu_shard.plan.types import TOO_SMALL
+
+
+@pytest.mark.parametrize(
+    ("reason", "lift"),
+    [
+        (f"64 {TOO_SMALL}1024", "lower min_elements"),
+        ("no rule for Cumsum", "a rule for this op"),
+        ("its update is inside of While, into which inspection does not look", "outside of"),
+        ("its gradient is sparse: rows and values enter apart", "a dense gradient"),
+        ("the shape of its result is not known when traced", "shapes that are fixed"),
+        ("it sums over some of the replicas only", "a sum over all replicas"),
+    ],
+)
+def test_a_reason_that_tells_it_is_lifted(reason: str, lift: str) -> None:
+    assert lift in lifted_by(reason)
+
+
+def test_a_reason_that_does_not_is_not() -> None:
+    assert lifted_by("it reads w between two of its writes") == ""

@@ -1,0 +1,14 @@
+"""What functions are called: TensorFlow puts words around a function's name, and a number."""
+
+from __future__ import annotations
+
+
+def short_name(name: str) -> str:
+    """What a function was called in Python, as far as TensorFlow's name for it tells.
+
+    Args:
+        name: Such as "__inference_train_256", of a function `train`.
+    """
+    plain = name.removeprefix("__inference_").removeprefix("signature_wrapper_")
+    stem, _, number = plain.rpartition("_")
+    return stem if number.isdecimal() else plain
