@@ -18,6 +18,7 @@ LEVELS = (
     ("rewrite", "concern"),
     ("pipeline",),
     ("graph_pass", "graph_def", "inspection"),
+    ("estimation",),
     ("tf_wu_shard",),
     ("bench",),
     ("tpu_compiler",),
