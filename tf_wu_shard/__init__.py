@@ -22,6 +22,7 @@ from tf_wu_shard.errors import (
 if TYPE_CHECKING:
     from tf_wu_shard import emulation
     from tf_wu_shard.estimation.estimate import estimate
+    from tf_wu_shard.estimation.model_summary import summary
     from tf_wu_shard.graph_def import RewrittenGraphDef, VariableInShards, rewrite_graph_def
     from tf_wu_shard.report.published import clear_reports, reports
     from tf_wu_shard.report.summary import Report
@@ -42,6 +43,7 @@ __all__ = [
     "estimate",
     "reports",
     "rewrite_graph_def",
+    "summary",
 ]
 
 
@@ -70,6 +72,10 @@ def __getattr__(name: str) -> Any:
         from tf_wu_shard.estimation.estimate import estimate
 
         return estimate
+    if name == "summary":
+        from tf_wu_shard.estimation.model_summary import summary
+
+        return summary
     if name == "emulation":
         return importlib.import_module("tf_wu_shard.emulation")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

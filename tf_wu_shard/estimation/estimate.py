@@ -11,9 +11,9 @@ from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis, UpdatedVariable
 from tf_wu_shard.config import ShardingOptions, current_options
 from tf_wu_shard.dialects.base import Dialect
-from tf_wu_shard.dialects.torus import one_group, torus_of
 from tf_wu_shard.dtypes import item_bytes
 from tf_wu_shard.errors import OptionError
+from tf_wu_shard.estimation.grounds import ground_of
 from tf_wu_shard.estimation.optimizer_step import (
     OptimizerStep,
     makes_dense,
@@ -23,14 +23,9 @@ from tf_wu_shard.estimation.optimizer_step import (
 from tf_wu_shard.estimation.result import Estimate, ReplicaEstimate
 from tf_wu_shard.estimation.weights import TrainedWeight, number_of, trained_weights
 from tf_wu_shard.inspection.planning import planned
-from tf_wu_shard.inspection.what_if import ReplicasInProcess, ReplicasOnTpu
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.report.summary import bytes_on_fullest_replica, summarize
 from tf_wu_shard.tensorflow_private import function_graph
-from tf_wu_shard.topology import parse_topology
-
-# The topology of TPU cores of which it is not known where they sit.
-UNKNOWN = "unknown"
 
 
 def estimate(
@@ -90,8 +85,8 @@ def estimate(
     with function_graph.no_garbage_collection():
         step = trace(made, weights)
         rows = tuple(
-            _row(step, weights, ground, number, wanted)
-            for number, ground in _grounds(numbers, topology, step)
+            _row(step, weights, ground_of(number, topology, step.gradients), number, wanted)
+            for number in numbers
         )
     return Estimate(
         optimizer=step.name,
@@ -107,28 +102,9 @@ def estimate(
 
 def _numbers(given: int | Iterable[int]) -> tuple[int, ...]:
     numbers = tuple(given) if isinstance(given, Iterable) else (given,)
-    if not numbers or any(isinstance(n, bool) or not isinstance(n, int) or n < 2 for n in numbers):
-        raise OptionError(
-            f"num_replicas must be an integer of at least 2, or several of them, not {given!r}:"
-            " one replica has nobody to share an update with"
-        )
+    if not numbers or any(isinstance(n, bool) or not isinstance(n, int) for n in numbers):
+        raise OptionError(f"num_replicas must be an integer, or several of them, not {given!r}")
     return numbers
-
-
-def _grounds(
-    numbers: Sequence[int], topology: str | None, step: OptimizerStep
-) -> Iterator[tuple[int, Dialect]]:
-    """Where the replicas would run, for each number of them."""
-    slice_ = None if topology in (None, UNKNOWN) else parse_topology(str(topology))
-    for number in numbers:
-        if topology is None:
-            yield number, ReplicasInProcess(number, step.gradients)
-        elif slice_ is None:
-            yield number, ReplicasOnTpu(one_group(number), step.gradients)
-        elif slice_.num_devices != number:
-            raise OptionError(f"{topology} has {slice_.num_devices} replicas, not {number}")
-        else:
-            yield number, ReplicasOnTpu(torus_of(slice_.coordinates), step.gradients)
 
 
 def plan_of(
