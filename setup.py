@@ -42,7 +42,11 @@ setup(
         "demo": ["tensorflow-text>=2.18,<2.22", "scikit-learn>=1.4"],
         # The TPU compiler, ahead of time; both know each other's versions by heart.
         "tpu-compile": ["jax>=0.10,<0.11", "libtpu>=0.0.51,<0.1"],
-        "test": ["pytest>=8", "pytest-xdist>=3.5", "hypothesis>=6.100", "ruff", "mypy"],
+        "test": [
+            *("pytest>=8", "pytest-xdist>=3.5", "hypothesis>=6.100", "ruff", "mypy"),
+            # What TensorBoardReport writes is looked at in it.
+            "tensorboard>=2.18,<2.22",
+        ],
     },
     entry_points={"console_scripts": ["wu-shard = tf_wu_shard.cli.main:main"]},
 )

@@ -20,7 +20,7 @@ from tf_wu_shard.errors import (
 )
 
 if TYPE_CHECKING:
-    from tf_wu_shard import emulation
+    from tf_wu_shard import emulation, report
     from tf_wu_shard.estimation.estimate import estimate
     from tf_wu_shard.estimation.model_summary import summary
     from tf_wu_shard.graph_def import RewrittenGraphDef, VariableInShards, rewrite_graph_def
@@ -41,6 +41,7 @@ __all__ = [
     "clear_reports",
     "emulation",
     "estimate",
+    "report",
     "reports",
     "rewrite_graph_def",
     "summary",
@@ -76,8 +77,8 @@ def __getattr__(name: str) -> Any:
         from tf_wu_shard.estimation.model_summary import summary
 
         return summary
-    if name == "emulation":
-        return importlib.import_module("tf_wu_shard.emulation")
+    if name in ("emulation", "report"):
+        return importlib.import_module(f"tf_wu_shard.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -19,6 +19,7 @@ LEVELS = (
     ("pipeline",),
     ("graph_pass", "graph_def", "inspection"),
     ("estimation",),
+    ("tensorboard_report",),
     ("tf_wu_shard",),
     ("bench",),
     ("tpu_compiler",),

@@ -92,7 +92,7 @@ def summary(
     if chosen is None:
         raise OptionError("the model is not compiled: give the optimizer that is to train it")
     weights, _ = trained_weights(model, None)
-    report = _report_of(model) if chosen is own else None
+    report = report_of(model) if chosen is own else None
     if report is not None:
         state = _traced(model, weights, report)
     else:
@@ -102,8 +102,12 @@ def summary(
         (print_fn or print)(line)
 
 
-def _report_of(model: keras.Model) -> Report | None:
-    """The newest report of a step that trains this model and nothing else."""
+def report_of(model: keras.Model) -> Report | None:
+    """The newest report of a step that trains a model and nothing else; None where there is none.
+
+    Args:
+        model: A compiled model.
+    """
     shapes = {_key(v): tuple(v.shape) for v in model.trainable_variables}
     live = {_key(v) for v in model.optimizer.variables if _layout(v) is not None}
     for report in reversed(reports()):
