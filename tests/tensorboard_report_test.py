@@ -117,6 +117,18 @@ def test_a_step_traced_before_is_told_again_and_one_traced_anew_is_told_anew(
     assert graphs
 
 
+def test_a_tpu_step_is_shown_with_its_graph(
+    tmp_path: pathlib.Path, emulated: Callable[..., tf.distribute.Strategy]
+) -> None:
+    turn_on()
+    fit(model_of(emulated(2)), tmp_path)
+    values, (graph,) = written(tmp_path)
+    (text,) = values["wu_shard/report"]
+    assert isinstance(text, bytes)
+    assert b"- replicas: topology not known" in text
+    assert any(node.op == "XlaReduceScatter" for node in graph.node)
+
+
 def test_with_the_flag_off_it_says_so(tmp_path: pathlib.Path, strategy_of: StrategyOf) -> None:
     fit(model_of(strategy_of(2)), tmp_path)
     values, graphs = written(tmp_path)

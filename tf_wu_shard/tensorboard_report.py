@@ -19,7 +19,7 @@ from tf_wu_shard.report.markdown import as_markdown
 from tf_wu_shard.report.published import reports
 from tf_wu_shard.report.summary import Report
 from tf_wu_shard.rewrite.names import SCOPE
-from tf_wu_shard.storage.sharded_slot import slot_of_packed
+from tf_wu_shard.storage.sharded_slot import slot_of_packed, slot_of_shard
 from tf_wu_shard.tensorflow_private import function_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import distributed_variable_of
 
@@ -152,7 +152,7 @@ def _uses(graph: Any, variables: set[int]) -> bool:
     """Whether a FuncGraph captures one of some mirrored variables, or its shards."""
     for handle, _ in function_graph.captured_handles(graph):
         found = distributed_variable_of(handle)
-        slot = slot_of_packed(handle)
+        slot = slot_of_packed(handle) or slot_of_shard(handle)
         variable = found[0] if found else slot.variable if slot else None
         if id(variable) in variables:
             return True
