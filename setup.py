@@ -48,6 +48,8 @@ setup(
             "tf-keras>=2.18,<2.22",
             # Reads the Markdown that inspection writes as a code host does.
             "markdown-it-py>=3",
+            # What TensorBoardReport writes is looked at in it.
+            "tensorboard>=2.18,<2.22",
         ],
     },
     entry_points={"console_scripts": ["wu-shard = tf_wu_shard.cli.main:main"]},

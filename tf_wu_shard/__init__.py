@@ -20,7 +20,9 @@ from tf_wu_shard.errors import (
 )
 
 if TYPE_CHECKING:
-    from tf_wu_shard import emulation
+    from tf_wu_shard import emulation, report
+    from tf_wu_shard.estimation.estimate import estimate
+    from tf_wu_shard.estimation.model_summary import summary
     from tf_wu_shard.graph_def import RewrittenGraphDef, VariableInShards, rewrite_graph_def
     from tf_wu_shard.report.published import clear_reports, reports
     from tf_wu_shard.report.summary import Report
@@ -38,8 +40,11 @@ __all__ = [
     "WuShardError",
     "clear_reports",
     "emulation",
+    "estimate",
+    "report",
     "reports",
     "rewrite_graph_def",
+    "summary",
 ]
 
 
@@ -64,8 +69,16 @@ def __getattr__(name: str) -> Any:
         from tf_wu_shard import graph_def
 
         return getattr(graph_def, name)
-    if name == "emulation":
-        return importlib.import_module("tf_wu_shard.emulation")
+    if name == "estimate":
+        from tf_wu_shard.estimation.estimate import estimate
+
+        return estimate
+    if name == "summary":
+        from tf_wu_shard.estimation.model_summary import summary
+
+        return summary
+    if name in ("emulation", "report"):
+        return importlib.import_module(f"tf_wu_shard.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

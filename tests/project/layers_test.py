@@ -18,6 +18,8 @@ LEVELS = (
     ("rewrite", "concern"),
     ("pipeline",),
     ("graph_pass", "graph_def", "inspection"),
+    ("estimation",),
+    ("tensorboard_report",),
     ("tf_wu_shard",),
     ("bench",),
     ("tpu_compiler",),

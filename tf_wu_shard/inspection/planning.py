@@ -11,13 +11,16 @@ from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import ShardingPlan
 
 
-def planned(analysis: Analysis, ground: Dialect, replicas: int) -> tuple[Analysis, ShardingPlan]:
+def planned(
+    analysis: Analysis, ground: Dialect, replicas: int, options: ShardingOptions | None = None
+) -> tuple[Analysis, ShardingPlan]:
     """A plan for some number of replicas.
 
     Args:
         analysis: What was found, for whatever number.
         ground: Where the replicas run.
         replicas: How many there are.
+        options: What the user asked for; None for the defaults.
 
     Returns:
         The analysis for this number, and the plan.
@@ -25,7 +28,7 @@ def planned(analysis: Analysis, ground: Dialect, replicas: int) -> tuple[Analysi
     there = dataclasses.replace(analysis, num_replicas=replicas)
     plan = make_plan(
         there,
-        ShardingOptions(),
+        options or ShardingOptions(),
         min_elements=ground.min_elements,
         bucket_bytes=ground.bucket_bytes,
         most_buckets=ground.most_buckets,

@@ -1,7 +1,8 @@
 """Dialects for a step that was traced on one device: what if N replicas ran it?
 
-They take each gradient for summed where it enters its update, and plan as replicas in one process
-or on a TPU would. They only ever read: nothing is emitted for a step that reduces nothing.
+They take each gradient for summed where it enters its update, or where they are told, and plan as
+replicas in one process or on a TPU would. They only ever read: nothing is emitted for a step that
+reduces nothing.
 """
 
 from __future__ import annotations
@@ -22,13 +23,17 @@ Recognised = tuple[list[CarriedReduction], list[Refusal]]
 class ReplicasInProcess(InProcess):
     """N replicas in one process, of a step traced on one device."""
 
-    def __init__(self, num_replicas: int) -> None:
+    def __init__(
+        self, num_replicas: int, gradients: Sequence[CarriedReduction] | None = None
+    ) -> None:
         """Makes the dialect.
 
         Args:
             num_replicas: How many replicas would run the step.
+            gradients: What is summed; None to find where gradients enter their updates.
         """
         super().__init__([f"replica {number}" for number in range(num_replicas)])
+        self._gradients = gradients
 
     def copies(self, view: GraphView) -> tuple[str, ...]:
         """See `Dialect.copies`: one."""
@@ -40,23 +45,25 @@ class ReplicasInProcess(InProcess):
 
     def recognise(self, view: GraphView, devices: Sequence[str]) -> Recognised:
         """See `Dialect.recognise`."""
-        return entering_gradients(view)
+        return entering_gradients(view) if self._gradients is None else ([*self._gradients], [])
 
 
 class ReplicasOnTpu(TpuCluster):
     """The replicas of a TPU, of a step traced on one device."""
 
-    def __init__(self, torus: Torus) -> None:
+    def __init__(self, torus: Torus, gradients: Sequence[CarriedReduction] | None = None) -> None:
         """Makes the dialect.
 
         Args:
             torus: The replicas that would run the step, and their groups.
+            gradients: What is summed; None to find where gradients enter their updates.
         """
         super().__init__("", torus)
+        self._gradients = gradients
 
     def recognise(self, view: GraphView, devices: Sequence[str]) -> Recognised:
         """See `Dialect.recognise`."""
-        return entering_gradients(view)
+        return entering_gradients(view) if self._gradients is None else ([*self._gradients], [])
 
 
 def entering_gradients(view: GraphView) -> Recognised:

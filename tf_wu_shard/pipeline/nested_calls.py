@@ -12,6 +12,7 @@ from tf_wu_shard.dtypes import FLOAT32
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import parse_value
 from tf_wu_shard.program.nesting import Nested
+from tf_wu_shard.rewrite.names import scope_of
 
 _BOOL = 10
 
@@ -79,7 +80,7 @@ def agreeing(
         if node.name in branches and node.attr["Tcond"].type == _BOOL:
             old, node = node, tf.compat.v1.NodeDef()
             node.CopyFrom(old)
-            value, scope = parse_value(old.input[0]), f"{old.name}/agreed"
+            value, scope = parse_value(old.input[0]), scope_of(old.name, "agreed")
             types = {"SrcT": _BOOL, "DstT": FLOAT32}
             votes = builder.op("Cast", [value], name=f"{scope}/votes", device="", types=types)
             ((total,),) = dialect.all_reduce(builder, [[votes]], [()], FLOAT32, scope)

@@ -188,20 +188,29 @@ def _slot_bytes(analysis: Analysis, plan: ShardingPlan) -> Bytes:
     """Bytes of all slots of the updates found, on the fullest replica, before and after."""
     cut = {s.variable: s.layout for s in plan.in_shards}
     slots = [s for u in analysis.updates for s in (*u.slots, *u.whole_slots)]
-    return _on_fullest_replica(slots, cut, analysis.num_replicas)
+    return bytes_on_fullest_replica(slots, cut, analysis.num_replicas)
 
 
 def _weight_bytes(analysis: Analysis, plan: ShardingPlan) -> Bytes:
     """Bytes of all weights of the updates found, on the fullest replica, before and after."""
     cut = {master.variable: master.layout for v in plan.variables for master in v.masters}
     weights = [w for u in analysis.updates for w in u.weights if w not in u.whole_slots]
-    return _on_fullest_replica(weights, cut, analysis.num_replicas)
+    return bytes_on_fullest_replica(weights, cut, analysis.num_replicas)
 
 
-def _on_fullest_replica(
+def bytes_on_fullest_replica(
     variables: Iterable[UpdatedVariable], cut: Mapping[str, AnyLayout], num_replicas: int
 ) -> Bytes:
-    """Bytes of variables, some of them in shards, on the replica that holds most of them."""
+    """Bytes of variables, some of them in shards, on the replica that holds most of them.
+
+    Args:
+        variables: The variables; of each its key, shape and dtype count.
+        cut: For those in shards, by key, how they are cut.
+        num_replicas: How many replicas there are.
+
+    Returns:
+        All of them whole, and as they are.
+    """
     whole = 0
     # Many variables are cut alike: what a replica holds of each is asked once.
     alike: collections.Counter[tuple[AnyLayout, int]] = collections.Counter()

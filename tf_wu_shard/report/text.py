@@ -51,8 +51,19 @@ def facts(report: Report) -> list[str]:
 def as_text(report: Report) -> str:
     """The whole report."""
     lines = [headline(report), *facts(report)]
+    lines += variable_lines(report)
+    lines += [f"note: {note}" for note in report.notes]
+    if report.emitted:
+        counts = ", ".join(f"{n} {kind}" for kind, n in sorted(report.emitted.items()))
+        lines.append(f"emitted {counts}; pass {report.pass_ms:.0f} ms of {report.trace_ms:.0f} ms")
+    return "\n".join(lines)
+
+
+def variable_lines(report: Report) -> list[str]:
+    """A line for each variable that is sharded, then for each that is left alone, with why."""
     names = [v.name for v in report.variables] + [a.name for a in report.left_alone]
     width = max(map(len, names), default=0)
+    lines = []
     for variable in report.variables:
         slots = ", ".join(slot_label(s, variable.name) for s in variable.slots) or "none"
         gathered = f"   gathered in {variable.gathered_in}" if variable.gathered_in else ""
@@ -66,11 +77,7 @@ def as_text(report: Report) -> str:
     for left in report.left_alone:
         where = f" (at {left.where})" if left.where else ""
         lines.append(f"  {left.name:<{width}}  {left.reason}{where}")
-    lines += [f"note: {note}" for note in report.notes]
-    if report.emitted:
-        counts = ", ".join(f"{n} {kind}" for kind, n in sorted(report.emitted.items()))
-        lines.append(f"emitted {counts}; pass {report.pass_ms:.0f} ms of {report.trace_ms:.0f} ms")
-    return "\n".join(lines)
+    return lines
 
 
 def slot_label(slot: str, variable: str) -> str:

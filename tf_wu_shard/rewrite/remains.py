@@ -17,6 +17,7 @@ from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.dialects.plain_ops import reshape
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import GraphView, Op, Value, parse_value
+from tf_wu_shard.rewrite.names import LEFT_WHOLE, scope_of
 
 _INPUTS = frozenset({"Placeholder", "_Arg", "Arg"})
 
@@ -72,8 +73,9 @@ class Remains:
             for value in self.names.of(key, replica):
                 shape = self._view.shape(value)
                 assert shape is not None, f"a reduced gradient has no static shape: {value}"
+                scope = scope_of(LEFT_WHOLE, "all_reduce/shape")
                 self._replaced_values[value] = reshape(
-                    self._builder, total, shape, dtype, devices[replica], f"{value.op}/wu_shard"
+                    self._builder, total, shape, dtype, devices[replica], scope
                 )
 
     def replace_value(self, old: Value, new: Value) -> None:

@@ -20,7 +20,7 @@ from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import GraphView, Value
 from tf_wu_shard.plan.types import ShardingPlan, SlotPlan, VariablePlan
 from tf_wu_shard.rewrite.body_emitter import BodyEmitter
-from tf_wu_shard.rewrite.names import scope_of
+from tf_wu_shard.rewrite.names import LEFT_WHOLE, scope_of
 from tf_wu_shard.rewrite.owner_emitter import OwnerEmitter
 from tf_wu_shard.rewrite.remains import Remains
 from tf_wu_shard.rewrite.result import RewriteResult, ShardInput
@@ -327,7 +327,7 @@ class _Rewriter:
             by_type.setdefault((reduction.dtype, reduction.divisor), []).append(key)
         for (dtype, divisor), keys in by_type.items():
             reductions = [self._analysis.reductions[key] for key in keys]
-            scope = scope_of("left_whole", "all_reduce")
+            scope = scope_of(LEFT_WHOLE, "all_reduce")
             sums = self._dialect.all_reduce(
                 self._builder,
                 [r.operands for r in reductions],

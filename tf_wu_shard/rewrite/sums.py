@@ -20,7 +20,7 @@ from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.view import GraphView, Value
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.placement import Combine
-from tf_wu_shard.rewrite.names import SCOPE
+from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rules.sums import SUMS, kept_shape
 
 _INT32 = 3
@@ -31,11 +31,13 @@ class Parts:
     """What every replica's shard adds to one sum.
 
     Attributes:
+        variable: The variable whose update sums.
         op: The body op that sums.
         values: Per replica, its part.
         devices: Per replica, its device.
     """
 
+    variable: str
     op: BodyOp
     values: tuple[Value, ...]
     devices: tuple[str, ...]
@@ -50,6 +52,7 @@ def parts_of(update: WeightUpdate, parts: Sequence[Mapping[str, Value]]) -> list
     """
     return [
         Parts(
+            update.name,
             op,
             tuple(own[name] for own, name in zip(parts, op.ops, strict=True)),
             update.devices,
@@ -123,7 +126,7 @@ def add_up(
         together.setdefault((steps[own.op.ops[:1]], *kind), []).append(own)
     found: dict[Value, Value] = {}
     for (step, dtype, combine), members in sorted(together.items(), key=lambda item: item[0]):
-        scope = f"{SCOPE}/sums_{step}/all_reduce"
+        scope = scope_of(f"sums_{step}", "all_reduce")
         sums = [m.op.sum for m in members if m.op.sum is not None]
         shapes = [kept_shape(s.shape, s.axes) for s in sums]
         operands = [m.values for m in members]
@@ -140,11 +143,14 @@ def _results(
     made: dict[Value, Value] = {}
     for total, device in zip(totals, own.devices, strict=True):
         if total not in made:
-            made[total] = result(builder, own.op, total, dtype, device)
+            scope = scope_of(own.variable, f"update/{own.op.type}")
+            made[total] = result(builder, own.op, total, dtype, device, scope)
     return {Value(op): made[total] for op, total in zip(own.op.ops, totals, strict=True)}
 
 
-def result(builder: GraphBuilder, op: BodyOp, total: Value, dtype: int, device: str) -> Value:
+def result(
+    builder: GraphBuilder, op: BodyOp, total: Value, dtype: int, device: str, scope: str
+) -> Value:
     """A reduction's result, of its own shape and type, out of the sum that it is made of.
 
     Args:
@@ -153,10 +159,11 @@ def result(builder: GraphBuilder, op: BodyOp, total: Value, dtype: int, device: 
         total: The sum of every replica's part.
         dtype: Its element type, `wire_dtype`.
         device: Where to compute.
+        scope: Name scope of the emitted ops.
     """
     summed, rule = op.sum, SUMS[op.type]
     assert summed is not None, f"{op.type} is no sum"
-    scope, types = f"{SCOPE}/{op.ops[0]}", {"T": dtype}
+    types = {"T": dtype}
     count = 1
     for axis in summed.axes:
         count *= summed.shape[axis]

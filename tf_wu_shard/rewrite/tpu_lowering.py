@@ -198,7 +198,7 @@ class _Lowering:
                 shard = self._read(self._own_handle(key, dialect), key, dtype, after)
                 self._note_reads(key, reads[key], [shard])
                 shards.append([shard])
-            scope = scope_of(keys[0] if len(keys) == 1 else "read", "all_gather")
+            scope = scope_of(keys[0] if len(keys) == 1 else "reads", "all_gather")
             layouts = [self._layouts[key] for key in keys]
             whole = dialect.all_gather(self._builder, shards, layouts, dtype, scope)
             for key, values in zip(keys, whole, strict=True):

@@ -104,7 +104,7 @@ def _emitted(op: BodyOp, values: np.ndarray, layout: AnyLayout, dtype: int) -> n
         parts.append(emission.part(builder, dialect, op, shard, *where))
         _number(builder.nodes[before:], replica)
     total = plain_ops.combined(builder, parts, combine, wire, "", "total")
-    found = emission.result(builder, op, total, wire, "")
+    found = emission.result(builder, op, total, wire, "", "result")
     graph_def = tf.compat.v1.GraphDef(node=builder.nodes)
     program = tf.compat.v1.wrap_function(
         lambda: tf.graph_util.import_graph_def(graph_def, name=""), []
