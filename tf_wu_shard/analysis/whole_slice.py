@@ -48,7 +48,7 @@ class WholeSlice(UpdateSlice):
                     self._foreign.add(Value(op.name, i))
             return None
         own = [value for value in op.inputs if self._is_own(value)]
-        if op in self._writes or any(self._is_tensor(value) for value in own):
+        if op.name in self._written_by or any(self._is_tensor(value) for value in own):
             if any(value in self._names and not self._is_own(value) for value in op.inputs):
                 return Refusal(op.name, _MIXES)
             self._take(op)
