@@ -20,7 +20,7 @@ import pytest
 import tensorflow as tf
 
 import tf_wu_shard
-from tests.report import chromium
+from tests.report.browser import MISSING, Browser, executable
 
 StrategyOf = Callable[[int], tf.distribute.Strategy]
 Written = dict[str, list[bytes | float]]
@@ -179,7 +179,7 @@ def no_tensorboard() -> str:
     """Why TensorBoard cannot be looked at, or ""."""
     if importlib.util.find_spec("tensorboard") is None:
         return "TensorBoard is not installed (pip install 'tf-wu-shard[test]')"
-    return chromium.missing()
+    return "" if executable() else MISSING
 
 
 @contextlib.contextmanager
@@ -220,16 +220,16 @@ def test_tensorboard_shows_text_scalars_and_graph(
     turn_on()
     fit(model_of(strategy_of(2)), tmp_path)
     pictures = pathlib.Path(os.environ.get("WU_SHARD_PICTURES", tmp_path))
-    with tensorboard(tmp_path) as address, chromium.browser() as browser:
-        browser.open(f"{address}/?darkMode=false#text")
+    with tensorboard(tmp_path) as address, Browser(str(executable())) as browser:
+        browser.open(f"{address}/?darkMode=false#text", 1280, dark=False)
         text = browser.wait_for(lambda text: "flat 3200/2" in text)
         assert re.search(r"sharded 2 of 4 variables over 2 replicas", text)
         assert "80 elements, below min_elements=1024" in text
-        browser.screenshot(pictures / "text.png")
-        browser.open(f"{address}/?darkMode=false#timeseries")
+        browser.picture(pictures / "text.png", whole=False)
+        browser.open(f"{address}/?darkMode=false#timeseries", 1280, dark=False)
         text = browser.wait_for(lambda text: "sharded slots" in text)
         assert "pass, ms" in text
-        browser.screenshot(pictures / "scalars.png")
-        browser.open(f"{address}/?darkMode=false#graphs")
+        browser.picture(pictures / "scalars.png", whole=False)
+        browser.open(f"{address}/?darkMode=false#graphs", 1280, dark=False)
         browser.wait_for(lambda text: "wu_shard" in text)
-        browser.screenshot(pictures / "graph.png")
+        browser.picture(pictures / "graph.png", whole=False)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any
 
 import pytest
 import tensorflow as tf
 
 from tests.cli.command import python
-from tests.model_files.exported import Step, exported, save_step
+from tests.model_files.exported import exported
 from tests.project.imports import ROOT
 from tf_wu_shard.errors import OptionError
 from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection
@@ -24,30 +23,6 @@ def training(inspection: Inspection) -> FunctionAnswer:
     """The function that trains, not one that calls it."""
     (found,) = (f for f in inspection.functions if f.report is not None)
     return found
-
-
-OPTIMIZERS: list[tuple[str, dict[str, Any], str, int]] = [
-    ("SGD", {}, "sgd-like", 0),
-    ("SGD", {"momentum": 0.9}, "momentum-like", 1),
-    ("Adam", {"amsgrad": True}, "amsgrad-like", 3),
-    ("AdamW", {"global_clipnorm": 1.0, "use_ema": True}, "adam-like", 3),
-    ("RMSprop", {}, "rmsprop-like", 1),
-    ("Adagrad", {}, "adagrad-like", 1),
-    ("Adadelta", {}, "unknown", 2),
-    ("Adamax", {}, "unknown", 2),
-    ("Lion", {}, "unknown", 1),
-    ("Lamb", {}, "unknown", 2),
-]
-
-
-@pytest.mark.parametrize(("optimizer", "options", "name", "slots"), OPTIMIZERS)
-def test_an_optimizer_is_what_its_ops_prove(
-    tmp_path: pathlib.Path, optimizer: str, options: dict[str, Any], name: str, slots: int
-) -> None:
-    step = Step(getattr(tf.keras.optimizers, optimizer)(**options))
-    found = training(inspect(read_model(save_step(step, tmp_path)), Question()))
-    assert len(found.updates) == found.assumed == 4
-    assert {(u.optimizer, len(u.slots)) for u in found.updates} == {(name, slots)}
 
 
 def test_a_step_on_one_device_is_planned_as_if_on_replicas() -> None:
@@ -140,7 +115,7 @@ def test_functions_that_call_twice_what_calls_twice_come_to_an_end(tmp_path: pat
             node.attr["f"].func.name = f"f{level + 1}"
     (tmp_path / "library.pb").write_bytes(library.SerializeToString())
     (found,) = inspect(read_model(tmp_path / "library.pb"), Question()).functions
-    assert "more than 2000000 ops" in found.refusal
+    assert "more than 10000 ops, and the file has 70" in found.refusal
 
 
 @pytest.fixture(scope="module")

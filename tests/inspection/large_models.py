@@ -18,9 +18,20 @@ _RESULTS = {"ReadVariableOp": "value", "MatMul": "product", "Const": "output", "
 _RESULTS |= {"Square": "y", "Sqrt": "y", "Tanh": "y"}
 
 
-class _Function:
+class FunctionWriter:
+    """Writes nodes into a FunctionDef."""
+
     def __init__(self, function: Any) -> None:
         self._function = function
+
+    def call(self, name: str, function: str, *inputs: str) -> None:
+        """Adds a call of a function that takes a value and a handle and returns nothing."""
+        node = self._function.node_def.add(name=name, op="StatefulPartitionedCall")
+        node.input.extend(inputs)
+        node.attr["f"].func.name = function
+        node.attr["Tin"].list.type.extend([_FLOAT, _RESOURCE])
+        node.attr["Tout"].list.SetInParent()
+        self._function.control_ret[name] = name
 
     def op(self, op: str, name: str, *inputs: str, shape: tuple[int, ...] = (SIDE, SIDE)) -> str:
         """Adds a node; returns its result, as other nodes read it."""
@@ -66,12 +77,12 @@ def write_large_model(folder: pathlib.Path, layers: int, nodes_a_layer: int) -> 
             variable.name, variable.dtype, variable.trainable = name, _FLOAT, kind == "w"
             for _ in range(2):
                 variable.shape.dim.add(size=SIDE)
-    _write_step(_Function(function), layers, nodes_a_layer)
+    _write_step(FunctionWriter(function), layers, nodes_a_layer)
     (folder / "saved_model.pb").write_bytes(saved.SerializeToString())
     _write_values(folder, [f"{kind}{layer}" for layer in range(layers) for kind in "wmv"])
 
 
-def _write_step(step: _Function, layers: int, nodes_a_layer: int) -> None:
+def _write_step(step: FunctionWriter, layers: int, nodes_a_layer: int) -> None:
     value, values = "batch", []
     for layer in range(layers):
         weight = step.op("ReadVariableOp", f"read{layer}", f"w{layer}")
@@ -85,7 +96,7 @@ def _write_step(step: _Function, layers: int, nodes_a_layer: int) -> None:
         _write_update(step, layer, gradient)
 
 
-def _write_update(step: _Function, layer: int, gradient: str) -> None:
+def _write_update(step: FunctionWriter, layer: int, gradient: str) -> None:
     rate = step.op("Const", f"rate{layer}", shape=())
 
     def moved(slot: str, toward: str) -> str:

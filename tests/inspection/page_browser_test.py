@@ -69,7 +69,7 @@ SHOWN = f"[...{TABLE}.tBodies[0].rows].filter((r) => r.checkVisibility())"
 def chromium() -> Iterator[Browser]:
     path = browser.executable()
     if path is None:
-        pytest.skip("no Chromium is installed, so no page is looked at: apt-get install chromium")
+        pytest.skip(browser.MISSING)
     with Browser(path) as started:
         yield started
 

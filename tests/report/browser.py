@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -33,11 +34,25 @@ _LAUNCHER = (
     f" os.dup2(told, {_TOLD}); os.dup2(said, {_SAID}); os.execv(sys.argv[3], sys.argv[3:])"
 )
 
+# Everything that a page shows, what lies in shadow trees included.
+_TEXT = """
+(function text(node) {
+  if (!node) return '';
+  if (node.nodeType === 3) return node.data;
+  if (/^(SCRIPT|STYLE|TEMPLATE|DOM-MODULE)$/.test(node.nodeName)) return '';
+  const inside = [...(node.shadowRoot ? node.shadowRoot.childNodes : []), ...node.childNodes];
+  return inside.map(text).join(' ');
+})(document.body)
+"""
+
 _OPTIONS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"),
     *("--no-first-run", "--disable-extensions", "--disable-background-networking"),
     *("--hide-scrollbars", "--remote-debugging-pipe"),
 )
+
+
+MISSING = "no Chromium is installed, so no page is looked at: apt-get install chromium"
 
 
 def executable() -> str | None:
@@ -106,11 +121,13 @@ class Browser:
         os.close(self._read)
         self._profile.cleanup()
 
-    def open(self, file: pathlib.Path, width: int, *, dark: bool, height: int = 900) -> None:
-        """Shows a file in a window of some width, in CSS pixels.
+    def open(
+        self, place: pathlib.Path | str, width: int, *, dark: bool, height: int = 900
+    ) -> None:
+        """Shows a page in a window of some width, in CSS pixels.
 
         Args:
-            file: The file.
+            place: A file, or an address.
             width: The window's width.
             dark: Whether the reader prefers dark pages.
             height: The window's height.
@@ -125,7 +142,8 @@ class Browser:
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._call("Emulation.setEmulatedMedia", features=[scheme])
-        self._call("Page.navigate", url=file.resolve().as_uri())
+        url = place if isinstance(place, str) else place.resolve().as_uri()
+        self._call("Page.navigate", url=url)
         self._until("Page.loadEventFired")
 
     def evaluate(self, expression: str) -> Any:
@@ -138,6 +156,22 @@ class Browser:
         if "exceptionDetails" in answer:
             raise RuntimeError(json.dumps(answer["exceptionDetails"]))
         return answer["result"].get("value")
+
+    def wait_for(self, shown: Callable[[str], bool]) -> str:
+        """The text of the page, as soon as it is what is waited for.
+
+        Args:
+            shown: What is asked of the text; white space counts as one blank.
+
+        Raises:
+            TimeoutError: It is not shown in time.
+        """
+        end = time.monotonic() + _PATIENCE_S
+        while not shown(text := " ".join(str(self.evaluate(_TEXT)).split())):
+            if time.monotonic() > end:
+                raise TimeoutError(f"not shown within {_PATIENCE_S:.0f} s; the page says: {text}")
+            time.sleep(0.3)
+        return text
 
     def press(self, key: str) -> None:
         """Presses and releases a key, such as "Tab" or "Enter"."""
@@ -157,9 +191,9 @@ class Browser:
         """Moves the pointer to a place in the window."""
         self._call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
-    def picture(self, file: pathlib.Path) -> None:
-        """Writes all of the page as a PNG."""
-        answer = self._call("Page.captureScreenshot", captureBeyondViewport=True)
+    def picture(self, file: pathlib.Path, *, whole: bool = True) -> None:
+        """Writes all of the page, or what the window shows of it, as a PNG."""
+        answer = self._call("Page.captureScreenshot", captureBeyondViewport=whole)
         file.write_bytes(base64.b64decode(answer["data"]))
 
     def _call(self, method: str, **parameters: Any) -> dict[str, Any]:

@@ -112,14 +112,11 @@ def check_order(view: GraphView, handle: str, touching: list[VariableAccess]) ->
         before = [last_write] if last_write else []
         if not access.access.is_read:
             before += reads
-        for earlier in before:
-            direct = earlier.name in access.op.controls or any(
-                value.op == earlier.name for value in access.op.inputs
-            )
-            if not direct and not view.is_ancestor(earlier, access.op):
-                return Refusal(
-                    access.op.name, f"nothing orders it after {earlier.name}, on {handle}"
-                )
+        waits = {*access.op.controls, *(value.op for value in access.op.inputs)}
+        indirect = [earlier for earlier in before if earlier.name not in waits]
+        earlier = view.first_unordered(indirect, access.op) if indirect else None
+        if earlier is not None:
+            return Refusal(access.op.name, f"nothing orders it after {earlier.name}, on {handle}")
         if access.access.is_read:
             reads.append(access.op)
         else:

@@ -233,9 +233,12 @@ class BodyBuilder:
     ) -> tuple[UpdatedVariable, ...] | Refusal:
         seen_outside: set[str] = set()
         casts: dict[str, set[int]] = {}
+        bodies = [
+            {self._matcher.partner(replica, op.name) for op in slice_.body}
+            for replica in range(len(self._devices))
+        ]
         for variable, per_replica in touching.items():
-            for replica, touches in enumerate(per_replica):
-                body = {self._matcher.partner(replica, op.name) for op in slice_.body}
+            for body, touches in zip(bodies, per_replica, strict=True):
                 total = sum(not a.access.is_read for a in touches)
                 epoch = 0
                 for access in touches:

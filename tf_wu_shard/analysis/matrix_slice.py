@@ -73,7 +73,7 @@ class MatrixSlice(UpdateSlice):
         inner = any(self.origin(value) in self._inner for value in op.inputs)
         if op.type in (READ, "IdentityN"):
             return super()._place_op(op)
-        if op in self._writes:
+        if op.name in self._written_by:
             if inner:
                 return Refusal(op.name, "it writes what is not of the variable's size")
             return super()._place_op(op)
@@ -126,7 +126,7 @@ class MatrixSlice(UpdateSlice):
         self._passing = {
             op.name: op
             for op in sorted((self._view.ops[n] for n in self._within), key=lambda o: o.position)
-            if op not in self._writes and op.type not in (READ, "IdentityN")
+            if op.name not in self._written_by and op.type not in (READ, "IdentityN")
         }
         self._sources_of = {
             name: [o.op for v in op.inputs if (o := self.origin(v)) not in self._names]

@@ -105,16 +105,15 @@ def weights_by_rows(update: WeightUpdate) -> frozenset[str]:
     Each is written once, and the update does not read what it wrote: then replicas need to exchange
     no more than these rows.
     """
+    touching: dict[str, list[str]] = {weight.key: [] for weight in update.weights}
+    for op in update.body:
+        for key in {o.variable for o in op.operands[: _num_handles(op.type)]} & touching.keys():
+            touching[key].append(op.type)
     found = set()
-    for weight in update.weights:
-        touching = [
-            op.type
-            for op in update.body
-            if any(o.variable == weight.key for o in op.operands[: _num_handles(op.type)])
-        ]
-        writes = [t for t in touching if t != READ]
-        if len(writes) == 1 and writes[0] in SPARSE_WRITES and touching[-1] != READ:
-            found.add(weight.key)
+    for key, types in touching.items():
+        writes = [t for t in types if t != READ]
+        if len(writes) == 1 and writes[0] in SPARSE_WRITES and types[-1] != READ:
+            found.add(key)
     return frozenset(found)
 
 

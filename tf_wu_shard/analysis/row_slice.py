@@ -83,7 +83,7 @@ class RowSlice(UpdateSlice):
 
     def results(self, op: Op) -> list[Value]:
         """What an op of the body yields that depends on the shard, but for reads and shapes."""
-        if op.type == READ or op in self._writes:
+        if op.type == READ or op.name in self._written_by:
             return []
         found = [value for value in self._view.results(op.name) if value in self._lies]
         return [value for value in found if self._lies[value].what is not What.TABLE_SHAPE]
@@ -111,7 +111,7 @@ class RowSlice(UpdateSlice):
             elif op.inputs[0].op in self._view.variables:
                 self.read_besides.add(self._view.variables[op.inputs[0].op].key)
             return None
-        if op in self._writes:
+        if op.name in self._written_by:
             self.body.append(op)
             return self._check_write(op)
         operands = [self._lies.get(v) for v in op.inputs]
@@ -185,7 +185,9 @@ class RowSlice(UpdateSlice):
             return False
         return all(
             consumer.name in self._within
-            and (consumer in self._writes or family_of(consumer.type) is Family.ELEMENTWISE)
+            and (
+                consumer.name in self._written_by or family_of(consumer.type) is Family.ELEMENTWISE
+            )
             for consumer, _ in self._view.consumers(Value(op.name))
         )
 

@@ -53,6 +53,7 @@ def sums_over_gradients(
                 results = (Value(op.name, number) for number in depending(view, op, slot))
             elif rows and op.type in ROW_OPS and slot == 0:
                 results = (Value(op.name),)
-            stack += [value for value in results if value not in seen]
-            seen.update(stack)
+            fresh = [value for value in results if value not in seen]
+            seen.update(fresh)
+            stack += fresh
     return sorted(found.values(), key=lambda op: op.position)

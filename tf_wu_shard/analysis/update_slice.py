@@ -61,6 +61,7 @@ class UpdateSlice:
         self._side_sums = sums
         self._own_handles = {handles[v][0] for v in touching}
         self._writes = [a.op for t in touching.values() for a in t[0] if a.access.is_own_write]
+        self._written_by = {op.name for op in self._writes}
         shapes = {view.variables[handles[v][0]].shape for v in touching}
         self.sizes = {math.prod(s or ()) for s in shapes}
         self.size = max(self.sizes)
@@ -137,7 +138,7 @@ class UpdateSlice:
             other = self._view.variables.get(op.inputs[0].op)
             self.read_besides |= {other.key} if other is not None else set()
             return None
-        if op in self._writes:
+        if op.name in self._written_by:
             self.body.append(op)
             return self._check_write(op)
         operands = [self._placement(v) for v in op.inputs]
@@ -202,7 +203,9 @@ class UpdateSlice:
             return False
         return all(
             consumer.name in self._within
-            and (consumer in self._writes or family_of(consumer.type) is Family.ELEMENTWISE)
+            and (
+                consumer.name in self._written_by or family_of(consumer.type) is Family.ELEMENTWISE
+            )
             for consumer, _ in self._view.consumers(Value(op.name))
         )
 

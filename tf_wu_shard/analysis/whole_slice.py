@@ -52,7 +52,7 @@ class WholeSlice(UpdateSlice):
         if own and writes_in_call(self._view, op):
             # The other replicas' components would miss it.
             return Refusal(op.name, f"each replica runs a {op.type} that writes variables")
-        if op in self._writes or any(self._is_tensor(value) for value in own):
+        if op.name in self._written_by or any(self._is_tensor(value) for value in own):
             if any(value in self._names and not self._is_own(value) for value in op.inputs):
                 return Refusal(op.name, _MIXES)
             self._take(op)

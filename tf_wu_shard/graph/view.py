@@ -11,7 +11,7 @@ import copy
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tf_wu_shard.errors import WuShardError
@@ -268,18 +268,24 @@ class GraphView:
             types.extend([single] * count)
         return types
 
-    def is_ancestor(self, earlier: Op, later: Op) -> bool:
-        """Whether every run executes `earlier` before `later`, by data and control edges."""
+    def first_unordered(self, earlier: Sequence[Op], later: Op) -> Op | None:
+        """The first of some ops that not every run executes before `later`, or None.
+
+        Args:
+            earlier: Ops that come before `later` in the order of the graph.
+            later: The op; what it waits for is followed by data and control edges.
+        """
+        waiting = {op.name for op in earlier}
+        first = min((op.position for op in earlier), default=later.position)
         stack, seen = [later], {later.name}
-        while stack:
+        while stack and waiting:
             op = stack.pop()
             for name in (*op.controls, *(value.op for value in op.inputs)):
-                if name == earlier.name:
-                    return True
-                if name not in seen and self.ops[name].position > earlier.position:
+                if name not in seen and self.ops[name].position >= first:
                     seen.add(name)
+                    waiting.discard(name)
                     stack.append(self.ops[name])
-        return False
+        return next((op for op in earlier if op.name in waiting), None)
 
 
 def parse_value(text: str) -> Value:

@@ -18,9 +18,13 @@ from tf_wu_shard.tensorflow_private import function_graph
 
 WRITERS = frozenset((*WRITES, *FUSED, *SPARSE_WRITES))
 
-# Deeper than any program that a person wrote, and more ops than any that a machine can hold.
+# Deeper than any program that a person wrote.
 _MOST_LEVELS = 40
-_MOST_OPS = 2_000_000
+
+# Calls written out may make this many times the ops that a file has: functions that call twice what
+# calls twice would make a small file endless work. A few ops more are quickly looked at.
+_MOST_TIMES = 16
+_MOST_OPS_OF_ANY = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +91,8 @@ class Calls:
             self._writes[name] = any(node.op in WRITERS for node in function.node_def)
         self.called = frozenset(c for callees in self.callees.values() for c in callees)
         self._reach: dict[str, Reach] = {}
+        self._ops = sum(len(function.node_def) for function in functions.values())
+        self._most_ops = max(_MOST_TIMES * self._ops, _MOST_OPS_OF_ANY)
 
     def writes_itself(self, name: str) -> bool:
         """Whether one of a function's own ops writes a variable."""
@@ -116,7 +122,10 @@ class Calls:
         refusal = next((r.refusal for r in inner if r.refusal), "")
         if levels > _MOST_LEVELS:
             refusal = refusal or f"calls of functions go more than {_MOST_LEVELS} levels deep"
-        if ops > _MOST_OPS:
-            refusal = refusal or f"with all calls written out it has more than {_MOST_OPS} ops"
+        if ops > self._most_ops:
+            refusal = refusal or (
+                f"with all calls written out it has more than {self._most_ops} ops,"
+                f" and the file has {self._ops}"
+            )
         writes = self._writes[name] or any(r.writes for r in inner)
-        return Reach(min(ops, _MOST_OPS + 1), levels, writes, refusal)
+        return Reach(min(ops, self._most_ops + 1), levels, writes, refusal)

@@ -16,6 +16,7 @@ from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.dtypes import dtype_name, item_bytes
 from tf_wu_shard.errors import OptionError, WuShardError
 from tf_wu_shard.graph.tpu_cluster import Cluster
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.inspection import grounds, memory, optimizers
 from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection, UpdateAnswer
 from tf_wu_shard.inspection.calls import WRITERS, Calls
@@ -175,7 +176,7 @@ class _Inspecting:
             reductions=len(analysis.reductions) if program is not None else 0,
             groups=_groups(program, analysis),
             assumed=0 if program is not None else len(analysis.reductions),
-            updates=_updates(analysis),
+            updates=_updates(analysis, view),
             report=dataclasses.replace(report, notes=tuple(notes)) if trains else None,
             memory=memory.rows(self._model, analysis, program, question) if trains else (),
             picture=picture_of(view, analysis, plan),
@@ -198,10 +199,10 @@ def _verdict(program: Cluster | None, analysis: Analysis, writes: int, trains: b
     return "trains on one device: no gradient is reduced; planned as if it ran on replicas"
 
 
-def _updates(analysis: Analysis) -> tuple[UpdateAnswer, ...]:
+def _updates(analysis: Analysis, view: GraphView) -> tuple[UpdateAnswer, ...]:
     found = []
     for update in analysis.updates:
-        weight, recognised = update.variables[0], optimizers.recognise(update)
+        weight, recognised = update.variables[0], optimizers.recognise(update, view)
         found.append(
             UpdateAnswer(
                 variable=weight.key,

@@ -1,50 +1,41 @@
 """Which optimizer an update is, as far as its ops prove it; names are not looked at.
 
-Every value of an update is followed as a sum of terms: the gradient, its square, the weight, a
-slot, each times something that all elements share. Where that is not what an op computes, the
-value is unknown, and so is an optimizer that needs it. Formulas: Kingma and Ba (2015) for Adam,
-Duchi et al. (2011) for Adagrad, Tieleman and Hinton (2012) for RMSprop, Reddi et al. (2018) for
-AMSGrad.
+What an update writes is compared with what known optimizers write (`optimizer_forms`). Factors that
+all elements share are not compared: "-like" is said of what differs from an optimizer in these at
+most. What has no known form is unknown.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import enum
-from collections.abc import Callable, Mapping, Sequence
 
-from tf_wu_shard.analysis.types import BodyOp, Operand, OperandKind, WeightUpdate
+from tf_wu_shard.analysis.types import WeightUpdate
+from tf_wu_shard.graph.view import GraphView, Op
+from tf_wu_shard.inspection.algebra import Sum
+from tf_wu_shard.inspection.optimizer_forms import FORMS, SLOTS, OptimizerForm
+from tf_wu_shard.inspection.trust_ratios import trust_ratios
+from tf_wu_shard.inspection.update_values import UpdateValues
 from tf_wu_shard.rules.fused import FUSED
-from tf_wu_shard.rules.variables import READ, WRITES
 
 UNKNOWN = "unknown"
 
-_GRADIENT, _SQUARE, _NUMBER, _WEIGHT, _GREATER = "gradient", "its square", "1", "weight", "max"
+# An average of the weight, kept beside any optimizer.
+_AVERAGE_OF_WEIGHT = "e"
 
+# More than any known optimizer updates.
+_MOST_VARIABLES = 8
 
-class _Form(enum.Enum):
-    SUM = "a sum of terms"
-    ROOT = "the square root of such a sum, plus a number"
-    INVERSE = "one over such a root"
-    RATIO = "a sum of terms over such a root"
-    OTHER = "anything else"
-
-
-@dataclasses.dataclass(frozen=True)
-class _Value:
-    """A value of an update: its form, the terms of it, and those below the line."""
-
-    form: _Form
-    terms: frozenset[str] = frozenset()
-    below: frozenset[str] = frozenset()
-
-    @property
-    def is_number(self) -> bool:
-        return self.form is _Form.SUM and self.terms <= {_NUMBER}
-
-
-_OTHER = _Value(_Form.OTHER)
-_ONE = _Value(_Form.SUM, frozenset({_NUMBER}))
+_KINDS = {
+    (text, keeps): kind
+    for kind, known in SLOTS.items()
+    for text, either in known
+    for keeps in ((True, False) if either is None else (either,))
+}
+_FORMS = {
+    ("".join(sorted(form.slots)), form.weight, keeps): form
+    for form in FORMS
+    for keeps in ((True, False) if form.keeps is None else (form.keeps,))
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,197 +51,151 @@ class Recognised:
     because: str
 
 
-def recognise(update: WeightUpdate) -> Recognised:
+def recognise(update: WeightUpdate, view: GraphView) -> Recognised:
     """Says which optimizer an update is.
 
     Args:
         update: The update.
+        view: The graph that it was found in.
     """
-    fused = [op for op in update.body if op.type in FUSED]
-    if fused:
-        if len(fused) == 1:
-            name = fused[0].type.removeprefix("ResourceApply")
-            return Recognised(name, f"its op is {fused[0].type}")
-        return Recognised(UNKNOWN, f"{len(fused)} fused updates of one variable")
-    if update.whole or any(op.sum is not None for op in update.body):
-        return Recognised(UNKNOWN, "it is not elementwise")
-    written = _written(update)
-    slots = {slot.key: _slot_kind(slot.key, written[slot.key]) for slot in update.slots}
-    if len(update.variables) != len(update.slots) + 1:
+    if sum(v.trainable for v in update.variables) > 1:
         return Recognised(UNKNOWN, "it updates several weights")
-    # Averages of the weight are kept beside any optimizer.
-    used = {key: kind for key, kind in slots.items() if kind is not _Slot.WEIGHTS}
-    return _named(written[update.variables[0].key], used)
+    if len(update.reductions) != 1:
+        return Recognised(UNKNOWN, f"{len(update.reductions)} gradients enter it")
+    if len(update.variables) > _MOST_VARIABLES:
+        return Recognised(UNKNOWN, f"it has {len(update.slots)} slots")
+    reading = _Reading(update, view)
+    fused = [view.ops[op.ops[0]] for op in update.body if op.type in FUSED]
+    if len(fused) > 1:
+        return Recognised(UNKNOWN, f"{len(fused)} fused updates of one variable")
+    return reading.of_fused(fused[0]) if fused else reading.of_ops()
 
 
-def _written(update: WeightUpdate) -> dict[str, list[_Value]]:
-    """What is written to each variable, in order."""
-    weight = update.variables[0].key
-    found: dict[str, list[_Value]] = {variable.key: [] for variable in update.variables}
-    values: list[_Value] = []
+class _Reading:
+    """One update, being compared with what is known."""
 
-    def value_of(operand: Operand) -> _Value:
-        if operand.kind is OperandKind.GRADIENT:
-            return _Value(_Form.SUM, frozenset({_GRADIENT}))
-        if operand.kind is OperandKind.SCALAR:
-            return _ONE
-        return values[operand.index] if operand.kind is OperandKind.BODY else _OTHER
+    def __init__(self, update: WeightUpdate, view: GraphView) -> None:
+        self._values = UpdateValues(update, view)
+        self._weight = update.variables[0].key
+        self._old: dict[str, Sum] = self._values.old
+        written = self._values.written
+        self._slots = {key: found for key, found in written.items() if key != self._weight}
+        self._slots |= self._values.beside
+        self._kinds: dict[str, str] = {}
+        self._decays = False
+        self._trust = trust_ratios(self._values)
 
-    for op in update.body:
-        if op.type == READ:
-            term = _WEIGHT if op.variable == weight else op.variable
-            values.append(_Value(_Form.SUM, frozenset({term})))
-        elif op.type in WRITES:
-            new = value_of(op.operands[1])
-            if WRITES[op.type] is not None and op.variable != weight:
-                new = _added([_Value(_Form.SUM, frozenset({f"+{op.variable}"})), new])
-            found[op.variable].append(new)
-            values.append(_OTHER)
-        else:
-            values.append(_computed(op, [value_of(operand) for operand in op.operands]))
-    return found
+    def of_fused(self, op: Op) -> Recognised:
+        """What a fused op and what is done besides it are."""
+        name, gradient = op.type.removeprefix("ResourceApply"), FUSED[op.type].gradient
+        entering = self._text(self._values.of(op.inputs[gradient]))
+        if entering not in ("g", "g + w"):
+            return Recognised(UNKNOWN, f"what enters its {op.type} is not the gradient alone")
+        because = f"its op is {op.type}"
+        if "use_nesterov" in op.node.attr and op.node.attr["use_nesterov"].b:
+            because += ", with use_nesterov"
+        before = self._values.written[self._weight]
+        if not before:
+            return Recognised(name, because)
+        if self._text(before[-1]) != "w":
+            return Recognised(UNKNOWN, f"{op.type} is not all that changes its weight")
+        return Recognised("AdamW" if name == "Adam" else name, f"{because}; the weight decays")
 
+    def of_ops(self) -> Recognised:
+        """What an update out of single ops is."""
+        writes = self._values.written[self._weight]
+        if not writes:
+            return Recognised(UNKNOWN, "nothing of a known form is written to its weight")
+        new = writes[-1]
+        many = next((key for key, found in self._slots.items() if len(found) != 1), None)
+        if many is not None:
+            return Recognised(UNKNOWN, f"it writes {many} {len(self._slots[many])} times")
+        while self._name_a_slot(new):
+            pass
+        other = [key for key in self._slots if key not in self._kinds]
+        if other:
+            return Recognised(UNKNOWN, f"what it writes to {other[0]} is of no known form")
+        kinds = "".join(sorted(k for k in self._kinds.values() if k != _AVERAGE_OF_WEIGHT))
+        keeps = self._keeps(new, self._old[self._weight])
+        form = _FORMS.get((kinds, self._text(new), keeps))
+        if form is None:
+            return Recognised(UNKNOWN, "what it writes to its weight is of no known form")
+        return self._named(form, new, keeps)
 
-def _computed(op: BodyOp, operands: Sequence[_Value]) -> _Value:
-    rule = _RULES.get(op.type)
-    return _OTHER if rule is None or not operands else rule(operands)
+    def _named(self, form: OptimizerForm, new: Sum, keeps: bool) -> Recognised:
+        if form.name == "nesterov-like" and not self._is_ahead(new):
+            return Recognised(
+                UNKNOWN,
+                "its weight moves by the gradient and an average of it, in other shares"
+                " than Nesterov's",
+            )
+        if form.name == "lion-like" and not self._is_mixed(new):
+            return Recognised(UNKNOWN, "the sign is of no mean of the gradient and its average")
+        if keeps or form.keeps is not None or form.name == "ftrl-like":
+            return Recognised(form.name, form.because)
+        name = "adamw-like" if form.name == "adam-like" else form.name
+        return Recognised(name, f"{form.because}; the weight decays")
 
+    def _name_a_slot(self, new: Sum) -> bool:
+        """Finds what one more slot is; whether there was one."""
+        for key, (written,) in self._slots.items():
+            if key in self._kinds:
+                continue
+            kind = self._kind(key, written, new)
+            if kind is not None and kind not in self._kinds.values():
+                self._kinds[key] = kind
+                return True
+        return False
 
-def _same(operands: Sequence[_Value]) -> _Value:
-    return operands[0]
+    def _kind(self, key: str, written: Sum, new: Sum) -> str | None:
+        text = self._text(written, own=key)
+        kind = _KINDS.get((text, self._keeps(written, self._old[key])))
+        if kind is not None:
+            return kind
+        follows = self._text(self._values.algebra.added([new, self._old[key]]), own=key)
+        return _AVERAGE_OF_WEIGHT if text == follows else None
 
+    def _keeps(self, value: Sum, old: Sum) -> bool:
+        """Whether a value has all of what was before, once."""
+        ((product, _),) = old.items()
+        return self._values.algebra.by_factors(value).get(product) == {(): 1.0}
 
-def _added(operands: Sequence[_Value]) -> _Value:
-    terms = frozenset().union(*(value.terms for value in operands))
-    if all(value.form is _Form.SUM for value in operands):
-        return _Value(_Form.SUM, terms)
-    others = [value for value in operands if not value.is_number]
-    return others[0] if len(others) == 1 and others[0].form is _Form.ROOT else _OTHER
+    def _text(self, value: Sum, own: str = "") -> str:
+        algebra, found = self._values.algebra, dict(self._trust)
+        for key, kind in {**self._kinds, self._weight: "w", own: "s"}.items():
+            if not key:
+                continue
+            found[_number(algebra.only(self._old[key]))] = kind
+            if key in self._values.new:
+                found[_number(algebra.only(self._values.new[key]))] = f"{kind}'"
+        found[self._values.gradient] = "g"
+        return algebra.text(value, found)
 
+    def _factor(self, value: Sum, of: Sum) -> Sum:
+        ((product, _),) = of.items()
+        return self._values.algebra.by_factors(value).get(product, {})
 
-def _multiplied(operands: Sequence[_Value]) -> _Value:
-    one, two = operands
-    if one.is_number or two.is_number:
-        return two if one.is_number else one
-    if one.form is _Form.INVERSE:
-        one, two = two, one
-    if one.form is _Form.SUM and two.form is _Form.INVERSE:
-        return _Value(_Form.RATIO, one.terms, two.terms)
-    return _squared(operands) if one == two else _OTHER
+    def _is_ahead(self, new: Sum) -> bool:
+        """Whether gradient and average enter the weight as they would the next average."""
+        (key,) = (k for k, kind in self._kinds.items() if kind == "m")
+        (written,), gradient = self._slots[key], self._values.algebra.once(self._values.gradient)
+        multiplied = self._values.algebra.multiplied
+        one = multiplied(self._factor(new, gradient), self._factor(written, self._old[key]))
+        other = multiplied(
+            self._factor(new, self._values.new[key]), self._factor(written, gradient)
+        )
+        return one == other
 
-
-def _divided(operands: Sequence[_Value]) -> _Value:
-    above, below = operands
-    if below.is_number:
-        return above
-    if above.form is _Form.SUM and below.form is _Form.ROOT:
-        form = _Form.INVERSE if above.is_number else _Form.RATIO
-        return _Value(form, below.terms if above.is_number else above.terms, below.terms)
-    return _OTHER
-
-
-def _squared(operands: Sequence[_Value]) -> _Value:
-    # The square of a sum of several terms is no sum of squares.
-    if operands[0] == _Value(_Form.SUM, frozenset({_GRADIENT})):
-        return _Value(_Form.SUM, frozenset({_SQUARE}))
-    return _OTHER
-
-
-def _root(operands: Sequence[_Value]) -> _Value:
-    value = operands[0]
-    return _Value(_Form.ROOT, value.terms) if value.form is _Form.SUM else _OTHER
-
-
-def _inverse_root(operands: Sequence[_Value]) -> _Value:
-    value = operands[0]
-    return _Value(_Form.INVERSE, value.terms, value.terms) if value.form is _Form.SUM else _OTHER
-
-
-def _greater(operands: Sequence[_Value]) -> _Value:
-    if all(value.form is _Form.SUM for value in operands):
-        return _Value(_Form.SUM, _added(operands).terms | {_GREATER})
-    return _OTHER
-
-
-_RULES: Mapping[str, Callable[[Sequence[_Value]], _Value]] = {
-    **dict.fromkeys(("Identity", "Neg", "Cast", "Reshape"), _same),
-    **dict.fromkeys(("Add", "AddV2", "AddN", "Sub"), _added),
-    "Mul": _multiplied,
-    "RealDiv": _divided,
-    "Square": _squared,
-    "Sqrt": _root,
-    "Rsqrt": _inverse_root,
-    "Maximum": _greater,
-}
-
-
-class _Slot(enum.Enum):
-    AVERAGE = "an average of the gradient"
-    SQUARES = "an average of its square"
-    TOTAL = "the total of its squares"
-    GREATEST = "the greatest of another"
-    WEIGHTS = "an average of the weight"
-    OTHER = "something else"
-
-
-def _slot_kind(key: str, written: Sequence[_Value]) -> _Slot:
-    """What a slot holds, by what is written to it."""
-    if len(written) != 1 or written[0].form is not _Form.SUM:
-        return _Slot.OTHER
-    terms = written[0].terms
-    own = terms & {key, f"+{key}"}
-    rest = terms - own
-    if _GREATER in rest:
-        return _Slot.GREATEST if own and not rest & {_GRADIENT, _SQUARE} else _Slot.OTHER
-    if _GRADIENT in rest and rest <= {_GRADIENT, _WEIGHT, _NUMBER} and own:
-        return _Slot.AVERAGE
-    if own and rest == {_WEIGHT}:
-        return _Slot.WEIGHTS
-    if rest - {_NUMBER} != {_SQUARE}:
-        return _Slot.OTHER
-    return _Slot.TOTAL if own == {f"+{key}"} else _Slot.SQUARES if key in own else _Slot.OTHER
+    def _is_mixed(self, new: Sum) -> bool:
+        """Whether known shares of what the sign is taken of are both positive."""
+        for product in new:
+            for number, _ in product:
+                name, of = self._values.algebra.made(number)
+                if name == "sign":
+                    return all(f > 0.0 for p, f in of[0].items() if len(p) == 1)
+        return False
 
 
-def _named(writes: Sequence[_Value], slots: Mapping[str, _Slot]) -> Recognised:
-    kinds = sorted(kind.name for kind in slots.values())
-    above, below = frozenset[str](), frozenset[str]()
-    for value in writes:
-        if value.form not in (_Form.SUM, _Form.RATIO):
-            return Recognised(UNKNOWN, "what it writes to the weight is of no known form")
-        above |= value.terms
-        below |= value.below
-    averages = {key for key, kind in slots.items() if kind is _Slot.AVERAGE}
-    plain = above - {_WEIGHT, _NUMBER, _GRADIENT}
-    if not plain <= averages:
-        return Recognised(UNKNOWN, "what it writes to the weight is of no known form")
-    if not below and _reads(plain, averages):
-        if not slots and _GRADIENT in above:
-            return Recognised("sgd-like", "no slot, the gradient times a number")
-        if kinds == ["AVERAGE"]:
-            return Recognised("momentum-like", "one slot, an average of the gradient")
-    divisors = set(slots) - averages
-    if not below or not below - {_NUMBER} <= divisors or not _reads(plain, averages):
-        return Recognised(UNKNOWN, "its slots are used in no known way")
-    found = _BY_KINDS.get(tuple(kinds))
-    return found or Recognised(UNKNOWN, "its slots hold " + ", ".join(sorted(kinds)).lower())
-
-
-def _reads(read: frozenset[str], slots: set[str]) -> bool:
-    """Whether every slot that averages the gradient is what the weight is moved by."""
-    return slots <= read
-
-
-_BY_KINDS = {
-    ("TOTAL",): Recognised(
-        "adagrad-like", "one slot, the total of squared gradients, under a root"
-    ),
-    ("SQUARES",): Recognised(
-        "rmsprop-like", "one slot, an average of squared gradients, under a root"
-    ),
-    ("AVERAGE", "SQUARES"): Recognised(
-        "adam-like", "two slots, averages of the gradient and of its square, this under a root"
-    ),
-    ("AVERAGE", "GREATEST", "SQUARES"): Recognised(
-        "amsgrad-like", "three slots, Adam's and the greatest average of squares, under a root"
-    ),
-}
+def _number(only: int | None) -> int:
+    assert only is not None, "variables are things"
+    return only

@@ -1,0 +1,105 @@
+"""What is the same has the same form, however it was computed, and what is not has not."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tf_wu_shard.inspection import newton_schulz
+from tf_wu_shard.inspection.algebra import Algebra, Sum
+
+
+@pytest.fixture
+def algebra() -> Algebra:
+    return Algebra()
+
+
+def said(algebra: Algebra, value: Sum, **things: Sum) -> str:
+    """A sum as text, with names for things."""
+    return algebra.text(value, {algebra.only(t) or 0: name for name, t in things.items()})
+
+
+def test_sums_are_written_out_and_cancel(algebra: Algebra) -> None:
+    x, y = algebra.thing("x"), algebra.thing("y")
+    squared = algebra.raised(algebra.added([x, algebra.scaled(y, -1.0)]), 2.0)
+    assert said(algebra, squared, x=x, y=y) == "x*y + x^2 + y^2"
+    assert algebra.added([x, algebra.scaled(x, -1.0)]) == {}
+    rest = algebra.added([algebra.scaled(x, 0.75), algebra.scaled(x, 0.25)])
+    assert rest == x
+
+
+def test_plain_numbers_are_left_out_of_text_and_of_roots(algebra: Algebra) -> None:
+    x, rate = algebra.thing("x"), algebra.thing("rate", plain=True)
+    scaled = algebra.multiplied(rate, x)
+    assert said(algebra, scaled, x=x) == "x" and scaled != x
+    root = algebra.raised(algebra.added([x, algebra.number(1e-6)]), 0.5)
+    assert root == algebra.raised(x, 0.5)
+    assert said(algebra, algebra.added([x, rate]), x=x) == "1 + x"
+
+
+def test_a_root_of_a_square_is_an_absolute_value(algebra: Algebra) -> None:
+    x = algebra.thing("x")
+    assert said(algebra, algebra.absolute(x), x=x) == "abs(x)"
+    assert algebra.absolute(algebra.absolute(x)) == algebra.absolute(x)
+    assert algebra.raised(algebra.raised(x, 0.5), 2.0) == x
+
+
+def test_what_is_subtracted_under_a_root_is_told_from_what_is_added(algebra: Algebra) -> None:
+    x, y = algebra.thing("x"), algebra.thing("y")
+    minus = algebra.raised(algebra.added([x, algebra.scaled(y, -1.0)]), -0.5)
+    plus = algebra.raised(algebra.added([x, y]), -0.5)
+    assert said(algebra, minus, x=x, y=y) == "(-y + x)^-0.5"
+    assert said(algebra, plus, x=x, y=y) == "(x + y)^-0.5"
+
+
+def test_numbers_that_are_not_finite_are_no_factors(algebra: Algebra) -> None:
+    assert () not in algebra.raised(algebra.number(0.0), -1.0) != {}
+    assert () not in algebra.number(float("nan")) and () not in algebra.number(float("inf"))
+    huge = algebra.number(1e300)
+    assert said(algebra, algebra.raised(huge, 3.0)) == "1"
+
+
+def test_a_sum_that_doubles_50_times_takes_no_time(algebra: Algebra) -> None:
+    start = time.perf_counter()
+    value = algebra.added([algebra.thing("x"), algebra.thing("y")])
+    for level in range(50):
+        value = algebra.multiplied(value, algebra.added([value, algebra.thing(f"z{level}")]))
+        value = algebra.thing("max", value, algebra.raised(value, 0.5))
+    assert len(said(algebra, value)) < 1000
+    assert time.perf_counter() - start < 1
+
+
+def step(algebra: Algebra, x: Sum, factor: float = 2.0, times: float = 1.0) -> Sum:
+    """A step of Newton and Schulz on X."""
+    a = newton_schulz.product(algebra, x, newton_schulz.transposed(algebra, x))
+    aa = newton_schulz.product(algebra, algebra.scaled(a, 3.0), a)
+    b = algebra.added([algebra.scaled(a, -4.0), aa])
+    moved = algebra.scaled(newton_schulz.product(algebra, b, x), times)
+    return newton_schulz.folded(algebra, algebra.added([algebra.scaled(x, factor), moved]))
+
+
+def test_steps_of_newton_and_schulz_are_found_whatever_stands_on_end(algebra: Algebra) -> None:
+    g, m = algebra.thing("g"), algebra.thing("m")
+    x = algebra.added([g, algebra.scaled(m, 0.9)])
+    once, twice = step(algebra, x), step(algebra, step(algebra, x))
+    assert once == twice and said(algebra, twice, g=g, m=m) == "newton_schulz(g + m)"
+    turned = newton_schulz.transposed(algebra, x)
+    assert newton_schulz.transposed(algebra, step(algebra, turned)) == once
+    assert newton_schulz.transposed(algebra, turned) == x
+
+
+def test_another_polynomial_is_no_step(algebra: Algebra) -> None:
+    g, m = algebra.thing("g"), algebra.thing("m")
+    a = newton_schulz.product(algebra, g, newton_schulz.transposed(algebra, g))
+    even = newton_schulz.folded(algebra, algebra.added([g, newton_schulz.product(algebra, a, m)]))
+    assert "newton_schulz" not in said(algebra, even, g=g, m=m)
+    squares = newton_schulz.product(algebra, g, g)
+    assert "newton_schulz" not in said(algebra, squares, g=g)
+
+
+def test_a_norm_is_the_same_of_what_is_transposed(algebra: Algebra) -> None:
+    g = algebra.thing("g")
+    turned = newton_schulz.transposed(algebra, algebra.raised(g, 2.0))
+    one = newton_schulz.total(algebra, "sum", turned)
+    assert one == newton_schulz.total(algebra, "sum", algebra.raised(g, 2.0))
