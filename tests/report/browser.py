@@ -121,9 +121,7 @@ class Browser:
         os.close(self._read)
         self._profile.cleanup()
 
-    def open(
-        self, place: pathlib.Path | str, width: int, *, dark: bool, height: int = 900
-    ) -> None:
+    def open(self, place: pathlib.Path | str, width: int, *, dark: bool, height: int = 900) -> None:
         """Shows a page in a window of some width, in CSS pixels.
 
         Args:
@@ -143,8 +141,9 @@ class Browser:
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self._call("Emulation.setEmulatedMedia", features=[scheme])
         url = place if isinstance(place, str) else place.resolve().as_uri()
-        self._call("Page.navigate", url=url)
-        self._until("Page.loadEventFired")
+        # Going to another part of the page that is shown loads nothing.
+        if "loaderId" in self._call("Page.navigate", url=url):
+            self._until("Page.loadEventFired")
 
     def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression, as JSON can tell it.
