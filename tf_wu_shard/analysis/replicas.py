@@ -185,7 +185,7 @@ class ReplicaMatcher:
                 last = access.op
         if last is None or WRITES.get(last.type, "") is not None:
             return None
-        return last.inputs[1] if self._view.is_ancestor(last, read) else None
+        return last.inputs[1] if self._view.first_unordered([last], read) is None else None
 
     def _epoch(self, op: str, handle: str) -> int:
         """How many writes of a variable come before an op that takes its handle."""
