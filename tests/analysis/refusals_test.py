@@ -193,6 +193,17 @@ def test_a_branch_that_draws_random_numbers() -> None:
     assert reason == "each replica runs a If of its own (rate1)"
 
 
+def test_what_replica_0_computes_from_its_gradient_for_all() -> None:
+    text = """
+    axes = Const() {value=0} [1]
+    twice = Neg(sum0) [4] @d0
+    norm = Sum(twice, axes) [] @d0
+    moved# = Mul(sum#, norm) [4] @d#
+    """
+    reason = refused(text + STEP.format("moved#"), variables={"w": (4,)})
+    assert reason == "all replicas use what replica 0 computes from its gradient (twice)"
+
+
 def test_different_ops_in_the_same_part() -> None:
     text = "moved0 = Neg(sum0) [4] @d0\nmoved1 = Square(sum1) [4] @d1\n" + STEP.format("moved#")
     assert refused(text) == "on replica 0 its part is played by a Neg, moved0 (moved1)"

@@ -102,7 +102,11 @@ class BodyBuilder:
         slice_ = self._slice(keys, touching, sums[0])
         if isinstance(slice_, Refusal):
             return slice_
-        refusal = slice_.place() or self._only_body_looks(slice_, keys)
+        refusal = (
+            slice_.place()
+            or self._matcher.unmatched(slice_.body, len(self._devices))
+            or self._only_body_looks(slice_, keys)
+        )
         if refusal is not None:
             return refusal
         updated = self._updated_variables(slice_, touching)

@@ -11,6 +11,7 @@ that the copies may differ; sharding would then change the result, so it is refu
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from tf_wu_shard.analysis.accesses import CALLS, accesses
@@ -42,6 +43,20 @@ class ReplicaMatcher:
     def partner(self, replica: int, op: str) -> str:
         """The op on `replica` that was matched with `op` of replica 0."""
         return op if replica == 0 else self._partner[replica][op]
+
+    def unmatched(self, ops: Iterable[Op], num_replicas: int) -> Refusal | None:
+        """The first of some ops of replica 0 in whose stead another replica has none of its own.
+
+        An op that several replicas take a value from is followed no further than that, so what
+        replica 0 alone computes from its gradient, and all use, is not known to be repeated.
+        """
+        for replica in range(1, num_replicas):
+            own = self._partner.get(replica, {})
+            for op in ops:
+                if op.name not in own:
+                    reason = "all replicas use what replica 0 computes from its gradient"
+                    return Refusal(op.name, reason)
+        return None
 
     def value_on(self, replica: int, value: Value) -> Value:
         """The value on `replica` that was matched with `value` of replica 0."""
