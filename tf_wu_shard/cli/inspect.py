@@ -21,7 +21,7 @@ from tf_wu_shard.inspection.text import as_lines, printable
 from tf_wu_shard.model_files.read import read_model
 from tf_wu_shard.topology import parse_topology
 
-_FORMATS = {"text": as_lines, "json": as_json, "html": as_html, "markdown": as_markdown}
+FORMATS = {"text": as_lines, "json": as_json, "html": as_html, "markdown": as_markdown}
 
 # More replicas than any machine has; a plan names each.
 _MOST_REPLICAS = 4096
@@ -58,7 +58,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--function", metavar="NAME", help="look at this function only")
     parser.add_argument(
         "--format",
-        choices=tuple(_FORMATS),
+        choices=tuple(FORMATS),
         default="text",
         help="how to answer (default: %(default)s)",
     )
@@ -83,7 +83,7 @@ def run(args: argparse.Namespace) -> int:
     question = _question(args)
     inspection = inspect(read_model(args.path), question)
     inspection = dataclasses.replace(inspection, name=args.path.resolve().name)
-    answer = _FORMATS[args.format](inspection)
+    answer = FORMATS[args.format](inspection)
     if args.output is None:
         print(answer)
     else:
