@@ -49,6 +49,7 @@ class Remains:
         self.names = result_names(view, analysis.reductions)
         self._control_memo: dict[str, tuple[str, ...]] = {}
         self._kept: frozenset[str] = frozenset()
+        self._needs: dict[str, frozenset[str]] = {}
         self._inputs = frozenset(op.name for op in view if op.type in _INPUTS)
 
     def replace_ops(self, replacements: Mapping[str, Sequence[str]]) -> None:
@@ -159,7 +160,10 @@ class Remains:
         ):
             return op.node
         inputs = [str(self._value(v)) for v in op.inputs]
-        controls = [n for c in op.controls for n in self._waited_for(c)]
+        if self._view.is_stateful(op.type):
+            controls = [n for c in op.controls for n in self._waited_for(c)]
+        else:
+            controls = [n for c in op.controls for n in self._waited_for_in_time(c, op.name)]
         inputs += [f"^{c}" for c in dict.fromkeys(controls)]
         node = tf.compat.v1.NodeDef()
         node.CopyFrom(op.node)
@@ -167,6 +171,53 @@ class Remains:
         del node.input[:]
         node.input.extend(inputs)
         return node
+
+    def _waited_for_in_time(self, name: str, waiting: str) -> tuple[str, ...]:
+        """The ops that a stateless op waits for in the place of an old op.
+
+        What stands between two writes of a variable and enters the last one waits for the first.
+        Where one write is left, it cannot wait for that; it waits for what the first waited for.
+        """
+        found: dict[str, None] = {}
+        seen: set[str] = set()
+        stack = [name]
+        while stack:
+            one = stack.pop()
+            if one in seen:
+                continue
+            seen.add(one)
+            waits = self._waited_for(one)
+            if all(waiting not in self._behind(n) for n in waits):
+                found.update(dict.fromkeys(waits))
+            elif one in self._view.ops and one not in self._kept:
+                op = self._view.ops[one]
+                stack += (*op.controls, *(self._value(value).op for value in op.inputs))
+        return tuple(found)
+
+    def _behind(self, name: str) -> frozenset[str]:
+        """The old ops that a new op needs, itself or by way of others."""
+        if name not in self._needs:
+            new = {node.name: node for node in self._builder.nodes}
+            found: set[str] = set()
+            stack = [name]
+            while stack:
+                one = stack.pop()
+                if one in found:
+                    continue
+                found.add(one)
+                if one in new:
+                    inputs = new[one].input
+                    values = [parse_value(text) for text in inputs if text[0] != "^"]
+                    waits = [text[1:] for text in inputs if text[0] == "^"]
+                elif one in self._view.ops:
+                    op = self._view.ops[one]
+                    values, waits = list(op.inputs), list(op.controls)
+                else:
+                    continue
+                stack += [self._value(value).op for value in values]
+                stack += [n for wait in waits for n in self._waited_for(wait)]
+            self._needs[name] = frozenset(found)
+        return self._needs[name]
 
     def _drop_lost_colocations(self, node: Any) -> None:
         """Forgets wishes to be placed with an op that is gone; the device is named as well."""

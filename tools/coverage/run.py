@@ -3,7 +3,7 @@
     TF_ENABLE_ONEDNN_OPTS=0 python -m tools.coverage.run '{"dialect": ..., "cells": [...]}'
 
 oneDNN's kernels fuse a matrix product with what follows it where they see a variable behind an
-operand, and round otherwise then. Grappler does the like with the emulated program of a TPU.
+operand, and round otherwise then. Grappler does the like by what it sees of a graph.
 Without them the same sums are made in the same order, and whatever differs is the sharding.
 """
 
@@ -31,9 +31,9 @@ def main(job: dict[str, Any]) -> None:
     tf.config.set_logical_device_configuration(
         cpu, [tf.config.LogicalDeviceConfiguration()] * devices
     )
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     strategy: tf.distribute.Strategy
     if on_tpus:
-        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
         strategy = emulated_tpu_strategy(_TPU_REPLICAS)
     else:
         strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
