@@ -21,6 +21,8 @@ import tensorflow as tf
 
 import tf_wu_shard
 from tests.report.browser import MISSING, Browser, executable
+from tf_wu_shard import tensorboard_report
+from tf_wu_shard.errors import StorageError
 
 StrategyOf = Callable[[int], tf.distribute.Strategy]
 Written = dict[str, list[bytes | float]]
@@ -74,6 +76,25 @@ def written(log_dir: pathlib.Path) -> tuple[Written, list[tf.compat.v1.GraphDef]
             for value in event.summary.value:
                 values.setdefault(value.tag, []).append(tf.make_ndarray(value.tensor).item())
     return values, graphs
+
+
+class _Gone:
+    """A slot as it is when its variable no longer exists, while a graph still has its shards."""
+
+    @property
+    def variable(self) -> object:
+        raise StorageError("the variable of the sharded slot no longer exists")
+
+
+def test_graphs_of_a_model_that_is_gone_do_no_harm(
+    tmp_path: pathlib.Path, strategy_of: StrategyOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turn_on()
+    monkeypatch.setattr(tensorboard_report, "distributed_variable_of", lambda handle: None)
+    monkeypatch.setattr(tensorboard_report, "slot_of_packed", lambda handle: _Gone())
+    fit(model_of(strategy_of(2)), tmp_path)
+    values, graphs = written(tmp_path)
+    assert values and not graphs
 
 
 def test_report_scalars_and_graph_are_written_once(

@@ -14,6 +14,7 @@ import keras
 import tensorflow as tf
 
 from tf_wu_shard.config import current_options
+from tf_wu_shard.errors import StorageError
 from tf_wu_shard.estimation.model_summary import report_of
 from tf_wu_shard.report.markdown import as_markdown
 from tf_wu_shard.report.published import reports
@@ -153,7 +154,11 @@ def _uses(graph: Any, variables: set[int]) -> bool:
     for handle, _ in function_graph.captured_handles(graph):
         found = distributed_variable_of(handle)
         slot = slot_of_packed(handle) or slot_of_shard(handle)
-        variable = found[0] if found else slot.variable if slot else None
+        try:
+            variable = found[0] if found else slot.variable if slot else None
+        except StorageError:
+            # Of another model, which is gone; only its graph is still there.
+            continue
         if id(variable) in variables:
             return True
     return False

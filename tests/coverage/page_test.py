@@ -18,7 +18,7 @@ SAMPLE = (
     *(("adam", "plain"), ("adam", "accumulation"), ("muon", "plain"), ("lamb", "weight_decay")),
     *(
         ("sgd", "embedding"),
-        ("tf_keras_legacy_nadam", "plain"),
+        ("tf_keras_legacy_adam", "plain"),
         ("loss_scale_of_adam", "embedding"),
     ),
     *(("v1_adagrad", "plain"), ("v1_adagrad", "ema")),
