@@ -292,14 +292,10 @@ class BodyEmitter:
         if operand.kind is OperandKind.BROADCAST:
             own_shape = self._view.shape(value)
             assert own_shape is not None, f"{value} has no static shape"
+            layout = self.layout_of(math.prod(operand.shape))
             return broadcast_own(
                 *(self._builder, self._dialect, value, own_shape, operand.shape),
-                *(
-                    self.layout_of(math.prod(operand.shape)),
-                    self._view.dtype(value),
-                    self._replica,
-                    self._device,
-                ),
+                *(layout, self._view.dtype(value), self._replica, self._device),
                 scope=f"{self._scope}/broadcast",
             )
         return self._slice(value, operand.shape, self._view.dtype(value), f"{self._scope}/slice")
