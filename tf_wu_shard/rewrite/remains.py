@@ -50,6 +50,8 @@ class Remains:
         self._control_memo: dict[str, tuple[str, ...]] = {}
         self._kept: frozenset[str] = frozenset()
         self._needs: dict[str, frozenset[str]] = {}
+        # The builder's nodes by name, once all are there.
+        self._new: dict[str, Any] = {}
         self._inputs = frozenset(op.name for op in view if op.type in _INPUTS)
 
     def replace_ops(self, replacements: Mapping[str, Sequence[str]]) -> None:
@@ -160,7 +162,8 @@ class Remains:
         ):
             return op.node
         inputs = [str(self._value(v)) for v in op.inputs]
-        if self._view.is_stateful(op.type):
+        direct = self._replaced_ops.keys().isdisjoint(op.controls)
+        if direct or self._view.is_stateful(op.type):
             controls = [n for c in op.controls for n in self._waited_for(c)]
         else:
             controls = [n for c in op.controls for n in self._waited_for_in_time(c, op.name)]
@@ -187,7 +190,7 @@ class Remains:
                 continue
             seen.add(one)
             waits = self._waited_for(one)
-            if all(waiting not in self._behind(n) for n in waits):
+            if all(n in self._kept or waiting not in self._behind(n) for n in waits):
                 found.update(dict.fromkeys(waits))
             elif one in self._view.ops and one not in self._kept:
                 op = self._view.ops[one]
@@ -197,7 +200,9 @@ class Remains:
     def _behind(self, name: str) -> frozenset[str]:
         """The old ops that a new op needs, itself or by way of others."""
         if name not in self._needs:
-            new = {node.name: node for node in self._builder.nodes}
+            if not self._new:
+                self._new = {node.name: node for node in self._builder.nodes}
+            new = self._new
             found: set[str] = set()
             stack = [name]
             while stack:
