@@ -5,7 +5,8 @@ from __future__ import annotations
 from tests.graph.text_graph import view_of
 from tf_wu_shard.analysis.gradients import gradient_reductions, result_names
 from tf_wu_shard.dialects.recognition import recognise_in_process
-from tf_wu_shard.graph.view import GraphView, Value
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import GraphView
 
 PACKED = """
 axis = Const() {value=0}

@@ -6,7 +6,8 @@ import pytest
 
 from tests.graph.text_graph import view_of
 from tf_wu_shard.analysis.single_program import SingleProgram
-from tf_wu_shard.graph.view import Value, VariableRef
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import VariableRef
 
 REPLICAS = 4
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.analysis.steps import MOMENTUM, SHAPES, analysis_of, reasons_of
 from tf_wu_shard.analysis.types import BodyOp, OperandKind, ShardSum, WeightUpdate
-from tf_wu_shard.graph.view import Value
+from tf_wu_shard.graph.op import Value
 
 FLOAT = 1
 BOOL = 10

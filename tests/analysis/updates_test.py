@@ -7,7 +7,8 @@ from tests.graph.text_graph import DIALECT, view_of
 from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import OperandKind
 from tf_wu_shard.dialects.recognition import replica_devices
-from tf_wu_shard.graph.view import Value, VariableRef
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import VariableRef
 
 
 def test_a_weight_and_its_slot_are_one_update() -> None:

@@ -15,7 +15,7 @@ from tf_wu_shard.dialects.shard_sums import broadcast_own, contribution
 from tf_wu_shard.dialects.torus import Torus
 from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import Value
+from tf_wu_shard.graph.op import Value
 from tf_wu_shard.layout import RowLayout, flat_layout
 
 pytestmark = pytest.mark.usefixtures("logical_cpus")

@@ -11,7 +11,7 @@ from tests.dialects.tpu_test import FLOAT, TORUSES, emitted, flattened, layouts_
 from tf_wu_shard.dialects.torus import Torus
 from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import Value
+from tf_wu_shard.graph.op import Value
 from tf_wu_shard.layout import RowLayout
 
 SHAPES: dict[str, tuple[int, ...]] = {

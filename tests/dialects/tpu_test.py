@@ -14,7 +14,7 @@ from tf_wu_shard.dialects.torus import Torus, one_group, torus_of
 from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.graph import all_gather_module
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import Value
+from tf_wu_shard.graph.op import Value
 from tf_wu_shard.layout import TILE, RowLayout, row_layout
 from tf_wu_shard.placement import Combine
 

@@ -13,7 +13,7 @@ from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dialects.in_process import InProcess
 from tf_wu_shard.dialects.reference import Reference
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import Value
+from tf_wu_shard.graph.op import Value
 from tf_wu_shard.layout import Layout, flat_layout
 from tf_wu_shard.placement import Combine
 

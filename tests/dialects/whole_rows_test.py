@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from tf_wu_shard.dialects import whole_rows
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import Value
+from tf_wu_shard.graph.op import Value
 from tf_wu_shard.layout import RowLayout, row_layout
 from tf_wu_shard.storage import parts
 

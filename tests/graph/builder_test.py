@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import Value
+from tf_wu_shard.graph.op import Value
 
 
 def test_names_are_unique_among_old_and_new_nodes() -> None:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tests.graph.tracing import captured_step, momentum_step, traced, weight_and_slot
 from tf_wu_shard.graph.capture import Captured, capture
 from tf_wu_shard.graph.constants import integers
-from tf_wu_shard.graph.view import Value
+from tf_wu_shard.graph.op import Value
 
 Strategies = Callable[[int], tf.distribute.MirroredStrategy]
 

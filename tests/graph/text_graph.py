@@ -20,7 +20,8 @@ from typing import Any
 from tf_wu_shard.dialects.base import CarriedReduction
 from tf_wu_shard.dialects.recognition import recognise_in_process, replica_devices
 from tf_wu_shard.dtypes import FLOAT32
-from tf_wu_shard.graph.view import GraphView, Value, VariableRef, parse_value
+from tf_wu_shard.graph.op import Value, parse_value
+from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.placement import Refusal
 
 _LINE = re.compile(

@@ -6,13 +6,7 @@ import pytest
 
 from tests.graph.text_graph import view_of
 from tf_wu_shard.errors import WuShardError
-from tf_wu_shard.graph.view import Value, parse_value
-
-
-def test_a_data_input_names_an_op_and_an_output() -> None:
-    assert parse_value("a/b") == Value("a/b", 0)
-    assert parse_value("a/b:3") == Value("a/b", 3)
-    assert [str(Value("a")), str(Value("a", 2))] == ["a", "a:2"]
+from tf_wu_shard.graph.op import Value
 
 
 def test_ops_stand_after_their_inputs_and_control_inputs() -> None:

@@ -12,7 +12,7 @@ from tf_wu_shard.analysis.types import (
     UpdatedVariable,
     WeightUpdate,
 )
-from tf_wu_shard.graph.view import Value
+from tf_wu_shard.graph.op import Value
 from tf_wu_shard.placement import Refusal
 
 FLOAT32, FLOAT64, FLOAT16 = 1, 2, 19

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_wu_shard.graph.view import Value
+from tf_wu_shard.graph.op import Value
 from tf_wu_shard.program.flat_functions import BRANCHES, FlatFunctions, WrittenOut
 from tf_wu_shard.program.speculation import RunsInVainError
 

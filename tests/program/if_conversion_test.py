@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from tf_wu_shard.analysis.types import Analysis, RefusedUpdate
 from tf_wu_shard.graph.capture import Captured, capture
+from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.tpu_cluster import cluster_of
-from tf_wu_shard.graph.view import Value
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.program.flat_functions import BRANCHES
 from tf_wu_shard.program.if_conversion import if_converted, telling_why

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.program.nodes import nodes, written
-from tf_wu_shard.graph.view import GraphView, Value
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.program.inlining import Body, Inlined, inline
 
 # f(a, h): counts in h, then returns (a * a, a).

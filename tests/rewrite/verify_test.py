@@ -13,7 +13,7 @@ from tests.graph.tracing import momentum_step, traced, weight_and_slot
 from tests.rewrite.stages import Stages, run_stages
 from tf_wu_shard.dialects.in_process import InProcess
 from tf_wu_shard.errors import WuShardError
-from tf_wu_shard.graph.view import Value
+from tf_wu_shard.graph.op import Value
 from tf_wu_shard.rewrite.result import RewriteResult
 from tf_wu_shard.rewrite.rewriter import rewrite
 from tf_wu_shard.rewrite.verify import verify

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import Value
+from tf_wu_shard.graph.op import Value
 from tf_wu_shard.tpu_compiler.body import Argument, ReplicaBody
 
 FLOAT = tf.float32.as_datatype_enum

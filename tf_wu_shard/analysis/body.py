@@ -22,7 +22,8 @@ from tf_wu_shard.analysis.types import (
     WeightUpdate,
 )
 from tf_wu_shard.analysis.update_slice import UpdateSlice
-from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Refusal, Sharded
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import Family, family_of

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from tf_wu_shard.graph.view import GraphView, Op
+from tf_wu_shard.graph.op import Op
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.handles import num_written
 

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 
 from tf_wu_shard.analysis.types import GradientReduction
 from tf_wu_shard.dialects.base import CarriedReduction, CarriedSlices
-from tf_wu_shard.graph.view import GraphView, Value
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.shapes import source_operands

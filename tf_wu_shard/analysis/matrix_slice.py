@@ -16,7 +16,7 @@ from typing import Any
 
 from tf_wu_shard.analysis.accesses import callees, is_call
 from tf_wu_shard.analysis.update_slice import UpdateSlice
-from tf_wu_shard.graph.view import Op, Value
+from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.placement import Refusal, Sharded
 from tf_wu_shard.rules.variables import READ
 

@@ -34,7 +34,8 @@ from tf_wu_shard.analysis.types import (
     WeightUpdate,
 )
 from tf_wu_shard.analysis.update_slice import UpdateSlice
-from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Refusal, Sharded
 
 _WAITS = "a matrix function of it waits, perhaps by way of other updates, for what it yields"

@@ -15,7 +15,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from tf_wu_shard.analysis.accesses import CALLS, accesses
-from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.sparse import SPARSE_WRITES
 from tf_wu_shard.rules.variables import READ, WRITES

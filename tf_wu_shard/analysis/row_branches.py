@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from tf_wu_shard.analysis.row_lies import Lies, RowBranch, What
 from tf_wu_shard.analysis.row_rules import RowRules
 from tf_wu_shard.graph.function_body import ARGUMENT, function_view
-from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.sparse import SAME
 from tf_wu_shard.rules.variables import READ

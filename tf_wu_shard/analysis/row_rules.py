@@ -16,7 +16,8 @@ from collections.abc import Mapping, Sequence
 from tf_wu_shard.analysis.row_lies import Lies, What
 from tf_wu_shard.analysis.types import ShardSum
 from tf_wu_shard.graph.constants import integers
-from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.elementwise import ON_VECTORS
 from tf_wu_shard.rules.registry import Family, family_of

@@ -14,7 +14,7 @@ from tf_wu_shard.analysis.row_rules import Judged, RowRules
 from tf_wu_shard.analysis.types import GradientReduction
 from tf_wu_shard.analysis.update_slice import UpdateSlice
 from tf_wu_shard.dialects.base import Gathered
-from tf_wu_shard.graph.view import Op, Value
+from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.sparse import BRANCH, EXACT, SAME, SCATTERS, SPARSE_FUSED, UNIQUE

@@ -9,7 +9,8 @@ writes alone) must not enter; sharding would then change the result, so it is re
 from __future__ import annotations
 
 from tf_wu_shard.analysis.replicas import ReplicaMatcher
-from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.variables import READ
 

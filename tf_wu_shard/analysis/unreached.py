@@ -12,7 +12,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from tf_wu_shard.analysis.accesses import accesses, feeds_a_layer, is_call
 from tf_wu_shard.analysis.gradients import ResultNames
 from tf_wu_shard.analysis.types import RefusedUpdate, WeightUpdate
-from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import Family, family_of, no_rule

@@ -13,7 +13,8 @@ from tf_wu_shard.analysis.accesses import VariableAccess
 from tf_wu_shard.analysis.gradients import ResultNames
 from tf_wu_shard.analysis.types import ShardSum
 from tf_wu_shard.graph.constants import integers
-from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Partial, Placement, Refusal, Replicated, Sharded
 from tf_wu_shard.rules import registry
 from tf_wu_shard.rules.fused import FUSED

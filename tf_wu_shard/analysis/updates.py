@@ -19,7 +19,8 @@ from tf_wu_shard.analysis.row_branches import depending
 from tf_wu_shard.analysis.single_program import SingleProgram
 from tf_wu_shard.analysis.types import GradientReduction, RefusedUpdate, WeightUpdate
 from tf_wu_shard.dialects.base import Gathered
-from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import Family, family_of, no_rule

@@ -11,7 +11,7 @@ import math
 
 from tf_wu_shard.analysis.accesses import writes_in_call
 from tf_wu_shard.analysis.update_slice import UpdateSlice
-from tf_wu_shard.graph.view import Op, Value
+from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.variables import READ
 

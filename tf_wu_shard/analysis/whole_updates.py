@@ -27,7 +27,8 @@ from tf_wu_shard.analysis.types import (
 )
 from tf_wu_shard.analysis.update_slice import UpdateSlice
 from tf_wu_shard.analysis.whole_slice import WholeSlice
-from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Refusal
 
 

@@ -11,7 +11,7 @@ from tf_wu_shard.dialects.torus import Groups
 from tf_wu_shard.dtypes import BFLOAT16, FLOAT16, FLOAT32
 from tf_wu_shard.graph import all_gather_module
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import Value
+from tf_wu_shard.graph.op import Value
 
 # The element types, as DataType numbers, of which tensors are scattered and gathered.
 SCATTERED = frozenset({BFLOAT16, FLOAT16, FLOAT32})

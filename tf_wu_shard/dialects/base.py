@@ -11,7 +11,8 @@ import enum
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tf_wu_shard.graph.view import GraphView, Value
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.placement import Combine, Refusal
 

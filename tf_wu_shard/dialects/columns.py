@@ -12,7 +12,7 @@ from typing import Any
 
 from tf_wu_shard.dialects import plain_ops
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import Value
+from tf_wu_shard.graph.op import Value
 from tf_wu_shard.layout import TILE, RowLayout
 
 _INT32 = 3

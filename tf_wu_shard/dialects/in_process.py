@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from tf_wu_shard.dialects import plain_ops
 from tf_wu_shard.dialects.replica_copies import CopyOfEachReplica
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import Value
+from tf_wu_shard.graph.op import Value
 from tf_wu_shard.layout import Layout
 from tf_wu_shard.placement import Combine
 

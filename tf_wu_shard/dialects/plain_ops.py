@@ -7,7 +7,7 @@ from typing import Any
 
 from tf_wu_shard.dtypes import item_bytes
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import Value
+from tf_wu_shard.graph.op import Value
 from tf_wu_shard.layout import ALIGNMENT_BYTES, Layout
 from tf_wu_shard.placement import Combine
 

@@ -15,7 +15,8 @@ import numpy as np
 from tf_wu_shard.dialects.base import CarriedReduction, CarriedSlices
 from tf_wu_shard.dialects.slices import gathered_slices
 from tf_wu_shard.graph.constants import floating_scalar
-from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Refusal
 
 _COLLECTIVE = "CollectiveReduceV2"

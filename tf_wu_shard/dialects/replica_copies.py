@@ -9,7 +9,8 @@ from tf_wu_shard.dialects import plain_ops
 from tf_wu_shard.dialects.base import CarriedReduction, Owners
 from tf_wu_shard.dialects.recognition import recognise_in_process, replica_devices
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import GraphView, Value
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.layout import Layout, flat_layout
 from tf_wu_shard.placement import Refusal
 

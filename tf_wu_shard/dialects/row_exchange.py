@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from tf_wu_shard.dialects import plain_ops
 from tf_wu_shard.dialects.table_layout import TableLayout
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import Value
+from tf_wu_shard.graph.op import Value
 
 _BOOL = 10
 _INT32 = 3

@@ -19,7 +19,7 @@ from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dialects.table_layout import TableLayout
 from tf_wu_shard.dtypes import BOOL, INT32
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import Value
+from tf_wu_shard.graph.op import Value
 from tf_wu_shard.layout import AnyLayout, RowLayout
 from tf_wu_shard.placement import Combine
 

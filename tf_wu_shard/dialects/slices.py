@@ -18,7 +18,8 @@ from typing import Any
 
 from tf_wu_shard.dialects.base import CarriedReduction, CarriedSlices, Gathered
 from tf_wu_shard.graph.constants import integers
-from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView
 
 _GATHER = "CollectiveGatherV2"
 _INTEGERS = frozenset({3, 9})

@@ -15,7 +15,7 @@ from tf_wu_shard.dialects import columns, plain_ops
 from tf_wu_shard.dialects.columns import block
 from tf_wu_shard.dialects.torus import Torus
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import Value
+from tf_wu_shard.graph.op import Value
 from tf_wu_shard.layout import RowLayout
 
 _INT32 = 3

@@ -20,7 +20,8 @@ from tf_wu_shard.dialects.stack_exchange import StackExchange
 from tf_wu_shard.dialects.torus import Groups, Torus
 from tf_wu_shard.dtypes import dtype_name
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import GraphView, Value
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.layout import TILE, RowLayout, row_layout
 from tf_wu_shard.placement import Combine, Refusal
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from tf_wu_shard.dialects import columns, plain_ops
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import Value
+from tf_wu_shard.graph.op import Value
 from tf_wu_shard.layout import RowLayout
 
 _INT32 = 3

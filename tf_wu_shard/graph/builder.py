@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_wu_shard.graph.view import Value
+from tf_wu_shard.graph.op import Value
 
 
 def graph_def_of(nodes: Iterable[Any], source: Any) -> Any:

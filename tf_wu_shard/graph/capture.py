@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from tf_wu_shard.graph.view import GraphView, Value, VariableRef
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.tensorflow_private import function_graph, tpu_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import distributed_variable_of
 

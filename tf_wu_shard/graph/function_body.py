@@ -10,7 +10,8 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
-from tf_wu_shard.graph.view import GraphView, Value, parse_value
+from tf_wu_shard.graph.op import Value, parse_value
+from tf_wu_shard.graph.view import GraphView
 
 # The op type that stands for an argument.
 ARGUMENT = "_Arg"

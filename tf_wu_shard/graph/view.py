@@ -12,44 +12,14 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from tf_wu_shard.errors import WuShardError
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.ordering import ordered_ops
 
 # Stateful in TensorFlow's registry, for what they read or name; they change nothing.
 _EFFECT_FREE = frozenset({"ReadVariableOp", "VarHandleOp", "VariableShape", "ResourceGather"})
-
-
-class Value(NamedTuple):
-    """One output of one op: a GraphDef's "op:index"."""
-
-    op: str
-    index: int = 0  # type: ignore[assignment]  # nobody asks a Value for tuple.index
-
-    def __str__(self) -> str:
-        return f"{self.op}:{self.index}" if self.index else self.op
-
-
-class Op(NamedTuple):
-    """One op of the graph.
-
-    Attributes:
-        name: Its unique name.
-        type: Its op type, such as "AddV2".
-        inputs: Its data inputs, in order.
-        controls: Names of the ops that must run before it.
-        device: The device it is pinned to, or "".
-        position: Its place in an order in which every op follows its inputs.
-        node: Its NodeDef, for the attributes; never modified.
-    """
-
-    name: str
-    type: str
-    inputs: tuple[Value, ...]
-    controls: tuple[str, ...]
-    device: str
-    position: int
-    node: Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +78,7 @@ class GraphView:
         constants: Mapping[str, Any] | None = None,
     ) -> None:
         self.graph_def = graph_def
-        self.ops: dict[str, Op] = {op.name: op for op in _ordered_ops(graph_def.node)}
+        self.ops: dict[str, Op] = {op.name: op for op in ordered_ops(graph_def.node)}
         self.variables = dict(variables)
         self.outputs = tuple(outputs)
         self.control_outputs = tuple(control_outputs)
@@ -286,71 +256,3 @@ class GraphView:
                     waiting.discard(name)
                     stack.append(self.ops[name])
         return next((op for op in earlier if op.name in waiting), None)
-
-
-def parse_value(text: str) -> Value:
-    """Reads a GraphDef's data input, "op" or "op:index"."""
-    name, colon, index = text.partition(":")
-    return Value(name, int(index) if colon else 0)
-
-
-def _ordered_ops(nodes: Iterable[Any]) -> list[Op]:
-    """Turns NodeDefs into ops, each after everything it waits for.
-
-    Raises:
-        WuShardError: If an input names no op, a name occurs twice, or the graph has a cycle.
-    """
-    pending: dict[str, tuple[Any, list[str]]] = {}
-    done: dict[str, Op] = {}
-    for node in nodes:
-        name, inputs = node.name, list(node.input)
-        if name in pending or name in done:
-            raise WuShardError(f"two ops are called {name!r}; names in a graph are unique")
-        # A traced graph is in order already; only what stands before its inputs has to wait.
-        op, ready = _op(name, node, inputs, done)
-        if ready:
-            done[name] = op
-        else:
-            pending[name] = (node, inputs)
-    state: dict[str, bool] = dict.fromkeys(done, True)  # False: being visited, True: done
-    for root in pending:
-        stack = [root]
-        while stack:
-            name = stack[-1]
-            if state.get(name):
-                stack.pop()
-                continue
-            if name not in pending:
-                raise WuShardError(f"an op reads {name!r}, which the graph does not have")
-            node, inputs = pending[name]
-            sources = [i[1:] if i.startswith("^") else i.partition(":")[0] for i in inputs]
-            waiting = [s for s in sources if not state.get(s)]
-            if not waiting:
-                state[name] = True
-                done[name], _ = _op(name, node, inputs, done)
-                stack.pop()
-                continue
-            if name in state:
-                raise WuShardError(f"the graph has a cycle through {name!r}")
-            state[name] = False
-            stack.extend(waiting)
-    return list(done.values())
-
-
-def _op(name: str, node: Any, inputs: list[str], done: dict[str, Op]) -> tuple[Op, bool]:
-    """The op of a NodeDef if it comes next, and whether all it waits for is `done`."""
-    values: list[Value] = []
-    controls: list[str] = []
-    ready = True
-    for text in inputs:
-        if text[0] == "^":
-            source = text[1:]
-            controls.append(source)
-        else:
-            source, colon, index = text.partition(":")
-            values.append(Value(source, int(index) if colon else 0))
-        ready = ready and source in done
-    return (
-        Op(name, node.op, tuple(values), tuple(controls), node.device, len(done), node),
-        ready,
-    )

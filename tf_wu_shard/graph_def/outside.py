@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tf_wu_shard.dialects import whole_rows
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import Value, parse_value
+from tf_wu_shard.graph.op import Value, parse_value
 from tf_wu_shard.graph_def.program import Program
 from tf_wu_shard.graph_def.program_view import HANDLE
 from tf_wu_shard.layout import RowLayout

@@ -17,7 +17,8 @@ from tf_wu_shard.analysis.accesses import is_call
 from tf_wu_shard.dialects.tpu import REPLICATED_INPUT
 from tf_wu_shard.errors import GraphDefError
 from tf_wu_shard.graph.builder import graph_def_of
-from tf_wu_shard.graph.view import GraphView, Value, VariableRef, parse_value
+from tf_wu_shard.graph.op import Value, parse_value
+from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.graph_def.program import Program
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ

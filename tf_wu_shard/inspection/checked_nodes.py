@@ -12,7 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_wu_shard.errors import ModelFileError
-from tf_wu_shard.graph.view import Value
+from tf_wu_shard.graph.op import Value
 from tf_wu_shard.program.inlining import Body
 
 # More results than any op has.

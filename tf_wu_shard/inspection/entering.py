@@ -16,7 +16,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence, Set
 
 from tf_wu_shard.analysis.accesses import is_call
-from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.sparse import SPARSE_WRITES

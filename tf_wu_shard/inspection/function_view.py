@@ -16,7 +16,8 @@ import tensorflow as tf
 from tf_wu_shard.analysis.accesses import feeds_a_layer
 from tf_wu_shard.dialects.tpu import REPLICATED_INPUT
 from tf_wu_shard.errors import ModelFileError
-from tf_wu_shard.graph.view import GraphView, Op, Value, VariableRef
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.inspection.calls import WRITERS, called_by
 from tf_wu_shard.inspection.checked_nodes import function_body, graph_body
 from tf_wu_shard.inspection.shapes import Shapes

@@ -10,7 +10,8 @@ from __future__ import annotations
 import dataclasses
 
 from tf_wu_shard.analysis.types import WeightUpdate
-from tf_wu_shard.graph.view import GraphView, Op
+from tf_wu_shard.graph.op import Op
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.inspection.algebra import Sum
 from tf_wu_shard.inspection.optimizer_forms import FORMS, SLOTS, OptimizerForm
 from tf_wu_shard.inspection.trust_ratios import trust_ratios

@@ -10,7 +10,8 @@ from tf_wu_shard.dialects.owner_layout import OwnerLayout
 from tf_wu_shard.dialects.table_layout import TableLayout
 from tf_wu_shard.dtypes import dtype_name, item_bytes
 from tf_wu_shard.errors import WuShardError
-from tf_wu_shard.graph.view import GraphView, Value
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.inspection.update_picture import (
     PictureGradient,
     PictureOp,

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tf_wu_shard.graph.view import GraphView, Op, Value, VariableRef
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.model_files.shapes import shape_of
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import Family, family_of

@@ -15,7 +15,8 @@ from typing import Any
 from tf_wu_shard.analysis.types import OperandKind, WeightUpdate
 from tf_wu_shard.dtypes import INT32
 from tf_wu_shard.graph.constants import floating_scalar, integers
-from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.inspection import newton_schulz
 from tf_wu_shard.inspection.algebra import Algebra, Sum
 from tf_wu_shard.inspection.value_rules import RULES

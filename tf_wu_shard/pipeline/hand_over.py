@@ -12,9 +12,10 @@ from typing import Any
 from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.capture import Captured
+from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.tpu_cluster import cluster_of
 from tf_wu_shard.graph.tpu_obstacles import METADATA
-from tf_wu_shard.graph.view import GraphView, Op
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.ground import tpu_dialect
 from tf_wu_shard.layout import Layout, RowLayout
 from tf_wu_shard.pipeline.stages import Outcome

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dtypes import FLOAT32
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import parse_value
+from tf_wu_shard.graph.op import parse_value
 from tf_wu_shard.program.nesting import Nested
 from tf_wu_shard.rewrite.names import scope_of
 

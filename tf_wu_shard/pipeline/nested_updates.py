@@ -18,8 +18,8 @@ from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.capture import Captured
+from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.tpu_cluster import Cluster
-from tf_wu_shard.graph.view import Value
 from tf_wu_shard.pipeline.nested_calls import Place, agreeing, as_arguments, by_place, calling
 from tf_wu_shard.pipeline.nested_reads import lead_reads
 from tf_wu_shard.pipeline.planning import planned

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tf_wu_shard.analysis.accesses import callees
-from tf_wu_shard.graph.view import Value, parse_value
+from tf_wu_shard.graph.op import Value, parse_value
 from tf_wu_shard.program.inlining import Body, inline
 from tf_wu_shard.program.specialise import body_of, inner_graph
 from tf_wu_shard.program.speculation import RunsInVainError, Shape, check_speculable

@@ -16,7 +16,8 @@ import tensorflow as tf
 
 from tf_wu_shard.analysis.accesses import access_by_callee, callees, first_argument, is_call
 from tf_wu_shard.graph.capture import Captured
-from tf_wu_shard.graph.view import GraphView, Value, VariableRef
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.program.inlining import Body, inline
 from tf_wu_shard.program.lifting import LOOPS, HandleNeededError, taking_values
 from tf_wu_shard.program.specialise import Specialiser, body_of, inner_graph

@@ -23,7 +23,8 @@ from tf_wu_shard.analysis.accesses import ignores
 from tf_wu_shard.analysis.types import Analysis, RefusedUpdate
 from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.capture import Captured
-from tf_wu_shard.graph.view import GraphView, Op, Value, VariableRef
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.program.flat_functions import BRANCHES, FlatFunctions
 from tf_wu_shard.program.lifting import HandleNeededError, taking_values
 from tf_wu_shard.program.reduced_operands import branches_with_reduced_operands

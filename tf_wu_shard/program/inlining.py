@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tf_wu_shard.graph.view import Value, parse_value
+from tf_wu_shard.graph.op import Value, parse_value
 
 _RESOURCE = 20
 

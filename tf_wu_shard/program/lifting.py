@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tf_wu_shard.analysis.accesses import callees, first_argument, is_call
-from tf_wu_shard.graph.view import Value, VariableRef
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.program.value_ops import is_write, on_value
 
 LOOPS = frozenset({"While", "StatelessWhile"})

@@ -19,7 +19,8 @@ from tf_wu_shard.analysis.accesses import (
     is_call,
 )
 from tf_wu_shard.graph.capture import Captured
-from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.program.flatten import program_of, sums_over_replicas
 from tf_wu_shard.program.inside import BRANCHES, differs, view_inside
 from tf_wu_shard.program.lifting import LOOPS

@@ -17,7 +17,8 @@ from tf_wu_shard.analysis.accesses import (
 )
 from tf_wu_shard.analysis.single_program import SingleProgram
 from tf_wu_shard.graph.capture import Captured
-from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.program.flatten import program_of
 from tf_wu_shard.program.inside import BRANCHES, view_inside
 from tf_wu_shard.program.specialise import inner_graph

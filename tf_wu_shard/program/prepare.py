@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tf_wu_shard.graph.capture import Captured
-from tf_wu_shard.graph.view import GraphView, Value
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.program.flatten import SUM, lift, write_out
 from tf_wu_shard.program.if_conversion import if_converted
 from tf_wu_shard.program.part_wise import with_part_wise

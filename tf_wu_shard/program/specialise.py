@@ -7,7 +7,8 @@ from typing import Any
 
 from tf_wu_shard.analysis.accesses import access_by_callee, callees, first_argument
 from tf_wu_shard.graph.capture import Captured
-from tf_wu_shard.graph.view import Value, VariableRef
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.program.inlining import Body
 from tf_wu_shard.program.lifting import Function, HandleNeededError, with_values
 from tf_wu_shard.tensorflow_private import function_graph

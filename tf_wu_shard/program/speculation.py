@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.graph.view import parse_value
+from tf_wu_shard.graph.op import parse_value
 from tf_wu_shard.rules.registry import family_of
 
 Shape = tuple[int, ...] | None

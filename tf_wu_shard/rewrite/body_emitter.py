@@ -17,7 +17,8 @@ from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dialects.plain_ops import keep_order, reshape
 from tf_wu_shard.dialects.shard_sums import broadcast_own
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import GraphView, Value
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.layout import AnyLayout, of_size
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.scratch import scratch_variable

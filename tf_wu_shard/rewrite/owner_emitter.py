@@ -12,7 +12,8 @@ from tf_wu_shard.analysis.accesses import VariableAccess, accesses
 from tf_wu_shard.analysis.types import BodyOp, UpdatedVariable, WeightUpdate
 from tf_wu_shard.dialects.plain_ops import reshape
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import GraphView, Value
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.remains import Remains
 from tf_wu_shard.rules.handles import num_written

@@ -7,6 +7,7 @@ merely dropped hands its control edges on, so that nothing runs earlier than it 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
@@ -16,7 +17,9 @@ from tf_wu_shard.analysis.gradients import result_names
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.dialects.plain_ops import reshape
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import GraphView, Op, Value, parse_value
+from tf_wu_shard.graph.op import Op, Value, parse_value
+from tf_wu_shard.graph.ordering import in_cycles
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.rewrite.names import LEFT_WHOLE, scope_of
 
 _INPUTS = frozenset({"Placeholder", "_Arg", "Arg"})
@@ -50,8 +53,6 @@ class Remains:
         self._control_memo: dict[str, tuple[str, ...]] = {}
         self._kept: frozenset[str] = frozenset()
         self._needs: dict[str, frozenset[str]] = {}
-        # The builder's nodes by name, once all are there.
-        self._new: dict[str, Any] = {}
         self._inputs = frozenset(op.name for op in view if op.type in _INPUTS)
 
     def replace_ops(self, replacements: Mapping[str, Sequence[str]]) -> None:
@@ -162,11 +163,11 @@ class Remains:
         ):
             return op.node
         inputs = [str(self._value(v)) for v in op.inputs]
-        direct = self._replaced_ops.keys().isdisjoint(op.controls)
-        if direct or self._view.is_stateful(op.type):
-            controls = [n for c in op.controls for n in self._waited_for(c)]
-        else:
+        replaced = not self._replaced_ops.keys().isdisjoint(op.controls)
+        if replaced and op.name in self._in_cycles and not self._view.is_stateful(op.type):
             controls = [n for c in op.controls for n in self._waited_for_in_time(c, op.name)]
+        else:
+            controls = [n for c in op.controls for n in self._waited_for(c)]
         inputs += [f"^{c}" for c in dict.fromkeys(controls)]
         node = tf.compat.v1.NodeDef()
         node.CopyFrom(op.node)
@@ -197,32 +198,49 @@ class Remains:
                 stack += (*op.controls, *(self._value(value).op for value in op.inputs))
         return tuple(found)
 
+    @functools.cached_property
+    def _new(self) -> dict[str, Any]:
+        """The builder's nodes by name, once all are there."""
+        return {node.name: node for node in self._builder.nodes}
+
+    @functools.cached_property
+    def _in_cycles(self) -> frozenset[str]:
+        """Ops that would need themselves if all waited for what replaces what they waited for."""
+        needs: dict[str, list[str]] = {}
+        stack = list(self._new)
+        while stack:
+            one = stack.pop()
+            if one not in needs:
+                needs[one] = self._needed_by(one)
+                stack += needs[one]
+        return in_cycles(needs)
+
     def _behind(self, name: str) -> frozenset[str]:
         """The old ops that a new op needs, itself or by way of others."""
         if name not in self._needs:
-            if not self._new:
-                self._new = {node.name: node for node in self._builder.nodes}
-            new = self._new
             found: set[str] = set()
             stack = [name]
             while stack:
                 one = stack.pop()
-                if one in found:
-                    continue
-                found.add(one)
-                if one in new:
-                    inputs = new[one].input
-                    values = [parse_value(text) for text in inputs if text[0] != "^"]
-                    waits = [text[1:] for text in inputs if text[0] == "^"]
-                elif one in self._view.ops:
-                    op = self._view.ops[one]
-                    values, waits = list(op.inputs), list(op.controls)
-                else:
-                    continue
-                stack += [self._value(value).op for value in values]
-                stack += [n for wait in waits for n in self._waited_for(wait)]
+                if one not in found:
+                    found.add(one)
+                    stack += self._needed_by(one)
             self._needs[name] = frozenset(found)
         return self._needs[name]
+
+    def _needed_by(self, name: str) -> list[str]:
+        """The ops whose values an op of the new graph takes, or which it waits for."""
+        if name in self._new:
+            inputs = self._new[name].input
+            values: Sequence[Value] = [parse_value(text) for text in inputs if text[0] != "^"]
+            waits: Sequence[str] = [text[1:] for text in inputs if text[0] == "^"]
+        elif name in self._view.ops:
+            op = self._view.ops[name]
+            values, waits = op.inputs, op.controls
+        else:
+            return []
+        needed = [self._value(value).op for value in values]
+        return [*needed, *(n for wait in waits for n in self._waited_for(wait))]
 
     def _drop_lost_colocations(self, node: Any) -> None:
         """Forgets wishes to be placed with an op that is gone; the device is named as well."""

@@ -7,7 +7,8 @@ import functools
 from typing import Any
 
 from tf_wu_shard.graph.builder import graph_def_of
-from tf_wu_shard.graph.view import GraphView, Value
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import GraphView
 
 
 @dataclasses.dataclass(frozen=True)

@@ -17,7 +17,8 @@ from tf_wu_shard.dialects.plain_ops import cast, divided, reshape
 from tf_wu_shard.dialects.table_layout import TableLayout
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import GraphView, Value
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.plan.types import ShardingPlan, SlotPlan, VariablePlan
 from tf_wu_shard.rewrite.body_emitter import BodyEmitter
 from tf_wu_shard.rewrite.names import LEFT_WHOLE, scope_of

@@ -15,7 +15,8 @@ from tf_wu_shard.analysis.row_lies import Lies, RowBranch, What
 from tf_wu_shard.analysis.types import BodyOp, OperandKind
 from tf_wu_shard.dialects import plain_ops, row_exchange
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import GraphView, Value
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.row_emitter import RowEmitter
 

@@ -13,7 +13,8 @@ from tf_wu_shard.dialects import plain_ops, row_exchange
 from tf_wu_shard.dialects.base import Dialect, Gathered
 from tf_wu_shard.dialects.table_layout import TableLayout
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import GraphView, Value
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.rewrite.body_emitter import BodyEmitter
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.row_branches import emit_branch

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import Value
+from tf_wu_shard.graph.op import Value
 
 # The shared name that makes every run of a VarHandleOp create a variable of its own, freed with
 # its handle (ResourceHandle::ANONYMOUS_NAME in TensorFlow's resource_handle.h).

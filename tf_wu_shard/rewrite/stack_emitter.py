@@ -23,7 +23,8 @@ from tf_wu_shard.analysis.types import (
 from tf_wu_shard.dialects import plain_ops
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import GraphView, Value
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.plan.stacks import StackPlan
 from tf_wu_shard.rewrite.body_emitter import BodyEmitter

@@ -17,7 +17,8 @@ from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dialects.shard_sums import contribution
 from tf_wu_shard.dtypes import BOOL, FLOAT32, item_bytes
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import GraphView, Value
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.placement import Combine
 from tf_wu_shard.rewrite.names import scope_of

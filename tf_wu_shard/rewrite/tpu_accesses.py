@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from tf_wu_shard.analysis.accesses import VariableAccess, accesses, is_call
 from tf_wu_shard.errors import StorageError
-from tf_wu_shard.graph.view import GraphView, Op
+from tf_wu_shard.graph.op import Op
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.rules.variables import READ, WRITES, Access
 
 # A variable enters the TPU program through this op.

@@ -22,7 +22,8 @@ import tensorflow as tf
 from tf_wu_shard.dialects import plain_ops, whole_rows
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import GraphView, Op, Value, parse_value
+from tf_wu_shard.graph.op import Op, Value, parse_value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.layout import RowLayout
 from tf_wu_shard.rewrite.callees import calls_on_shards
 from tf_wu_shard.rewrite.lowering import Lowered

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tf_wu_shard.analysis.accesses import accesses
-from tf_wu_shard.graph.view import GraphView, Op, Value
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.plan.types import SlotPlan, VariablePlan
 
 

@@ -10,7 +10,8 @@ from tf_wu_shard.analysis.accesses import accesses, ignores, is_call
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.capture import Captured
-from tf_wu_shard.graph.view import GraphView, Value
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.layout import RowLayout
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.rules.fused import FUSED

@@ -18,7 +18,7 @@ from tf_wu_shard.dialects.table_layout import table_layout
 from tf_wu_shard.dialects.torus import one_group
 from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.view import Value
+from tf_wu_shard.graph.op import Value
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.placement import Combine, Partial, Refusal, Sharded
 from tf_wu_shard.rewrite import sums as emission

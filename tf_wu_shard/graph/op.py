@@ -1,0 +1,43 @@
+"""What a graph is made of: ops and the values that they yield."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class Value(NamedTuple):
+    """One output of one op: a GraphDef's "op:index"."""
+
+    op: str
+    index: int = 0  # type: ignore[assignment]  # nobody asks a Value for tuple.index
+
+    def __str__(self) -> str:
+        return f"{self.op}:{self.index}" if self.index else self.op
+
+
+class Op(NamedTuple):
+    """One op of the graph.
+
+    Attributes:
+        name: Its unique name.
+        type: Its op type, such as "AddV2".
+        inputs: Its data inputs, in order.
+        controls: Names of the ops that must run before it.
+        device: The device it is pinned to, or "".
+        position: Its place in an order in which every op follows its inputs.
+        node: Its NodeDef, for the attributes; never modified.
+    """
+
+    name: str
+    type: str
+    inputs: tuple[Value, ...]
+    controls: tuple[str, ...]
+    device: str
+    position: int
+    node: Any
+
+
+def parse_value(text: str) -> Value:
+    """Reads a GraphDef's data input, "op" or "op:index"."""
+    name, colon, index = text.partition(":")
+    return Value(name, int(index) if colon else 0)

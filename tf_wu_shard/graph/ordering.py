@@ -1,0 +1,108 @@
+"""The order of a graph: each op after all that it waits for."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from tf_wu_shard.errors import WuShardError
+from tf_wu_shard.graph.op import Op, Value
+
+
+def ordered_ops(nodes: Iterable[Any]) -> list[Op]:
+    """Turns NodeDefs into ops, each after everything it waits for.
+
+    Raises:
+        WuShardError: If an input names no op, a name occurs twice, or the graph has a cycle.
+    """
+    pending: dict[str, tuple[Any, list[str]]] = {}
+    done: dict[str, Op] = {}
+    for node in nodes:
+        name, inputs = node.name, list(node.input)
+        if name in pending or name in done:
+            raise WuShardError(f"two ops are called {name!r}; names in a graph are unique")
+        # A traced graph is in order already; only what stands before its inputs has to wait.
+        op, ready = _op(name, node, inputs, done)
+        if ready:
+            done[name] = op
+        else:
+            pending[name] = (node, inputs)
+    state: dict[str, bool] = dict.fromkeys(done, True)  # False: being visited, True: done
+    for root in pending:
+        stack = [root]
+        while stack:
+            name = stack[-1]
+            if state.get(name):
+                stack.pop()
+                continue
+            if name not in pending:
+                raise WuShardError(f"an op reads {name!r}, which the graph does not have")
+            node, inputs = pending[name]
+            sources = [i[1:] if i.startswith("^") else i.partition(":")[0] for i in inputs]
+            waiting = [s for s in sources if not state.get(s)]
+            if not waiting:
+                state[name] = True
+                done[name], _ = _op(name, node, inputs, done)
+                stack.pop()
+                continue
+            if name in state:
+                raise WuShardError(f"the graph has a cycle through {name!r}")
+            state[name] = False
+            stack.extend(waiting)
+    return list(done.values())
+
+
+def _op(name: str, node: Any, inputs: list[str], done: dict[str, Op]) -> tuple[Op, bool]:
+    """The op of a NodeDef if it comes next, and whether all it waits for is `done`."""
+    values: list[Value] = []
+    controls: list[str] = []
+    ready = True
+    for text in inputs:
+        if text[0] == "^":
+            source = text[1:]
+            controls.append(source)
+        else:
+            source, colon, index = text.partition(":")
+            values.append(Value(source, int(index) if colon else 0))
+        ready = ready and source in done
+    return (
+        Op(name, node.op, tuple(values), tuple(controls), node.device, len(done), node),
+        ready,
+    )
+
+
+def in_cycles(needs: Mapping[str, Collection[str]]) -> frozenset[str]:
+    """Names that stand in a cycle, or on the way from one cycle to another.
+
+    Args:
+        needs: For each name, those that come before it. One that is no key needs nothing.
+
+    Returns:
+        The names. Empty where everything can be put in order.
+    """
+    after = _not_before(needs)
+    needed_by: dict[str, list[str]] = {name: [] for name in after}
+    for name in after:
+        for one in needs[name]:
+            if one in needed_by:
+                needed_by[one].append(name)
+    return frozenset(_not_before(needed_by))
+
+
+def _not_before(needs: Mapping[str, Collection[str]]) -> set[str]:
+    """Names that are in a cycle or need something that is."""
+    open_needs = {name: len({n for n in own if n in needs}) for name, own in needs.items()}
+    needed_by = collections.defaultdict(list)
+    for name, own in needs.items():
+        for one in {*own}:
+            needed_by[one].append(name)
+    ready = [name for name, count in open_needs.items() if not count]
+    while ready:
+        one = ready.pop()
+        del open_needs[one]
+        for name in needed_by[one]:
+            open_needs[name] -= 1
+            if not open_needs[name]:
+                ready.append(name)
+    return set(open_needs)
