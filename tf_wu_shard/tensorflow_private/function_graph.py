@@ -97,6 +97,15 @@ def is_branch_or_body(graph: Any) -> bool:
     return bool(graph.is_control_flow_graph)
 
 
+def is_part_of(inner: Any, graph: Any) -> bool:
+    """Whether a FuncGraph is a branch or a body of another, at any depth: run by that one alone."""
+    while is_branch_or_body(inner):
+        inner = inner.outer_graph
+        if inner is graph:
+            return True
+    return False
+
+
 def title(graph: Any) -> str:
     """What to call a FuncGraph: its name, that of a branch or body after its function's."""
     names = [str(graph.name)]
