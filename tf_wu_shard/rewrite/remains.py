@@ -21,6 +21,7 @@ from tf_wu_shard.graph.op import Op, Value, parse_value
 from tf_wu_shard.graph.ordering import in_cycles
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.rewrite.names import LEFT_WHOLE, scope_of
+from tf_wu_shard.rules.registry import Family, family_of
 
 _INPUTS = frozenset({"Placeholder", "_Arg", "Arg"})
 
@@ -124,8 +125,10 @@ class Remains:
         stack += self._inputs
         for node in self._builder.nodes:
             for text in node.input:
-                waits = text[0] == "^"
-                stack.append(text[1:] if waits else self._value(parse_value(text)).op)
+                if text[0] != "^":
+                    stack.append(self._value(parse_value(text)).op)
+                elif text[1:] not in view.ops or not self._only_waits(text[1:]):
+                    stack.append(text[1:])
         kept: set[str] = set()
         while stack:
             name = stack.pop()
@@ -142,11 +145,17 @@ class Remains:
         return frozenset(kept)
 
     def _only_waits(self, name: str) -> bool:
-        """Whether an op does nothing but pass a reduced gradient on."""
+        """Whether an op does nothing but pass on a reduced gradient, or a value that goes."""
         op = self._view.ops[name]
         if op.type == "IdentityN":
             return any(v in self.names for v in op.inputs)
-        return Value(name) in self.names
+        if Value(name) in self.names:
+            return True
+        while family_of(op.type) is Family.RELABEL and op.type != "IdentityN" and op.inputs:
+            if op.inputs[0] not in self._replaced_values and op.inputs[0].op in self._replaced_ops:
+                return True
+            op = self._view.producer(op.inputs[0])
+        return False
 
     def _lost_carriers(self) -> set[str]:
         """The carriers of all reductions that were sharded or replaced."""
