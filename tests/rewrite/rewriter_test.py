@@ -63,6 +63,26 @@ def test_what_is_rewritten_is_sound_and_no_pack_is_left(
     assert types["IdentityN"] == 0
 
 
+@pytest.mark.parametrize("operation", ["SUM", "MEAN"])
+def test_a_gradient_that_is_left_whole_is_passed_on_without_those_beside_it(
+    strategy_of: Strategies, operation: str
+) -> None:
+    strategy = strategy_of(2)
+    weights = [weight_and_slot(strategy, shape)[0] for shape in ((5, 40), (3,))]
+
+    def replica(number: tf.Tensor) -> None:
+        del number
+        own = [weight * 2.0 for weight in weights]
+        totals = tf.distribute.get_replica_context().all_reduce(operation, own)
+        for weight, total in zip(weights, tf.identity_n([t * 0.5 for t in totals]), strict=True):
+            weight.assign_sub(total)
+
+    stages = run_stages(traced(strategy, replica), ShardingOptions(min_elements=100))
+    verify(stages.view, stages.analysis, stages.plan, stages.result)
+    assert stages.result.emitted == {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 1}
+    assert counted(stages.result.graph_def)["IdentityN"] == 0
+
+
 def test_what_waits_for_a_value_that_goes_waits_for_what_computes_it_now(
     strategy_of: Strategies,
 ) -> None:

@@ -102,12 +102,30 @@ class Remains:
         return nodes, tuple(dict.fromkeys(controls)), outputs
 
     def _bypass_identities(self) -> None:
-        """Frees whatever an IdentityN passes on from the reduced gradients beside it."""
+        """Frees whatever an IdentityN passes on from the values beside it that go."""
         for op in self._view:
-            if op.type != "IdentityN" or not any(v in self.names for v in op.inputs):
+            if op.type != "IdentityN" or not self._passes_on_what_goes(op):
                 continue
             for i, value in enumerate(op.inputs):
                 self._replaced_values.setdefault(Value(op.name, i), value)
+
+    def _passes_on_what_goes(self, op: Op) -> bool:
+        """Whether an op has a reduced gradient or a value that goes among its operands."""
+        return any(value in self.names or self._goes(value) for value in op.inputs)
+
+    def _goes(self, value: Value) -> bool:
+        """Whether what computes a value goes, whatever name it has here; nobody who stays reads it.
+
+        A reduced gradient is one of these only where no other value takes its place.
+        """
+        while True:
+            value = self._value(value)
+            if value.op in self._replaced_ops:
+                return True
+            op = self._view.ops.get(value.op)
+            if op is None or op.type == "IdentityN" or family_of(op.type) is not Family.RELABEL:
+                return False
+            value = op.inputs[0]
 
     def _value(self, value: Value) -> Value:
         """What is read in the place of an old value."""
@@ -148,14 +166,8 @@ class Remains:
         """Whether an op does nothing but pass on a reduced gradient, or a value that goes."""
         op = self._view.ops[name]
         if op.type == "IdentityN":
-            return any(v in self.names for v in op.inputs)
-        if Value(name) in self.names:
-            return True
-        while family_of(op.type) is Family.RELABEL and op.type != "IdentityN" and op.inputs:
-            if op.inputs[0] not in self._replaced_values and op.inputs[0].op in self._replaced_ops:
-                return True
-            op = self._view.producer(op.inputs[0])
-        return False
+            return self._passes_on_what_goes(op)
+        return Value(name) in self.names or self._goes(Value(name))
 
     def _lost_carriers(self) -> set[str]:
         """The carriers of all reductions that were sharded or replaced."""
