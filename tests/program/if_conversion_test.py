@@ -161,6 +161,16 @@ def test_what_must_not_run_in_vain_stays_and_says_why(emulated: Strategies) -> N
     )
 
 
+def test_a_check_of_the_gradient_stays_and_says_why(emulated: Strategies) -> None:
+    def step(given: Given) -> None:
+        tf.debugging.Assert(tf.reduce_max(given.total) < 100.0, [given.total])
+        applied(given)
+
+    found = converted(emulated(2), step)
+    (name,) = branches(found)
+    assert found.kept_branches[name] == "Assert is not to run where its branch is not taken"
+
+
 def test_a_variable_that_is_handed_on_by_its_handle_stays(emulated: Strategies) -> None:
     def step(given: Given) -> None:
         def update() -> tf.Tensor:

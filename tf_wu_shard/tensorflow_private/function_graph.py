@@ -220,6 +220,11 @@ def static_shape(graph: Any, op: str, output: int) -> tuple[int, ...] | None:
     return tuple(shape) if shape.is_fully_defined() else None
 
 
+def num_results(graph: Any, op: str) -> int:
+    """How many results an op has."""
+    return len(graph._get_operation_by_name(op).outputs)
+
+
 def handle_shape_and_type(placeholder: Any) -> tuple[tuple[int, ...] | None, int]:
     """The static shape and DataType number behind a resource placeholder."""
     data = handle_data_util.get_handle_data(placeholder)
