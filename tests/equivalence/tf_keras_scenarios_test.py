@@ -1,32 +1,43 @@
-"""What the Keras before 3 branches on is the same in shards: an overflow skips a step of all."""
+"""Branches around all replicas, as the Keras before 3 has them, are the same in shards."""
 
 from __future__ import annotations
 
 import functools
 from typing import Any
 
+import pytest
+
 from tests.equivalence.own_process import answer_of
+
+# Matrices in shards, two or three slots of each weight, and how many of the reports say so.
+IN_SHARDS = {
+    "overflowing": (4, 2),
+    "overflowing_fused": (4, 3),
+    "applied_in_a_branch": (2, 2),
+    "applied_with_an_effect": (2, 1),
+}
 
 
 @functools.cache
 def found() -> dict[str, Any]:
     """What came of every scenario under a MirroredStrategy; TPUs refuse to scale losses."""
-    names = ("overflowing", "overflowing_fused")
-    results: dict[str, Any] = answer_of("scenarios_run", "tf_keras_scenarios@mirrored", *names)
+    module = "tf_keras_scenarios@mirrored"
+    results: dict[str, Any] = answer_of("scenarios_run", module, *IN_SHARDS)
     return results
 
 
-def test_an_overflow_of_one_replica_skips_the_step_everywhere() -> None:
-    outcome = found()["overflowing"]
-    assert outcome["apart"] == []
-    # Two slots of each of two kernels.
-    assert outcome["matrices_in_shards"] == 4
-    (report,) = outcome["reports"]
-    assert "sharded 4 of 4 variables" in report
+@pytest.mark.parametrize("name", IN_SHARDS)
+def test_nothing_differs_by_a_bit(name: str) -> None:
+    assert found()[name]["apart"] == []
 
 
-def test_a_fused_update_in_a_branch_stays_whole_and_says_why() -> None:
-    outcome = found()["overflowing_fused"]
-    assert outcome["apart"] == []
-    assert outcome["in_shards"] == 0
-    assert all("ResourceApplyAdam is not done with the values" in r for r in outcome["reports"])
+@pytest.mark.parametrize("name", IN_SHARDS)
+def test_what_can_is_sharded_every_time_it_is_traced(name: str) -> None:
+    outcome, (matrices, sharded) = found()[name], IN_SHARDS[name]
+    assert outcome["matrices_in_shards"] == matrices, outcome["reports"]
+    assert sum(": sharded " in report for report in outcome["reports"]) == sharded
+
+
+def test_a_branch_with_an_effect_stays_a_branch_and_says_why() -> None:
+    *_, report = found()["applied_with_an_effect"]["reports"]
+    assert "is not to run where its branch is not taken" in report

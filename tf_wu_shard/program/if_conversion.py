@@ -25,7 +25,8 @@ from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
-from tf_wu_shard.program.flat_functions import BRANCHES, FlatFunctions
+from tf_wu_shard.program.flat_functions import BRANCHES, FlatFunctions, with_values
+from tf_wu_shard.program.fused_values import restored, stand_in
 from tf_wu_shard.program.lifting import HandleNeededError, taking_values
 from tf_wu_shard.program.reduced_operands import branches_with_reduced_operands
 from tf_wu_shard.program.specialise import Specialiser
@@ -67,7 +68,7 @@ class _Conversion:
     def __init__(self, graph: Any, captured: Captured) -> None:
         self._graph = graph
         self._captured = captured
-        self._specialiser = Specialiser(graph, captured)
+        self._specialiser = Specialiser(graph, captured, stand_in)
         self._nodes: tuple[Any, ...] = tuple(op.node for op in captured.view)
         self._outputs = captured.view.outputs
         self._shapes: dict[str, tuple[Shape, ...]] = {}
@@ -133,16 +134,26 @@ class _Conversion:
             node.input[slot] = read.name
         idle = _idle_after(self._captured.view, op)
         nodes = [n for n in self._nodes if n.name != node.name and n.name not in idle]
-        functions = FlatFunctions(self._specialiser.functions, lambda new: _adopt(new, node))
+        adopt: Callable[[Any], None] = lambda new: _adopt(new, node)  # noqa: E731
+        functions = FlatFunctions(self._specialiser.functions, adopt)
         out = functions.write_out(
             [*nodes, *reads, node, *writes], {node.name}, self._graph, self._outputs
         )
+        handles = {
+            (r.key, r.replica): (read.input[0], r)
+            for read, r in zip(reads, used.values(), strict=True)
+        }
+        fused = restored(out.nodes, handles, {read.input[0]: read.name for read in reads}, adopt)
         self._nodes = tuple(
-            _waiting(n, [write.name for write in writes]) if n.name == node.name else n
-            for n in out.nodes
+            _waiting(n, [write.name for write in writes])
+            if n.name == node.name
+            else with_values(n, fused.values)
+            for n in fused.nodes
         )
-        self._outputs = tuple(out.values.get(v, v) for v in self._outputs)
-        self._shapes |= shapes | out.shapes
+        ended = {old: fused.values.get(new, new) for old, new in out.values.items()}
+        self._outputs = tuple(ended.get(v, v) for v in self._outputs)
+        known = {k: v for k, v in (shapes | out.shapes).items() if k not in fused.gone}
+        self._shapes |= known | fused.shapes
         self._instead[node.name] = instead
 
     def _controls(self, op: Op, node: Any, handle: str) -> list[str]:

@@ -24,6 +24,7 @@ import tensorflow as tf
 
 from tf_wu_shard.analysis.accesses import accesses, is_call
 from tf_wu_shard.dialects import plain_ops
+from tf_wu_shard.dialects.scratch import scratch_variable
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.op import Op, Value
@@ -32,7 +33,6 @@ from tf_wu_shard.layout import Layout
 from tf_wu_shard.rewrite.callees import calls_on_shards
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.result import ShardInput
-from tf_wu_shard.rewrite.scratch import scratch_variable
 from tf_wu_shard.rules.variables import READ, WHOLE_READS, WRITES, Access
 
 _RESOURCE = 20

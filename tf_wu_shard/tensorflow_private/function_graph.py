@@ -18,7 +18,7 @@ import tensorflow as tf
 from tensorflow.python.distribute import values
 from tensorflow.python.framework import func_graph as func_graph_module
 from tensorflow.python.framework import op_def_registry
-from tensorflow.python.ops import handle_data_util
+from tensorflow.python.ops import control_flow_v2_func_graphs, handle_data_util
 
 _HANDLE_TYPES = (tf.resource, tf.variant)
 _SHAPE_TYPES = (tf.int32.as_datatype_enum, tf.int64.as_datatype_enum)
@@ -95,6 +95,11 @@ def captured_constants(graph: Any) -> dict[str, Any]:
 def is_branch_or_body(graph: Any) -> bool:
     """Whether a FuncGraph belongs to a `tf.cond` or `tf.while_loop`."""
     return bool(graph.is_control_flow_graph)
+
+
+def is_branch(graph: Any) -> bool:
+    """Whether a FuncGraph belongs to a `tf.cond` or `tf.switch_case`."""
+    return isinstance(graph, control_flow_v2_func_graphs.CondBranchFuncGraph)
 
 
 def is_part_of(inner: Any, graph: Any) -> bool:
