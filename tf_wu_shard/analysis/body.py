@@ -204,12 +204,10 @@ class BodyBuilder:
         for replica in range(len(self._devices)):
             body = {self._matcher.partner(replica, op.name) for op in slice_.body}
             values = [
-                Value(self._matcher.partner(replica, op.name))
+                value
                 for op in slice_.body
-                if op.type != READ
-                and op.type not in WRITES
-                and op.type not in FUSED
-                and op.name not in slice_.sums
+                for value in self._view.results(self._matcher.partner(replica, op.name))
+                if op.type not in (READ, *WRITES, *FUSED) and op.name not in slice_.sums
             ]
             values += [v for key in keys for v in self._names.of(key, replica)]
             refusal = self._look_from_outside(values, body)
