@@ -19,7 +19,7 @@ def inspect(*arguments: object) -> int:
 def test_text_gives_the_verdict_first(capsys: pytest.CaptureFixture[str]) -> None:
     assert inspect(exported(), "--replicas", 4) == 0
     shown = capsys.readouterr()
-    assert shown.out.startswith("SavedModel, 14 variables: 2 functions train\n")
+    assert shown.out.startswith("SavedModel, 14 variables: 1 function trains\n")
     assert "4 updates: adam-like" in shown.out and "  1024   " in shown.out
     assert shown.err == ""
 

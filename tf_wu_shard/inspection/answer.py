@@ -68,6 +68,8 @@ class FunctionAnswer:
         source_lines: For ops at which something was refused, as far as the files tell, the line of
             the program that made them.
         refusal: Why it was not looked at, or "".
+        trained_by: Where it trains by calling another of these functions and writes nothing itself:
+            that one's name; else "".
     """
 
     name: str
@@ -83,6 +85,7 @@ class FunctionAnswer:
     picture: UpdatePicture | None = None
     source_lines: tuple[tuple[str, str], ...] = ()
     refusal: str = ""
+    trained_by: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +109,7 @@ class Inspection:
     @property
     def verdict(self) -> str:
         """The answer in a line."""
-        training = sum(function.trains for function in self.functions)
+        training = sum(f.trains and not f.trained_by for f in self.functions)
         if not training:
             return "0 variable writes, nothing to shard"
         several = "function trains" if training == 1 else "functions train"

@@ -112,7 +112,8 @@ class _Inspecting:
             return FunctionAnswer(function.name, False, _NO_WRITES)
         by = self._trains_by_call(function.name)
         if by:
-            return FunctionAnswer(function.name, True, f"trains by calling {by}")
+            said = f"trains by calling {by}"
+            return FunctionAnswer(function.name, True, said, trained_by=by)
         return self.guarded(function.name, lambda: view_of_function(self._model, function))
 
     def _trains_by_call(self, name: str) -> str:

@@ -39,7 +39,10 @@ def as_json(inspection: Inspection) -> str:
 
 
 def _function(function: FunctionAnswer) -> dict[str, Any]:
-    fields = ("name", "trains", "verdict", "writes", "reductions", "groups", "assumed", "refusal")
+    fields = (
+        *("name", "trains", "trained_by", "verdict", "writes", "reductions", "groups"),
+        *("assumed", "refusal"),
+    )
     return {field: getattr(function, field) for field in fields}
 
 
