@@ -31,6 +31,12 @@ def _flags() -> flags.FlagValues:
         " .pbtxt), or the .meta file of a checkpoint.",
         values,
     )
+    flags.DEFINE_string(
+        "optimizer",
+        None,
+        "Say what it would be if this Keras optimizer trained the model's trainable variables.",
+        values,
+    )
     flags.DEFINE_integer(
         "replicas",
         None,
@@ -68,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _wrong("--dir is missing: which model?")
     chosen = [
         f"--{name}={given[name].value}"
-        for name in ("replicas", "topology", "function", "format", "output")
+        for name in ("optimizer", "replicas", "topology", "function", "format", "output")
         if given[name].value is not None
     ]
     return wu_shard(["inspect", *chosen, "--", given["dir"].value])

@@ -51,6 +51,22 @@ def test_a_page_has_the_models_name(
     assert "sequential/<wbr>hidden/<wbr>kernel" in page or "`sequential/hidden/kernel`" in page
 
 
+@pytest.mark.parametrize("form", ["text", "json", "html", "markdown"])
+def test_another_optimizer_is_asked_for_by_name(
+    form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert inspect(exported(None), "--optimizer", "adam", "--format", form) == 0
+    shown = capsys.readouterr()
+    assert shown.err == "" and "what if Adam, with Keras" in shown.out
+    assert shown.out.count("trained with Adam") > 1
+
+
+def test_an_unknown_optimizer_is_told_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert inspect("absent", "--optimizer", "nosuch") == 2
+    said = capsys.readouterr().err
+    assert "adamw, " in said and "sgd" in said and "lossscale" not in said
+
+
 def test_a_model_read_in_part_is_1_and_one_line(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,6 +100,9 @@ def test_a_file_without_a_model_is_1_and_one_line(
         ["--format", "yaml"],
         ["--function", "absent"],
         ["--output", "absent/answer"],
+        ["--optimizer", "nosuch"],
+        ["--optimizer", "loss_scale_optimizer"],
+        ["--optimizer", "adam", "--function", "train"],
     ],
     ids=" ".join,
 )

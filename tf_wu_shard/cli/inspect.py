@@ -12,6 +12,9 @@ import pathlib
 import sys
 
 from tf_wu_shard.errors import OptionError
+from tf_wu_shard.estimation.optimizer_step import optimizer_of
+from tf_wu_shard.estimation.saved_weights import inspect_with_optimizer
+from tf_wu_shard.inspection.answer import Inspection
 from tf_wu_shard.inspection.grounds import Question
 from tf_wu_shard.inspection.inspect import inspect
 from tf_wu_shard.inspection.json_text import as_json
@@ -48,6 +51,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         " .pbtxt); the .meta file of a checkpoint",
     )
     parser.add_argument(
+        "--optimizer",
+        metavar="NAME",
+        help="say what it would be if this Keras optimizer, with its defaults, trained the model's"
+        " trainable variables; for models without a train step too",
+    )
+    parser.add_argument(
         "--replicas",
         type=int,
         metavar="N",
@@ -80,8 +89,7 @@ def run(args: argparse.Namespace) -> int:
         OptionError: An argument names nothing known, is out of range, or cannot be written to.
         ModelFileError: There is no model that can be read.
     """
-    question = _question(args)
-    inspection = inspect(read_model(args.path), question)
+    inspection = _inspection(args, _question(args))
     inspection = dataclasses.replace(inspection, name=args.path.resolve().name)
     answer = FORMATS[args.format](inspection)
     if args.output is None:
@@ -94,6 +102,16 @@ def run(args: argparse.Namespace) -> int:
     said = printable(f"only partly read: {inspection.notes[0]}{more}")
     print(f"wu-shard inspect: {said}", file=sys.stderr)
     return 1
+
+
+def _inspection(args: argparse.Namespace, question: Question) -> Inspection:
+    if args.optimizer is None:
+        return inspect(read_model(args.path), question)
+    if args.function is not None:
+        raise OptionError("--optimizer looks at no function of the model: leave out --function")
+    # Before a large model is read.
+    optimizer = optimizer_of(args.optimizer)
+    return inspect_with_optimizer(read_model(args.path), optimizer, question)
 
 
 def _question(args: argparse.Namespace) -> Question:

@@ -85,7 +85,7 @@ def estimate(
     with function_graph.no_garbage_collection():
         step = trace(made, weights)
         rows = tuple(
-            _row(step, weights, ground_of(number, topology, step.gradients), number, wanted)
+            row_of(step, weights, ground_of(number, topology, step.gradients), number, wanted)
             for number in numbers
         )
     return Estimate(
@@ -96,7 +96,7 @@ def estimate(
         other_bytes=sum(_size(*other) for other in others),
         counter_bytes=sum(_size(*counter) for counter in step.counters),
         rows=rows,
-        notes=tuple(_notes(weights, step, topology)),
+        notes=tuple(notes_on(weights, step, topology)),
     )
 
 
@@ -138,13 +138,14 @@ def plan_of(
     return planned(dataclasses.replace(analysis, updates=updates), ground, number, options)
 
 
-def _row(
+def row_of(
     step: OptimizerStep,
     weights: Sequence[TrainedWeight],
     ground: Dialect,
     number: int,
     options: ShardingOptions,
 ) -> ReplicaEstimate:
+    """Says what a replica holds, sends and receives; arguments as for `plan_of`."""
     analysis, plan = plan_of(step, weights, ground, number, options)
     report = summarize("estimate", analysis, plan, {}, ground.place)
     own = [UpdatedVariable(w.name, (), w.shape, w.type_number, False) for w in weights]
@@ -171,9 +172,10 @@ def _size(shape: tuple[int, ...], dtype: str) -> int:
     return math.prod(shape) * item_bytes(number_of(dtype))
 
 
-def _notes(
+def notes_on(
     weights: Sequence[TrainedWeight], step: OptimizerStep, topology: str | None
 ) -> Iterator[str]:
+    """What an estimate does not count, or takes for granted."""
     tables = [weight.name for weight in weights if weight.sparse]
     if tables:
         yield (

@@ -98,6 +98,7 @@ class Inspection:
         functions: What is said of each function.
         notes: What could not be read or looked at: the answer is part of one where there are any.
         name: What to call the model, such as its folder's name; "" where nothing does.
+        what_if: What is supposed, where the answer is about no function of the model; else "".
     """
 
     form: str
@@ -105,10 +106,13 @@ class Inspection:
     functions: tuple[FunctionAnswer, ...]
     notes: tuple[str, ...]
     name: str = ""
+    what_if: str = ""
 
     @property
     def verdict(self) -> str:
         """The answer in a line."""
+        if self.what_if:
+            return self.what_if
         training = sum(f.trains and not f.trained_by for f in self.functions)
         if not training:
             return "0 variable writes, nothing to shard"
