@@ -7,6 +7,9 @@ import dataclasses
 from tf_wu_shard.inspection.update_picture import UpdatePicture
 from tf_wu_shard.report.summary import Bytes, Report
 
+# The form of what is no file: a script that was run up to its first train step.
+SCRIPT = "Script"
+
 
 @dataclasses.dataclass(frozen=True)
 class UpdateAnswer:
@@ -99,6 +102,7 @@ class Inspection:
         notes: What could not be read or looked at: the answer is part of one where there are any.
         name: What to call the model, such as its folder's name; "" where nothing does.
         what_if: What is supposed, where the answer is about no function of the model; else "".
+        how: What was done to find out.
     """
 
     form: str
@@ -107,6 +111,7 @@ class Inspection:
     notes: tuple[str, ...]
     name: str = ""
     what_if: str = ""
+    how: str = "The model was read; nothing of it was run."
 
     @property
     def verdict(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dialects.torus import Torus, one_group, torus_of
 from tf_wu_shard.dialects.tpu import TpuCluster
@@ -27,11 +28,13 @@ class Question:
         topology: The TPU slice that they are, or None where they share a process or are those of
             the step.
         function: The only function to look at, or None for all.
+        options: How to shard; None for the defaults.
     """
 
     replicas: int | None = None
     topology: Topology | None = None
     function: str | None = None
+    options: ShardingOptions | None = None
 
 
 def program_in(view: GraphView) -> Cluster | None:
@@ -60,13 +63,21 @@ def traced_ground(program: Cluster | None, question: Question) -> Dialect:
     return assumed_ground(asked_replicas(program, question), program, question)
 
 
-def asked_replicas(program: Cluster | None, question: Question) -> int:
-    """For how many replicas to plan."""
+def asked_replicas(program: Cluster | None, question: Question, traced: int = 1) -> int:
+    """For how many replicas to plan.
+
+    Args:
+        program: The TPU program that the step is, or None.
+        question: What was asked.
+        traced: For how many replicas of one process the step was traced; 1 for one device.
+    """
     if question.topology is not None:
         return question.topology.num_devices
     if question.replicas is not None:
         return question.replicas
-    return program.num_replicas if program is not None else DEFAULT_REPLICAS
+    if program is not None:
+        return program.num_replicas
+    return traced if traced > 1 else DEFAULT_REPLICAS
 
 
 def assumed_ground(replicas: int, program: Cluster | None, question: Question) -> Dialect:

@@ -18,7 +18,7 @@ _PLAN = (
 def as_json(inspection: Inspection) -> str:
     """The whole answer as a JSON object, in ASCII.
 
-    Its keys are `form`, `verdict`, `functions`, `updates`, `plan`, `left_alone`, `memory`,
+    Its keys are `form`, `verdict`, `how`, `functions`, `updates`, `plan`, `left_alone`, `memory`,
     `pictures` and `notes`; in the lists, `function` names the function.
 
     Args:
@@ -27,6 +27,7 @@ def as_json(inspection: Inspection) -> str:
     answer = {
         "form": inspection.form,
         "verdict": inspection.verdict,
+        "how": inspection.how,
         "functions": [_function(function) for function in inspection.functions],
         "updates": _of_each(inspection, _updates),
         "plan": _of_each(inspection, _plan),

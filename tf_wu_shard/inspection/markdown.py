@@ -58,7 +58,7 @@ def _parts(inspection: Inspection) -> Iterator[str]:
     yield f"# Weight-update sharding of {name}"
     yield (
         f"{escaped(inspection.form)}, {inspection.variables:,} variables:"
-        f" {escaped(inspection.verdict)}. The model was read; nothing of it was run."
+        f" {escaped(inspection.verdict)}. {escaped(inspection.how)}"
     )
     if inspection.notes:
         yield "**This answer is part of one:** the model was only partly read."

@@ -50,7 +50,7 @@ def page(inspection: Inspection) -> Page:
         title=f"Weight-update sharding of {name}",
         text=(
             f"{printable(inspection.form)}, {inspection.variables:,} variables:"
-            f" {inspection.verdict}. The model was read; nothing of it was run."
+            f" {printable(inspection.verdict)}. {printable(inspection.how)}"
         ),
         sections=(
             *_partly(inspection, rows),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection, MemoryRow
+from tf_wu_shard.inspection.answer import SCRIPT, FunctionAnswer, Inspection, MemoryRow
 from tf_wu_shard.report.quantities import byte_text
 from tf_wu_shard.report.text import as_text
 
@@ -40,6 +40,8 @@ def printable(line: str) -> str:
 
 def _lines(inspection: Inspection) -> Iterator[str]:
     yield f"{inspection.form}, {inspection.variables} variables: {inspection.verdict}"
+    if inspection.form == SCRIPT:
+        yield inspection.how
     for function in inspection.functions:
         yield f"{function.name}: {function.verdict}"
         yield from _of_function(function)
