@@ -54,6 +54,7 @@ def _flags() -> flags.FlagValues:
     flags.DEFINE_string("topology", None, "Plan for a TPU slice, such as v5e:4x4.", values)
     flags.DEFINE_string("function", None, "Look at this function only.", values)
     flags.DEFINE_enum("format", "text", FORMATS, "How to answer.", values)
+    flags.DEFINE_bool("diff", False, "Show each step's graph before and after.", values)
     flags.DEFINE_string("output", None, "Write the answer to this file.", values)
     flags.DEFINE_bool("help", False, "Show this help.", values, short_name="h")
     return values
@@ -88,6 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name in ("script", "optimizer", "replicas", "topology", "function", "format", "output")
         if given[name].value is not None
     ]
+    chosen += ["--diff"] if given["diff"].value else []
     return wu_shard(["inspect", *chosen, "--", *([model] if model else rest)])
 
 

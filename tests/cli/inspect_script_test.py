@@ -90,7 +90,7 @@ if __name__ == "__main__":
     main()
 """
     )
-    assert inspect("--format", "json", "--", "--epochs", "3", "--replicas") == 0
+    assert inspect("--diff", "--format", "json", "--", "--epochs", "3", "--replicas") == 0
     shown = capfd.readouterr()
     assert {p.name for p in pathlib.Path().iterdir()} == {"train.py", "log.csv"}
     assert pathlib.Path("log.csv").read_text() == "old"
@@ -106,6 +106,10 @@ if __name__ == "__main__":
     layouts = {v["name"]: v["layout"] for v in plan["variables"]}
     assert layouts == {"net/hidden/kernel": "flat 2048/2", "net/out/kernel": "flat 1280/2"}
     assert {u["optimizer"] for u in answer["updates"]} == {"adam-like"}
+    (diff,) = answer["diffs"]
+    assert diff["about"].startswith("the step as it was traced, for 2 replicas")
+    new = [line for line in diff["lines"] if line.startswith("+") and " = AssignVariable" in line]
+    assert len(new) == 4, "two replicas assign two weights that were gathered"
     assert answer["memory"][0]["slots"]["unsharded"] == 8 * (16 * 128 + 128 + 128 * 10 + 10)
 
 

@@ -67,6 +67,18 @@ def test_an_unknown_optimizer_is_told_those_there_are(capsys: pytest.CaptureFixt
     assert "adamw, " in said and "sgd" in said and "lossscale" not in said
 
 
+@pytest.mark.parametrize("form", ["text", "json", "html", "markdown"])
+def test_a_diff_shows_the_graph_before_and_after(
+    form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert inspect(exported(), "--diff", "--format", form) == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert "-adam/IdentityN/summed = CrossReplicaSum(" in shown.out
+    assert inspect(exported(None), "--diff", "--format", form) == 0
+    assert "summed" not in capsys.readouterr().out
+
+
 def test_a_model_read_in_part_is_1_and_one_line(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -103,6 +115,7 @@ def test_a_file_without_a_model_is_1_and_one_line(
         ["--optimizer", "nosuch"],
         ["--optimizer", "loss_scale_optimizer"],
         ["--optimizer", "adam", "--function", "train"],
+        ["--optimizer", "adam", "--diff"],
     ],
     ids=" ".join,
 )

@@ -23,7 +23,7 @@ from tf_wu_shard.inspection.inspect import inspect
 from tf_wu_shard.inspection.json_text import as_json
 from tf_wu_shard.inspection.markdown import as_markdown
 from tf_wu_shard.inspection.page import as_html
-from tf_wu_shard.inspection.text import as_lines, printable
+from tf_wu_shard.inspection.text import as_all_lines, as_lines, printable
 from tf_wu_shard.model_files.read import read_model
 from tf_wu_shard.topology import parse_topology
 
@@ -77,6 +77,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument("--topology", metavar="NAME", help="plan for a TPU slice, such as v5e:4x4")
     parser.add_argument("--function", metavar="NAME", help="look at this function only")
     parser.add_argument(
+        "--diff",
+        action="store_true",
+        help="show the graph of each step before and after the rewrite; nothing of it is run",
+    )
+    parser.add_argument(
         "--format",
         choices=tuple(FORMATS),
         default="text",
@@ -103,11 +108,11 @@ def run(args: argparse.Namespace) -> int:
     """
     question = _question(args)
     inspection = _of_model(args, question) if args.script is None else _of_script(args, question)
-    answer = FORMATS[args.format](inspection)
     if args.output is None:
-        print(answer)
+        print(FORMATS[args.format](inspection))
     else:
-        _write(args.output, answer)
+        shown = as_all_lines if args.format == "text" else FORMATS[args.format]
+        _write(args.output, shown(inspection))
     if not inspection.notes:
         return 0
     more = f" (and {len(inspection.notes) - 1} more)" if len(inspection.notes) > 1 else ""
@@ -127,6 +132,8 @@ def _of_model(args: argparse.Namespace, question: Question) -> Inspection:
     else:
         if args.function is not None:
             raise OptionError("--optimizer looks at no function of the model: leave out --function")
+        if args.diff:
+            raise OptionError("--optimizer looks at no graph of the model: leave out --diff")
         # Before a large model is read.
         optimizer = optimizer_of(args.optimizer)
         inspection = inspect_with_optimizer(read_model(path), optimizer, question)
@@ -153,7 +160,7 @@ def _question(args: argparse.Namespace) -> Question:
             f"{topology.name} has {topology.num_devices} replicas, not {args.replicas}: give"
             " --replicas or --topology"
         )
-    return Question(args.replicas, topology, args.function)
+    return Question(args.replicas, topology, args.function, diff=args.diff)
 
 
 def _write(path: pathlib.Path, answer: str) -> None:

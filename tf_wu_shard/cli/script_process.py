@@ -53,6 +53,7 @@ def inspect_script(script: str, arguments: Sequence[str], question: Question) ->
         "replicas": question.replicas,
         "topology": None if question.topology is None else question.topology.name,
         "function": question.function,
+        "diff": question.diff,
     }
     here = pathlib.Path(tf_wu_shard.__file__).parents[1]
     with tempfile.TemporaryDirectory(prefix="wu_shard_") as folder:

@@ -72,7 +72,8 @@ def _watching(script: str, question: dict[str, Any], give: Callable[[Any], NoRet
     from tf_wu_shard.script_inspection.stop import Stop
 
     slice_ = None if question["topology"] is None else parse_topology(question["topology"])
-    return Stop(script, Question(question["replicas"], slice_, question["function"]), give)
+    asked = Question(question["replicas"], slice_, question["function"], diff=question["diff"])
+    return Stop(script, asked, give)
 
 
 def _no_callbacks(package: str) -> Callable[[], None]:

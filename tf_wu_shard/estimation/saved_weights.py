@@ -18,7 +18,7 @@ from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.dtypes import dtype_name, item_bytes
 from tf_wu_shard.errors import ModelFileError
-from tf_wu_shard.estimation.estimate import notes_on, plan_of, row_of
+from tf_wu_shard.estimation.estimate import analysis_of, notes_on, row_of
 from tf_wu_shard.estimation.grounds import UNKNOWN, ground_of
 from tf_wu_shard.estimation.optimizer_step import (
     OptimizerStep,
@@ -34,6 +34,7 @@ from tf_wu_shard.inspection.function_view import view_of_function
 from tf_wu_shard.inspection.grounds import DEFAULT_REPLICAS, Question
 from tf_wu_shard.inspection.memory import REPLICAS
 from tf_wu_shard.inspection.picturing import picture_of
+from tf_wu_shard.inspection.planning import planned
 from tf_wu_shard.model_files.types import Model, ModelVariable
 from tf_wu_shard.report.summary import summarize
 from tf_wu_shard.tensorflow_private import function_graph
@@ -163,13 +164,16 @@ def _answer(step: OptimizerStep, weights: list[TrainedWeight], asked: Question) 
     number = slice_.num_devices if slice_ is not None else asked.replicas or DEFAULT_REPLICAS
     options = ShardingOptions()
     ground = ground_of(number, where, step.gradients)
-    analysis, plan = plan_of(step, weights, ground, number, options)
+    found = analysis_of(step, weights, ground)
+    analysis, plan = planned(found, ground, number, options)
     name = f"trained with {step.name}"
     report = summarize(name, analysis, plan, {}, ground.place)
     notes = (*report.notes, *notes_on(weights, step, where))
     anywhere = None if slice_ is None else UNKNOWN
+    grounds = [(ground_of(n, anywhere, step.gradients), n) for n in REPLICAS]
     rows = (
-        row_of(step, weights, ground_of(n, anywhere, step.gradients), n, options) for n in REPLICAS
+        row_of(step, weights, *planned(found, ground, n, options), ground.place)
+        for ground, n in grounds
     )
     return FunctionAnswer(
         name=name,

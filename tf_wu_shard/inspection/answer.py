@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from tf_wu_shard.inspection.graph_diff import GraphDiff
 from tf_wu_shard.inspection.update_picture import UpdatePicture
 from tf_wu_shard.report.summary import Bytes, Report
 
@@ -73,6 +74,8 @@ class FunctionAnswer:
         refusal: Why it was not looked at, or "".
         trained_by: Where it trains by calling another of these functions and writes nothing itself:
             that one's name; else "".
+        diff: Its graph before and after the rewrite; None where that was not asked for, or
+            nothing trains.
     """
 
     name: str
@@ -89,6 +92,7 @@ class FunctionAnswer:
     source_lines: tuple[tuple[str, str], ...] = ()
     refusal: str = ""
     trained_by: str = ""
+    diff: GraphDiff | None = None
 
 
 @dataclasses.dataclass(frozen=True)

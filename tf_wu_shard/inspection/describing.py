@@ -8,47 +8,18 @@ from collections.abc import Mapping
 
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.dtypes import dtype_name, item_bytes
-from tf_wu_shard.graph.tpu_cluster import Cluster
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.inspection import grounds, memory, optimizers
 from tf_wu_shard.inspection.answer import FunctionAnswer, UpdateAnswer
 from tf_wu_shard.inspection.calls import WRITERS
+from tf_wu_shard.inspection.found_step import FoundStep
 from tf_wu_shard.inspection.grounds import Question
 from tf_wu_shard.inspection.op_lines import op_lines
 from tf_wu_shard.inspection.picturing import picture_of
 from tf_wu_shard.inspection.planning import planned
+from tf_wu_shard.inspection.rewriting import rewritten_diff
 from tf_wu_shard.model_files.types import Model
 from tf_wu_shard.report.summary import summarize
-from tf_wu_shard.storage.function_slots import Whole
-
-
-@dataclasses.dataclass(frozen=True)
-class FoundStep:
-    """A step, and what was found in it.
-
-    Attributes:
-        view: Its graph.
-        analysis: What was found.
-        program: The TPU program that it is; None where it is none.
-        replicas: For how many replicas of one process it was traced; 1 for one device.
-        whole: What of it cannot live in shards; None where nothing is known to.
-    """
-
-    view: GraphView
-    analysis: Analysis
-    program: Cluster | None = None
-    replicas: int = 1
-    whole: Whole | None = None
-
-    @property
-    def sums_over(self) -> int:
-        """Over how many replicas it sums its gradients; 1 where it sums none."""
-        return self.replicas if self.program is None else self.program.num_replicas
-
-    @property
-    def is_assumed(self) -> bool:
-        """Whether it runs on one device and its gradients are only taken for summed."""
-        return self.program is None and self.replicas == 1
 
 
 def written_variables(view: GraphView) -> dict[str, bool]:
@@ -88,6 +59,7 @@ def described(
     trains = any(written.values()) or bool(plan.variables or plan.left_alone)
     rows = memory.rows(model, analysis, step.program, question, step.whole) if trains else ()
     said = dataclasses.replace(report, notes=(*report.notes, *notes))
+    in_file = step.is_assumed or step.program is not None
     return FunctionAnswer(
         name=name,
         trains=trains,
@@ -101,6 +73,7 @@ def described(
         memory=rows,
         picture=picture_of(view, analysis, plan),
         source_lines=op_lines(model, name, (left.where for left in report.left_alone)),
+        diff=rewritten_diff(step, question) if question.diff and trains and in_file else None,
     )
 
 

@@ -29,12 +29,14 @@ class Question:
             the step.
         function: The only function to look at, or None for all.
         options: How to shard; None for the defaults.
+        diff: Whether to compare the graph with its rewrite.
     """
 
     replicas: int | None = None
     topology: Topology | None = None
     function: str | None = None
     options: ShardingOptions | None = None
+    diff: bool = False
 
 
 def program_in(view: GraphView) -> Cluster | None:
@@ -90,10 +92,11 @@ def assumed_ground(replicas: int, program: Cluster | None, question: Question) -
     """
     if program is None and question.topology is None:
         return ReplicasInProcess(replicas)
-    return ReplicasOnTpu(_torus(replicas, question.topology))
+    return ReplicasOnTpu(torus(replicas, question.topology))
 
 
-def _torus(replicas: int, topology: Topology | None) -> Torus:
+def torus(replicas: int, topology: Topology | None) -> Torus:
+    """The replicas of a TPU: a slice's where it has so many, else all in one group."""
     if topology is None or topology.num_devices != replicas:
         return one_group(replicas)
     return torus_of(topology.coordinates)

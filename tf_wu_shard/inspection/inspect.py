@@ -14,7 +14,8 @@ from tf_wu_shard.errors import OptionError, WuShardError
 from tf_wu_shard.inspection import grounds
 from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection
 from tf_wu_shard.inspection.calls import WRITERS, Calls
-from tf_wu_shard.inspection.describing import FoundStep, described, written_variables
+from tf_wu_shard.inspection.describing import described, written_variables
+from tf_wu_shard.inspection.found_step import FoundStep
 from tf_wu_shard.inspection.function_names import short_name
 from tf_wu_shard.inspection.function_view import FunctionView, view_of_function, view_of_graph
 from tf_wu_shard.inspection.grounds import Question
@@ -53,6 +54,8 @@ def _inspection(model: Model, question: Question) -> Inspection:
         looking = _Inspecting(model, calls, question, wanted)
         answers.append(looking.guarded(GRAPH, lambda: view_of_graph(model, roots)))
     notes = [f"{a.name}: {a.refusal}" for a in answers if a.refusal]
+    diffs = ((a.name, a.diff.refusal) for a in answers if a.diff is not None)
+    notes += [f"{name}: no diff: {refusal}" for name, refusal in diffs if refusal]
     return Inspection(
         model.form, len(model.variables), tuple(answers), (*model.notes, *dict.fromkeys(notes))
     )

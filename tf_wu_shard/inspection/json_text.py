@@ -19,7 +19,7 @@ def as_json(inspection: Inspection) -> str:
     """The whole answer as a JSON object, in ASCII.
 
     Its keys are `form`, `verdict`, `how`, `functions`, `updates`, `plan`, `left_alone`, `memory`,
-    `pictures` and `notes`; in the lists, `function` names the function.
+    `pictures`, `diffs` and `notes`; in the lists, `function` names the function.
 
     Args:
         inspection: The answer as data.
@@ -34,6 +34,7 @@ def as_json(inspection: Inspection) -> str:
         "left_alone": _of_each(inspection, _left_alone),
         "memory": _of_each(inspection, _memory),
         "pictures": _of_each(inspection, _pictures),
+        "diffs": _of_each(inspection, _diffs),
         "notes": list(inspection.notes),
     }
     return json.dumps(answer, indent=1)
@@ -79,3 +80,7 @@ def _memory(function: FunctionAnswer) -> list[dict[str, Any]]:
 
 def _pictures(function: FunctionAnswer) -> list[dict[str, Any]]:
     return [] if function.picture is None else [dataclasses.asdict(function.picture)]
+
+
+def _diffs(function: FunctionAnswer) -> list[dict[str, Any]]:
+    return [] if function.diff is None else [dataclasses.asdict(function.diff)]

@@ -15,8 +15,11 @@ from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.tpu_cluster import Cluster, cluster_of
 from tf_wu_shard.graph_pass import captured_program
 from tf_wu_shard.inspection.answer import SCRIPT, FunctionAnswer
-from tf_wu_shard.inspection.describing import FoundStep, described, written_variables
+from tf_wu_shard.inspection.describing import described, written_variables
+from tf_wu_shard.inspection.found_step import FoundStep
+from tf_wu_shard.inspection.graph_diff import GraphDiff
 from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.rewriting import compared
 from tf_wu_shard.model_files.source_lines import SourceLines
 from tf_wu_shard.model_files.types import Model, ModelVariable
 from tf_wu_shard.pipeline.stages import Outcome, run_stages
@@ -108,10 +111,18 @@ def answers(step: ReplicatedStep, question: Question) -> list[FunctionAnswer]:
     view = step.captured.view
     replicas = len(replica_devices(view)) if step.cluster is None else 1
     live = FoundStep(view, analysis, step.cluster, replicas, outcome.whole)
-    return [
-        *found,
-        described(step.title, _model(step), question, live, written_variables(view)),
-    ]
+    answer = described(step.title, _model(step), question, live, written_variables(view))
+    diff = _diff(step, live) if question.diff else None
+    return [*found, dataclasses.replace(answer, diff=diff)]
+
+
+def _diff(step: ReplicatedStep, live: FoundStep) -> GraphDiff:
+    """The step as it was traced, whatever is asked, and as the pass would rewrite it."""
+    about = f"the step as it was traced, for {live.sums_over} replicas, and as rewritten"
+    result, plan = step.outcome.result, step.outcome.plan
+    if result is None or plan is None:
+        return GraphDiff(f"{about}; nothing is sharded, so that nothing changes")
+    return compared(live.view, result, plan, about)
 
 
 def _model(step: ReplicatedStep) -> Model:

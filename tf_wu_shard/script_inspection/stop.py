@@ -146,6 +146,7 @@ class Stop:
             self._question.replicas,
             self._question.topology,
             options=current_options(),
+            diff=self._question.diff,
         )
         found, variables, notes = self._answers(list(by_signature.values()), question)
         only = self._question.function
