@@ -207,7 +207,23 @@ def test_a_prediction_is_no_train_step(write: Any, capfd: pytest.CaptureFixture[
     [
         (
             "model = net()\nmodel.compile('sgd', 'mse', run_eagerly=True)\nmodel.fit(x, y)",
-            "computes gradients of weights outside of any tf.function",
+            "trains outside of any tf.function",
+        ),
+        pytest.param(
+            """
+model, loss = net(), keras.losses.MeanSquaredError()
+model.optimizer.build(model.trainable_variables)
+
+@tf.function
+def gradients(x, y):
+    with tf.GradientTape() as tape:
+        value = loss(y, model(x))
+    return tape.gradient(value, model.trainable_variables)
+
+model.optimizer.apply(gradients(x, y))  # here
+""",
+            "trains outside of any tf.function",
+            marks=pytest.mark.slow,
         ),
         pytest.param(
             """
@@ -223,7 +239,7 @@ with tf.Graph().as_default():
             marks=pytest.mark.slow,
         ),
     ],
-    ids=["eager", "session"],
+    ids=["eager", "half eager", "session"],
 )
 def test_a_step_that_is_no_function_is_told(
     body: str, said: str, write: Any, capfd: pytest.CaptureFixture[str]
@@ -233,6 +249,37 @@ def test_a_step_that_is_no_function_is_told(
     line = capfd.readouterr().err.splitlines()[-1]
     place = "model.fit" if "fit" in body else "# here"
     assert f"error: train.py, line {line_of(place)} " in line and said in line
+
+
+@pytest.mark.slow
+def test_keras_without_tensorflow_is_told(write: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    write("import os\nos.environ['KERAS_BACKEND'] = 'numpy'\nimport keras\nprint('went on')")
+    assert inspect() == 1
+    said = capfd.readouterr().err
+    assert "train.py uses Keras on numpy" in said.splitlines()[-1] and "went on" not in said
+
+
+@pytest.mark.slow
+def test_legacy_keras_is_left_before_its_first_step_too(
+    write: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("tf_keras")
+    write(
+        NET.replace("import keras", "import tf_keras as keras")
+        + """
+import pathlib, tf_wu_shard
+few = tf_wu_shard.ShardingOptions(min_elements=8, on_refusal="raise")
+tf.config.optimizer.set_experimental_options({"weight_update_sharding": few})
+class Writes(keras.callbacks.Callback):
+    def on_train_begin(self, logs=None):
+        pathlib.Path("callback").touch()
+net().fit(x, y, callbacks=[Writes(), keras.callbacks.CSVLogger("log.csv")])
+"""
+    )
+    assert inspect() == 0
+    said = capfd.readouterr().out
+    assert {p.name for p in pathlib.Path().iterdir()} == {"train.py"}
+    assert "trains on one device" in said and "sharded 4 of 4 variables" in said
 
 
 def test_a_topology_lets_a_script_find_its_tpu(

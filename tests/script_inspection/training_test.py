@@ -50,6 +50,11 @@ def test_a_function_that_only_applies_gradients_trains() -> None:
     own = Weights()
     gradient = tf.TensorSpec((8, 8))
     assert trains(graph_of(lambda g: own.w.assign_sub(0.1 * g), gradient))
+    kept = tf.Variable(tf.zeros((8, 8)), trainable=False)
+    assert trains(graph_of(lambda: own.w.assign(own.w - 0.1 * kept)))
+    inner = tf.function(lambda: own.w.assign_sub(0.1 * kept))
+    assert trains(graph_of(lambda: inner() + 0.0))
+    assert not trains(graph_of(lambda x: kept.assign_add(own.gradient(x)), BATCH))
 
 
 def test_a_step_trains_through_calls_branches_and_loops() -> None:
@@ -77,6 +82,8 @@ def test_what_sets_initialises_averages_or_counts_does_not_train() -> None:
     own = Weights()
     whole, number = tf.TensorSpec((8, 8)), tf.TensorSpec(())
     assert not trains(graph_of(lambda value: own.w.assign(value), whole))
+    kept = tf.Variable(tf.zeros((8, 8)), trainable=False)
+    assert not trains(graph_of(lambda: own.w.assign(kept)))
     assert not trains(graph_of(lambda: own.w.assign(tf.random.normal((8, 8)))))
     assert not trains(
         graph_of(lambda tau: own.copy.assign(tau * own.w + (1.0 - tau) * own.copy), number)

@@ -7,6 +7,7 @@ processes that the script spawns: those are plain interpreters.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import multiprocessing
@@ -31,6 +32,15 @@ _TRAINERS = {
     "tf_keras": ("tf_keras.src.engine.training", "Model"),
 }
 
+# Where optimizers are, and by which method they apply gradients.
+_OPTIMIZERS = {
+    "keras": (("keras.src.optimizers.base_optimizer", "BaseOptimizer", "apply"),),
+    "tf_keras": (
+        ("tf_keras.src.optimizers.optimizer", "Optimizer", "apply_gradients"),
+        ("tf_keras.src.optimizers.legacy.optimizer_v2", "OptimizerV2", "apply_gradients"),
+    ),
+}
+
 # TensorFlow's modules that look for a TPU.
 _TPU_MODULES = ("tensorflow.python.tpu.", "tensorflow.python.distribute.cluster_resolver.tpu.")
 
@@ -41,17 +51,30 @@ def main() -> int:
     file = pathlib.Path(answer).absolute()
     question = json.loads(asked)
     watching: list[Stop] = []
+    imported: list[str] = []
 
     def give(said: Any) -> NoReturn:
         _write(file, said)
         _leave()
 
-    def watch() -> None:
+    def tensorflow() -> None:
         watching.append(_watching(script, question, give))
+        for package in imported:
+            _watch_keras(package, watching[0])
 
-    deferred.when_imported("tensorflow", watch)
+    def keras(package: str) -> None:
+        if package == "keras" and (backend := _keras_backend()) != "tensorflow":
+            # It would train without a function of TensorFlow, and so to its end.
+            give(f"{script} uses Keras on {backend}: there is no graph of TensorFlow's")
+        if watching:
+            _watch_keras(package, watching[0])
+        else:
+            # TensorFlow imports it, and is not yet whole itself.
+            imported.append(package)
+
+    deferred.when_imported("tensorflow", tensorflow)
     for package in _TRAINERS:
-        deferred.when_imported(package, _no_callbacks(package))
+        deferred.when_imported(package, functools.partial(keras, package))
     try:
         program.run_script(script, arguments)
     except SystemExit as stop:
@@ -76,14 +99,20 @@ def _watching(script: str, question: dict[str, Any], give: Callable[[Any], NoRet
     return Stop(script, asked, give)
 
 
-def _no_callbacks(package: str) -> Callable[[], None]:
-    def act() -> None:
-        from tf_wu_shard.script_inspection.stop import without_callbacks
+def _keras_backend() -> str:
+    import keras
 
-        module, name = _TRAINERS[package]
-        without_callbacks(getattr(importlib.import_module(module), name))
+    return str(keras.config.backend())
 
-    return act
+
+def _watch_keras(package: str, stop: Stop) -> None:
+    """Holds back what a Keras does besides running functions."""
+    from tf_wu_shard.script_inspection.stop import before_eager_steps, without_callbacks
+
+    module, name = _TRAINERS[package]
+    without_callbacks(getattr(importlib.import_module(module), name))
+    for module, name, method in _OPTIMIZERS[package]:
+        before_eager_steps(getattr(importlib.import_module(module), name), method, stop)
 
 
 def _hint(error: BaseException, topology: str | None) -> str:

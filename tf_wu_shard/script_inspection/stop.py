@@ -40,8 +40,8 @@ from tf_wu_shard.topology import Topology
 Answer = Inspection | OptionError | str
 
 _EAGER = (
-    "computes gradients of weights outside of any tf.function: there is no graph of such a step"
-    " that could be looked at"
+    "trains outside of any tf.function: there is no whole graph of such a step that could be looked"
+    " at"
 )
 _SESSION = (
     "trains by a session of TensorFlow 1: write its graph with"
@@ -70,7 +70,8 @@ class Stop:
         self._is_answering = False
         function_graph.replace(self._see)
         step_stop.before_calls(self._before_call)
-        step_stop.before_eager_gradients(lambda: self._refuse(_EAGER))
+        step_stop.before_eager_gradients(self.refuse_eager_step)
+        step_stop.before_eager_updates(self.refuse_eager_step)
         step_stop.before_session_runs(self._before_session)
         if question.topology is not None:
             _let_tpus_be_found(question.topology)
@@ -96,6 +97,10 @@ class Stop:
             steps = any(g in self._steps for g in _with_called(graph))
             self._trains[graph] = steps or training.trains(graph)
         return self._trains[graph]
+
+    def refuse_eager_step(self) -> NoReturn:
+        """Ends the process as it is about to train outside of any function."""
+        self._refuse(_EAGER)
 
     def _before_session(self, types: set[str]) -> None:
         if any("Apply" in op_type for op_type in types):
@@ -209,6 +214,17 @@ def _let_tpus_be_found(topology: Topology) -> None:
     where = tpu_topology(topology.mesh, topology.coordinates)
     tpu_script.install(topology.num_devices, where, make_traced_only)
     shared_input.install()
+
+
+def before_eager_steps(optimizer: Any, name: str, stop: Stop) -> None:
+    """Stops a script that is about to apply gradients outside of any function.
+
+    Args:
+        optimizer: The class of all optimizers of a Keras.
+        name: Its method that applies them.
+        stop: What ends the process.
+    """
+    step_stop.ask_before(optimizer, name, stop.refuse_eager_step)
 
 
 def without_callbacks(trainer: Any) -> None:

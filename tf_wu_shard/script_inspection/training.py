@@ -1,15 +1,15 @@
 """Whether a traced function trains: the question at which a script is stopped.
 
-A function trains where it writes a trainable variable from what is more than arithmetic on held
-values: a gradient depends on a weight by way of a layer, or enters as an argument. To set weights,
-to initialise them or to average them trains nothing. What it asks errs on the safe side: a function
-that applies a norm to its own weights counts as one that trains, and is not run. Of a TPU's program
-it knows nothing.
+A function trains where it writes a trainable variable from what is more than arithmetic on weights:
+a gradient depends on a weight by way of a layer, enters as an argument, or was kept in a variable
+that is not trained. To set weights, to initialise them or to average them trains nothing. What it
+asks errs on the safe side: a function that applies a norm to its own weights counts as one that
+trains, and is not run. Of a TPU's program it knows nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tf_wu_shard.analysis.accesses import callees, first_argument, is_call
@@ -36,7 +36,8 @@ def trains(graph: Any) -> bool:
         return False
     weights = _trainable_handles(graph)
     handles = function_graph.captured_handles(graph)
-    return any(id(h) in weights and _is_trained(graph, p, set()) for h, p in handles)
+    trained = {id(p): p for h, p in handles if id(h) in weights}
+    return any(_is_trained(graph, placeholder, trained, set()) for placeholder in trained.values())
 
 
 def _trainable_handles(graph: Any) -> set[int]:
@@ -45,34 +46,47 @@ def _trainable_handles(graph: Any) -> set[int]:
     return {id(original_handle(component)) for component in components}
 
 
-def _is_trained(graph: Any, placeholder: Any, seen: set[int]) -> bool:
-    """Whether a graph writes the variable whose handle this is, as training does."""
-    if id(placeholder) in seen:
+def _is_trained(graph: Any, handle: Any, trained: Mapping[int, Any], seen: set[int]) -> bool:
+    """Whether a graph writes a variable as training does.
+
+    Args:
+        graph: A FuncGraph.
+        handle: The variable's handle in it.
+        trained: The handles in it of all trainable variables, by their ids.
+        seen: Ids of the handles that were asked about.
+    """
+    if id(handle) in seen:
         return False
-    seen.add(id(placeholder))
-    for op in placeholder.consumers():
-        if op.type in WRITING and op.inputs[0] is placeholder:
-            if op.type not in WRITES or _is_update(graph, op):
+    seen.add(id(handle))
+    for op in handle.consumers():
+        if op.type in WRITING and op.inputs[0] is handle:
+            if op.type not in WRITES or _is_update(graph, op, trained):
                 return True
         elif is_call(op.type):
-            for inner, argument in _passed_to(graph, op, placeholder):
-                if inner is None or _is_trained(inner, argument, seen):
+            for inner, passed in _called(graph, op):
+                if inner is None:
+                    return True
+                own = {id(p): p for value, p in passed if id(value) in trained}
+                here = [p for value, p in passed if value is handle]
+                if any(_is_trained(inner, p, own, seen) for p in here):
                     return True
     return False
 
 
-def _passed_to(graph: Any, op: Any, value: Any) -> Iterator[tuple[Any, Any]]:
-    """The FuncGraphs that a call hands a value to, with what it is there; None where not known."""
-    first = first_argument(op.type)
-    places = [slot - first for slot, taken in enumerate(op.inputs) if taken is value]
+def _called(graph: Any, op: Any) -> Iterator[tuple[Any, list[tuple[Any, Any]]]]:
+    """The FuncGraphs that an op calls, with what it hands over and what that is there.
+
+    None stands for one that is not known.
+    """
+    operands = list(op.inputs)[first_argument(op.type) :]
     for _, names in callees(op.type, op.node_def.attr):
         for inner in (function_graph.inner_graph(graph, name) for name in names):
-            for place in places:
-                yield inner, None if inner is None else inner.inputs[place]
+            passed = [] if inner is None else list(zip(operands, inner.inputs, strict=False))
+            yield inner, passed
 
 
-def _is_update(graph: Any, write: Any) -> bool:
-    """Whether what is written to a variable follows from the batch or, by a layer, a weight."""
+def _is_update(graph: Any, write: Any, trained: Mapping[int, Any]) -> bool:
+    """Whether what is written to a variable follows from a gradient, see above."""
     held = {id(p) for e, p in graph.captures if not hasattr(e, "graph")}
     stack, seen = list(write.inputs[1:]), set()
     arithmetic = write.type != _PLAIN_WRITE
@@ -86,8 +100,10 @@ def _is_update(graph: Any, write: Any) -> bool:
         if kind == "Placeholder":
             given |= id(value) not in held and value.shape.rank != 0
         elif kind == READ:
+            handle = value.op.inputs[0]
             read |= value.shape.rank != 0
-            stack += _written_before(value.op.inputs[0])
+            given |= value.shape.rank != 0 and id(handle) not in trained
+            stack += _written_before(handle)
             continue
         elif kind not in _SAME and kind not in WRITES:
             arithmetic = True

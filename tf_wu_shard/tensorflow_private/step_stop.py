@@ -1,7 +1,7 @@
 """Being asked before a program runs what may train: a traced function, an eager step, a session.
 
-Whoever is asked may end the process there; what it returns is not looked at, and then the program
-goes on. It does not promise to see updates that need no gradient: an eager assignment is one.
+Whoever is asked may end the process there; else the program goes on. It does not promise to see an
+eager assignment, which is how weights are loaded, for the update that it may be.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import tensorflow as tf
 from tensorflow.python.client import session
 from tensorflow.python.eager import backprop
 from tensorflow.python.eager.polymorphic_function import concrete_function
+from tensorflow.python.ops import resource_variable_ops
 from tensorflow.python.util import nest
 
 
@@ -52,6 +53,39 @@ def before_eager_gradients(ask: Callable[[], None]) -> None:
         return original(self, target, sources, *args, **kwargs)
 
     owner.gradient = gradient
+
+
+def before_eager_updates(ask: Callable[[], None]) -> None:
+    """Asks before something is added to a trainable variable outside of any function.
+
+    Args:
+        ask: What to do.
+    """
+    for name in ("assign_add", "assign_sub", "scatter_add", "scatter_sub"):
+        ask_before(resource_variable_ops.BaseResourceVariable, name, ask, _is_trained)
+    ask_before(tf.compat.v1.train.Optimizer, "apply_gradients", ask)
+
+
+def ask_before(
+    owner: Any, name: str, ask: Callable[[], None], of: Callable[[Any], bool] = lambda _: True
+) -> None:
+    """Asks before a method is called outside of any function.
+
+    Args:
+        owner: The class.
+        name: The method.
+        ask: What to do.
+        of: Of which objects.
+    """
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if tf.executing_eagerly() and of(self):
+            ask()
+        return original(self, *args, **kwargs)
+
+    setattr(owner, name, method)
 
 
 def _is_trained(source: Any) -> bool:
