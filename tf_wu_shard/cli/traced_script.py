@@ -54,8 +54,10 @@ def main() -> int:
     imported: list[str] = []
 
     def give(said: Any) -> NoReturn:
-        _write(file, said)
-        _leave()
+        try:
+            _write(file, said)
+        finally:
+            _leave()
 
     def tensorflow() -> None:
         watching.append(_watching(script, question, give))
@@ -144,11 +146,14 @@ def _write(file: pathlib.Path, said: Any) -> None:
 
 def _leave() -> NoReturn:
     """Ends this process at once, and those that feed it."""
-    for process in multiprocessing.active_children():
-        process.terminate()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)
+    try:
+        for process in multiprocessing.active_children():
+            process.terminate()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        # The script may have put anything in the place of these.
+        os._exit(0)
 
 
 if __name__ == "__main__":

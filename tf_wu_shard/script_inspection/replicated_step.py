@@ -24,8 +24,9 @@ from tf_wu_shard.model_files.source_lines import SourceLines
 from tf_wu_shard.model_files.types import Model, ModelVariable
 from tf_wu_shard.pipeline.stages import Outcome, run_stages
 from tf_wu_shard.script_inspection.live_model import slot_relations
-from tf_wu_shard.tensorflow_private import function_graph, op_traces
+from tf_wu_shard.tensorflow_private import function_graph, op_traces, tpu_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import (
+    distributed_variable_of,
     has_distributed_variable,
     original_handle,
 )
@@ -88,6 +89,13 @@ def replicated_step(
         outcome=outcome,
         traces=SourceLines(op_traces.debug_info({"": graph})),
     )
+
+
+def is_replicated(graph: Any) -> bool:
+    """Whether a function captured a variable of several replicas."""
+    found = (distributed_variable_of(h) for h, _ in function_graph.captured_handles(graph))
+    mirrored = any(one is not None and len(one[0].values) > 1 for one in found)
+    return mirrored or bool(tpu_graph.replicated_variables(graph))
 
 
 def answers(step: ReplicatedStep, question: Question) -> list[FunctionAnswer]:

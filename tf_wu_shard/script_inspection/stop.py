@@ -66,6 +66,7 @@ class Stop:
         self._question = question
         self._give = give
         self._steps: weakref.WeakKeyDictionary[Any, ReplicatedStep] = weakref.WeakKeyDictionary()
+        self._failed: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self._trains: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
         self._is_answering = False
         function_graph.replace(self._see)
@@ -80,7 +81,12 @@ class Stop:
         """Looks at a traced function in the place of the pass, which would rewrite it."""
         handles = function_graph.captured_handles(graph)
         options = current_options() or ShardingOptions()
-        step = replicated_step.replicated_step(graph, handles, options, self._steps)
+        step = None
+        try:
+            step = replicated_step.replicated_step(graph, handles, options, self._steps)
+        # A failure of ours is not the script's.
+        except Exception as error:
+            self._failed[graph] = _said(error)
         if step is not None:
             self._steps[graph] = step
         if step is None or not step.is_planned:
@@ -125,9 +131,9 @@ class Stop:
         )
         try:
             answer = self._answer([function], how)
-        # Nothing may pass through the script, which would go on.
-        except Exception as error:
-            answer = f"{self._place()}: {name} cannot be looked at: {error or type(error).__name__}"
+        # Nothing may pass through the script, not even an interrupt: it might go on.
+        except BaseException as error:
+            answer = f"{self._place()}: {name} cannot be looked at: {_said(error)}"
         self._give(answer)
 
     def at_the_end(self) -> Answer:
@@ -169,25 +175,38 @@ class Stop:
         alone: list[Any] = []
         variables = 0
         for function in functions:
-            steps = [self._steps[g] for g in _with_called(function.graph) if g in self._steps]
+            called = list(_with_called(function.graph))
+            failed = [self._failed[g] for g in called if g in self._failed]
+            steps = [self._steps[g] for g in called if g in self._steps]
             for step in steps:
                 found += replicated_step.answers(step, question)
                 variables += replicated_step.count_variables(step)
             title = function_graph.title(function.graph)
-            if not steps:
+            if failed:
+                said = f"not looked at: {failed[0]}"
+                found.append(FunctionAnswer(title, True, said, refusal=failed[0]))
+            elif not steps and any(map(replicated_step.is_replicated, called)):
+                said = "trains on several replicas and sums no gradient over them: nothing to share"
+                found.append(FunctionAnswer(title, True, said))
+            elif not steps:
                 alone.append(function)
             elif title not in [step.title for step in steps]:
                 by = steps[0].title
                 said = f"trains by calling {by}"
                 found.append(FunctionAnswer(title, True, said, trained_by=by))
+        unread = tuple(f"{f.name}: {f.refusal}" for f in found if f.refusal)
         if not alone:
-            return found, variables, ()
+            return found, variables, unread
         inspection = inspect(live_model(alone), question)
         return (
             [*found, *inspection.functions],
             variables + inspection.variables,
-            inspection.notes,
+            (*unread, *inspection.notes),
         )
+
+
+def _said(error: BaseException) -> str:
+    return str(error) or type(error).__name__
 
 
 def _turn(function: Any) -> int:
