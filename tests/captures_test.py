@@ -24,6 +24,14 @@ def test_a_capture_is_found_by_any_of_its_handles() -> None:
     assert captures.captured_by(asked) == {"all": "evaluate", "one": "evaluate"}
 
 
+def test_functions_may_be_left_out() -> None:
+    branch, other, handle = Graph("branch"), Graph("other"), object()
+    captures.record(branch, [handle])
+    assert captures.captured_by({0: [handle]}, lambda graph: graph is branch) == {}
+    captures.record(other, [handle])
+    assert captures.captured_by({0: [handle]}, lambda graph: graph is branch) == {0: "other"}
+
+
 def test_a_function_that_is_gone_does_not_count() -> None:
     graph, handle = Graph("evaluate"), object()
     captures.record(graph, [handle])

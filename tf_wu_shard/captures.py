@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -24,28 +24,32 @@ def record(graph: Any, handles: Iterable[Any]) -> None:
         _captured[graph] = held
 
 
-def captured_by(asked: Mapping[K, Iterable[Any]]) -> dict[K, str]:
+def captured_by(
+    asked: Mapping[K, Iterable[Any]], leave_out: Callable[[Any], bool] = lambda graph: False
+) -> dict[K, str]:
     """Names of living functions that captured handles.
 
     Args:
         asked: Handles, several to a key.
+        leave_out: Tells of a FuncGraph whether it does not count.
 
     Returns:
         For each key of which a living function captured any handle, the name of one.
     """
     wanted = {key: {id(handle) for handle in handles} for key, handles in asked.items()}
-    found = _find(wanted)
+    found = _find(wanted, leave_out)
     if found:
         # Dropped functions are often kept for a while by reference cycles alone.
         gc.collect()
-        found = _find({key: wanted[key] for key in found})
+        found = _find({key: wanted[key] for key in found}, leave_out)
     return found
 
 
-def _find(wanted: Mapping[K, set[int]]) -> dict[K, str]:
+def _find(wanted: Mapping[K, set[int]], leave_out: Callable[[Any], bool]) -> dict[K, str]:
     found: dict[K, str] = {}
     for graph, held in list(_captured.items()):
         for key, handles in wanted.items():
-            if key not in found and not held.isdisjoint(handles):
-                found[key] = str(graph.name)
+            if key in found or held.isdisjoint(handles) or leave_out(graph):
+                continue
+            found[key] = str(graph.name)
     return found

@@ -6,6 +6,9 @@ from typing import Any
 
 from tf_wu_shard.analysis.accesses import CALLS
 from tf_wu_shard.config import ShardingOptions
+from tf_wu_shard.dialects.recognition import reduced_values
+from tf_wu_shard.graph.capture import capture
+from tf_wu_shard.layout import Layout
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import family_of
 from tf_wu_shard.rules.sparse import SPARSE_WRITES
@@ -26,6 +29,11 @@ _HELD = frozenset({READ, "Const", "Placeholder"})
 # Branches with an effect.
 BRANCHES = frozenset({"If", "Case"})
 
+# What can be done with the value of a slot just as well.
+_ON_VALUES = (
+    frozenset({READ, "VarIsInitializedOp"}) | frozenset(WRITES) | frozenset(FUSED) | BRANCHES
+)
+
 WRITING = frozenset(WRITES) | frozenset(FUSED) | frozenset(SPARSE_WRITES)
 
 
@@ -36,6 +44,29 @@ def writes_a_mirrored_variable(graph: Any, handles: Handles) -> bool:
         and (found := distributed_variable_of(handle)) is not None
         and len(found[0].values) > 1
         for handle, placeholder in handles
+    )
+
+
+def is_left_to_its_function(graph: Any, in_shards: Handles) -> bool:
+    """Whether whoever takes a branch does what is to be done about slots in shards that it uses.
+
+    He may write it out and share the update in it, and knows all that it knows. Not left to him is
+    a branch that reduces gradients itself, or does to a slot what its value does not allow.
+
+    Args:
+        graph: The FuncGraph.
+        in_shards: Handles of slots that live in shards.
+    """
+    if not function_graph.is_branch(graph):
+        return False
+    slots = [sharded_slot.sharded_slot_of(handle) for handle, _ in in_shards]
+    return (
+        all(slot is not None and isinstance(slot.layout, Layout) for slot in slots)
+        and all(
+            set(function_graph.consumer_types(placeholder)) <= _ON_VALUES
+            for _, placeholder in in_shards
+        )
+        and not reduced_values(capture(graph).view)
     )
 
 

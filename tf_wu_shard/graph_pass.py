@@ -20,6 +20,7 @@ from tf_wu_shard import captures
 from tf_wu_shard.concern import (
     Handles,
     computes_what_it_writes,
+    is_left_to_its_function,
     may_train,
     uses_variables_on_tpus,
     writes_a_mirrored_variable,
@@ -99,7 +100,9 @@ def process(graph: Any, trace_seconds: float) -> Any:
     options = None if is_exporting() else current_options()
     handles = function_graph.captured_handles(graph)
     distributed = [(h, p) for h, p in handles if has_distributed_variable(h)]
-    in_shards = any(is_in_shards(handle) for handle, _ in distributed) and not is_exporting()
+    in_shards = [] if is_exporting() else [(h, p) for h, p in distributed if is_in_shards(h)]
+    if in_shards and is_left_to_its_function(graph, in_shards):
+        return graph
     if (
         in_shards
         or (options is not None and writes_a_mirrored_variable(graph, distributed))

@@ -296,6 +296,13 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         {"variables": {"w": (3, 3)}, "trainable": ("w",)},
         "its weights and gradients are of different sizes (step)",
     ),
+    "an element type that nothing exchanges": (
+        "sign = Less(sw, rate) {T=10} [2,2]\nplaces = Where(sign) {T=9} [2,2]\n"
+        "seen = Cast(places) [2,2]\nstep = AssignSubVariableOp(w0, seen)\n",
+        {},
+        "no rule for Where; nor can whole tensors be put together for it: no exchange of bool is"
+        " known (w)",
+    ),
     "no known shape": (
         "odd = MatMul(sw, sw) [?]\nstep = AssignSubVariableOp(w0, odd)\n",
         {},

@@ -2,25 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from tests.analysis.steps import MOMENTUM, SHAPES, STEP, analysis_of, reasons_of
-from tf_wu_shard.analysis.types import Analysis
+from tests.analysis.steps import MOMENTUM, SHAPES, STEP, analysis_of, reasons_of, refused, sharded
 from tf_wu_shard.graph.view import VariableRef
-
-
-def refused(text: str, **keywords: Any) -> str:
-    """The one reason why the update of w is left alone."""
-    analysis = analysis_of(text, **{"variables": {"w": (4,)}, **keywords})
-    assert analysis.updates == ()
-    (reason,) = reasons_of(analysis).values()
-    return reason
-
-
-def sharded(analysis: Analysis) -> list[str]:
-    return [u.name for u in analysis.updates]
 
 
 def test_an_op_without_a_rule() -> None:
@@ -132,76 +117,6 @@ def test_a_read_after_other_writes_than_on_replica_0() -> None:
     """
     reason = refused(text + STEP.format("moved#"), variables={"w": (4,), "a": ()})
     assert reason == "it reads its variable after other writes than on replica 0 (rate1)"
-
-
-def test_a_read_behind_an_assignment_is_what_was_assigned() -> None:
-    """On replica 1 the same number is assigned once more before it is read."""
-    text = """
-    old# = ReadVariableOp(a#) [] @d#
-    c = Const() {value=2} []
-    new# = Mul(old#, c) [] @d#
-    set# = AssignVariableOp(a#, new#) @d#
-    more1 = AssignVariableOp(a1, new1) @d1 ^set1
-    rate0 = ReadVariableOp(a0) [] @d0 ^set0
-    rate1 = ReadVariableOp(a1) [] @d1 ^more1
-    moved# = Mul(sum#, rate#) [4] @d#
-    """
-    steps = text + STEP.format("moved#")
-    assert sharded(analysis_of(steps, variables={"w": (4,), "a": ()})) == ["w"]
-    reason = refused(
-        steps.replace("more1 = AssignVariableOp", "more1 = AssignAddVariableOp"),
-        variables={"w": (4,), "a": ()},
-    )
-    assert reason == "it reads its variable after other writes than on replica 0 (rate1)"
-    reason = refused(
-        steps.replace("more1 = AssignVariableOp(a1, new1)", "more1 = AssignVariableOp(a1, old1)"),
-        variables={"w": (4,), "a": ()},
-    )
-    assert reason == "on replica 0 its part is played by a Mul, new0 (old1)"
-
-
-COUNTED = {
-    "counts": ("h", "c = Const()\na = AssignAddVariableOp(h, c:output:0)", "c:output:0"),
-    "looks": ("h", "r = ReadVariableOp(h)", "r:value:0"),
-    "draws": ("h", "n = RandomUniform()", "n:output:0"),
-}
-COUNTING = """
-new = Const() {value=1} []
-rate# = If(new, a#) {then_branch=&counts else_branch=&looks} [] @d#
-moved# = Mul(sum#, rate#) [4] @d#
-"""
-
-
-def test_a_branch_that_writes_what_all_replicas_hold_is_no_reason() -> None:
-    text = COUNTING + STEP.format("moved#")
-    analysis = analysis_of(text, variables={"w": (4,), "a": ()}, functions=COUNTED)
-    assert sharded(analysis) == ["w"]
-
-
-def test_a_branch_that_sees_its_variable_after_other_writes() -> None:
-    text = COUNTING.replace("rate#", "more1 = AssignAddVariableOp(a1, new) @d1\n    rate#", 1)
-    text = text.replace("[] @d#\nmoved", "[] @d# ^more1\nmoved")
-    reason = refused(
-        text + STEP.format("moved#"), variables={"w": (4,), "a": ()}, functions=COUNTED
-    )
-    assert reason == "it reads its variable after other writes than on replica 0 (rate1)"
-
-
-def test_a_branch_that_draws_random_numbers() -> None:
-    text = COUNTING.replace("&looks", "&draws") + STEP.format("moved#")
-    reason = refused(text, variables={"w": (4,), "a": ()}, functions=COUNTED)
-    assert reason == "each replica runs a If of its own (rate1)"
-
-
-def test_what_replica_0_computes_from_its_gradient_for_all() -> None:
-    text = """
-    axes = Const() {value=0} [1]
-    twice = Neg(sum0) [4] @d0
-    norm = Sum(twice, axes) [] @d0
-    moved# = Mul(sum#, norm) [4] @d#
-    """
-    reason = refused(text + STEP.format("moved#"), variables={"w": (4,)})
-    assert reason == "all replicas use what replica 0 computes from its gradient (twice)"
 
 
 def test_different_ops_in_the_same_part() -> None:

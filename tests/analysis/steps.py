@@ -62,3 +62,16 @@ def analysis_of(
 def reasons_of(analysis: Analysis) -> dict[str, str]:
     """For each refused variable, the reason and the place."""
     return {r.variable: str(r.refusal) for r in analysis.refused}
+
+
+def refused(text: str, **keywords: Any) -> str:
+    """The one reason why the update of w is left alone."""
+    analysis = analysis_of(text, **{"variables": {"w": (4,)}, **keywords})
+    assert analysis.updates == ()
+    (reason,) = reasons_of(analysis).values()
+    return reason
+
+
+def sharded(analysis: Analysis) -> list[str]:
+    """The names of the updates that are found."""
+    return [u.name for u in analysis.updates]

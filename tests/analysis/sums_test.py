@@ -95,8 +95,14 @@ def test_a_norm_that_is_only_returned_is_summed_over_shards_as_well() -> None:
     assert norm.ops == ("norm0", "norm1") and norm.sum == ShardSum((4,), (0,), (), FLOAT)
 
 
-def test_a_norm_on_one_replica_alone_is_a_look_from_outside() -> None:
+def test_a_norm_that_replica_0_alone_returns_is_summed_over_shards_as_well() -> None:
     analysis = analysis_of(MOMENTUM + "norm = L2Loss(sum0) {T=1} [] @d0\n", outputs=["norm"])
+    (update,) = analysis.updates
+    assert [op.ops for op in update.body if op.sum is not None] == [("norm", "norm")]
+
+
+def test_a_norm_on_another_replica_alone_is_a_look_from_outside() -> None:
+    analysis = analysis_of(MOMENTUM + "norm = L2Loss(sum1) {T=1} [] @d1\n", outputs=["norm"])
     assert reasons_of(analysis) == {"w": "L2Loss also looks at a value of the update (norm)"}
 
 

@@ -149,6 +149,30 @@ def called(strategy: tf.distribute.Strategy) -> Left:
     return Left([*net.state, total], net.run(repeated(replica, 2), 2))
 
 
+def handed_a_slot(strategy: tf.distribute.Strategy) -> Left:
+    """The update is computed by a function that is handed the slot itself, not its value."""
+    net = Net(strategy, adam())
+    with strategy.scope():
+        slots = [tf.Variable(tf.zeros_like(weight), trainable=False) for weight in net.weights]
+
+    @tf.function
+    def ahead(slot: tf.Variable, total: tf.Tensor) -> tf.Tensor:
+        return slot * 0.9 + total
+
+    def replica(rows: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((net.forward(rows) - wanted) ** 2)
+        totals = tf.distribute.get_replica_context().all_reduce(
+            "SUM", tape.gradient(loss, net.weights)
+        )
+        for weight, slot, total in zip(net.weights, slots, totals, strict=True):
+            slot.assign(ahead(slot, total))
+            weight.assign_sub(ahead(slot, total) * 0.01)
+        return loss
+
+    return Left([*net.weights, *slots], net.run(replica, 3))
+
+
 def own_factor(strategy: tf.distribute.Strategy) -> Left:
     """What each replica carries through the loop on its own keeps the update whole."""
     net = Net(strategy, adam())
@@ -259,6 +283,7 @@ SCENARIOS: dict[str, Scenario] = {
             branched,
             adversarial,
             called,
+            handed_a_slot,
             own_factor,
         ),
         *(on_the_host, before_a_loop, over_a_dataset, restored, fitted, looked_up),

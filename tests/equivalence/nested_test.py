@@ -15,6 +15,7 @@ IN_SHARDS = {
     # The weights are also set outside of the branch that trains them; their slots are in shards.
     "averaged": 4,
     "adversarial": 12,
+    "handed_a_slot": 4,
     "own_factor": 0,
     # The host reads one of the weights.
     "on_the_host": 5,

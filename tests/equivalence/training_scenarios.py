@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tests.equivalence import tf_keras_scenarios
 from tests.equivalence.in_process import turn_off, turn_on
 from tests.equivalence.nested_scenarios import Left, Optimizer, Scenario, adam
 from tests.equivalence.net import INPUTS, OUTPUTS, TARGETS, WIDTH, Net
@@ -194,4 +195,5 @@ SCENARIOS: dict[str, Scenario] = {
     "of_a_gradient_of_its_own": _in_a_step(_of_a_gradient_of_its_own),
     "autographed": _in_a_step(_autographed),
     "retraced": retraced,
+    "overwritten_by_tf_keras": tf_keras_scenarios.overwritten,
 }

@@ -16,6 +16,8 @@ GROUNDS = ("tpu", "mirrored")
 KERNELS_AND_SLOTS = {
     **dict.fromkeys(SCENARIOS, (2, 4)),
     "generating": (4, 6),
+    # Momentum, velocity and average.
+    "overwritten_by_tf_keras": (2, 6),
     "layers_with_rates_of_their_own": (2, 3),
     # Of three optimizers: two, one and one slots.
     "swapped": (2, 8),

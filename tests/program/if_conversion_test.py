@@ -119,6 +119,26 @@ def test_what_waited_for_the_branch_waits_for_its_writes(emulated: Strategies) -
     assert view.first_unordered([write], after) is None
 
 
+def test_an_access_waits_for_those_of_its_own_variable_alone(emulated: Strategies) -> None:
+    def step(given: Given) -> None:
+        given.weight.assign_sub(given.total)
+        given.sums.assign_add(given.total)
+
+        def mixed() -> None:
+            given.weight.assign(given.sums * 0.5)
+            given.sums.assign(given.sums * 0.25)
+
+        tf.cond(given.same > 0, mixed, lambda: None)
+
+    view = converted(emulated(2), step).view
+    writes = {op.name: op.inputs[0].op for op in view if op.type.startswith("Assign")}
+    assert len(writes) == 4
+    reads = [op for op in view if op.type == "ReadVariableOp" and "wu_shard_read" in op.name]
+    assert len(reads) == 2
+    for read in reads:
+        assert [writes[c] for c in read.controls if c in writes] == [read.inputs[0].op]
+
+
 @pytest.mark.parametrize("step", [local, of_its_norm])
 def test_other_branches_stay(emulated: Strategies, step: Step) -> None:
     graph, captured, program = traced(emulated(2), step)
@@ -139,6 +159,16 @@ def test_what_must_not_run_in_vain_stays_and_says_why(emulated: Strategies) -> N
         "it stands in a branch; its branches are not written out, as Cumsum is not to run where its"
         " branch is not taken"
     )
+
+
+def test_a_check_of_the_gradient_stays_and_says_why(emulated: Strategies) -> None:
+    def step(given: Given) -> None:
+        tf.debugging.Assert(tf.reduce_max(given.total) < 100.0, [given.total])
+        applied(given)
+
+    found = converted(emulated(2), step)
+    (name,) = branches(found)
+    assert found.kept_branches[name] == "Assert is not to run where its branch is not taken"
 
 
 def test_a_variable_that_is_handed_on_by_its_handle_stays(emulated: Strategies) -> None:

@@ -121,6 +121,16 @@ def test_a_scatter_works_on_the_gathered_value_and_writes_the_shard(
     assert set(written) == shards
 
 
+def test_no_replica_writes_its_shard_before_all_have_gathered(strategy_of: Strategies) -> None:
+    """Else one would scatter into what the other has scattered into already."""
+    _, slot = weight_and_slot(strategy_of(2))
+    view = view_of(lowered(_scatter([component.handle for component in slot.values])))
+    gathers = [view.ops[name] for name in ops_of(view, "ReadVariableOp", "read/shard")]
+    writes = [view.ops[name] for name in ops_of(view, "AssignVariableOp", "scratch/write")]
+    assert (len(gathers), len(writes)) == (4, 2)
+    assert [view.first_unordered(gathers, write) for write in writes] == [None, None]
+
+
 def test_a_scatter_on_one_component_alone_is_an_error(strategy_of: Strategies) -> None:
     _, slot = weight_and_slot(strategy_of(2))
     with pytest.raises(StorageError, match="writes only some replicas' components"):

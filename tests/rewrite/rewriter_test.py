@@ -63,6 +63,49 @@ def test_what_is_rewritten_is_sound_and_no_pack_is_left(
     assert types["IdentityN"] == 0
 
 
+@pytest.mark.parametrize("operation", ["SUM", "MEAN"])
+def test_a_gradient_that_is_left_whole_is_passed_on_without_those_beside_it(
+    strategy_of: Strategies, operation: str
+) -> None:
+    strategy = strategy_of(2)
+    weights = [weight_and_slot(strategy, shape)[0] for shape in ((5, 40), (3,))]
+
+    def replica(number: tf.Tensor) -> None:
+        del number
+        own = [weight * 2.0 for weight in weights]
+        totals = tf.distribute.get_replica_context().all_reduce(operation, own)
+        for weight, total in zip(weights, tf.identity_n([t * 0.5 for t in totals]), strict=True):
+            weight.assign_sub(total)
+
+    stages = run_stages(traced(strategy, replica), ShardingOptions(min_elements=100))
+    verify(stages.view, stages.analysis, stages.plan, stages.result)
+    assert stages.result.emitted == {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 1}
+    assert counted(stages.result.graph_def)["IdentityN"] == 0
+
+
+def test_what_waits_for_a_value_that_goes_waits_for_what_computes_it_now(
+    strategy_of: Strategies,
+) -> None:
+    def change(total: tf.Tensor) -> tf.Tensor:
+        with tf.control_dependencies([tf.identity(total)]):
+            halved = tf.reshape(tf.identity(total * 0.5), total.shape)
+        with tf.control_dependencies([halved]):
+            tf.print("halved")
+        return halved
+
+    strategy = strategy_of(2)
+    step = momentum_step(*weight_and_slot(strategy), change=change)
+    stages = run_stages(traced(strategy, step))
+    assert stages.result.emitted == {"reduce_scatter": 1, "all_gather": 1}
+    verify(stages.view, stages.analysis, stages.plan, stages.result)
+    nodes = {node.name: node for node in stages.result.nodes}
+    behind = [node.name for node in nodes.values() if node.op == "PrintV2"]
+    for name in behind:
+        sources = (text.lstrip("^").partition(":")[0] for text in nodes[name].input)
+        behind += [source for source in sources if source not in behind]
+    assert any(name.startswith(scope_of("weight", "update")) for name in behind)
+
+
 def test_the_outputs_keep_their_shapes(strategy_of: Strategies) -> None:
     graph = keras_step(strategy_of(2), OPTIMIZERS["adam"])
     stages = run_stages(graph)

@@ -40,6 +40,33 @@ def test_a_branch_is_called_after_its_function() -> None:
     assert len(titles) == 1 and titles[0].startswith("outer/cond_true_")
 
 
+def test_branches_and_bodies_are_parts_of_a_function_and_called_functions_are_not() -> None:
+    graphs = {}
+
+    @tf.function
+    def called(x: tf.Tensor) -> tf.Tensor:
+        graphs["called"] = tf.compat.v1.get_default_graph()
+        return x + 1
+
+    @tf.function
+    def outer(x: tf.Tensor) -> tf.Tensor:
+        def body(y: tf.Tensor) -> tuple[tf.Tensor]:
+            graphs["body"] = tf.compat.v1.get_default_graph()
+            return (y + called(y),)
+
+        def branch() -> tf.Tensor:
+            graphs["branch"] = tf.compat.v1.get_default_graph()
+            return tf.while_loop(lambda y: y < 3, body, (x,))[0]
+
+        return tf.cond(x > 0, branch, lambda: -x)
+
+    graphs["outer"] = outer.get_concrete_function(tf.constant(1.0)).graph
+    parts = {n for n, g in graphs.items() if function_graph.is_part_of(g, graphs["outer"])}
+    assert parts == {"body", "branch"}
+    assert function_graph.is_part_of(graphs["body"], graphs["branch"])
+    assert not function_graph.is_part_of(graphs["branch"], graphs["body"])
+
+
 def test_the_functions_that_an_op_calls_are_known_with_those_that_they_call() -> None:
     inner = tf.function(lambda x: x * 2)
 

@@ -103,11 +103,7 @@ class BodyBuilder:
         slice_ = self._slice(keys, touching, sums[0])
         if isinstance(slice_, Refusal):
             return slice_
-        refusal = (
-            slice_.place()
-            or self._matcher.unmatched(slice_.body, len(self._devices))
-            or self._only_body_looks(slice_, keys)
-        )
+        refusal = slice_.place() or self._only_body_looks(slice_, keys)
         if refusal is not None:
             return refusal
         updated = self._updated_variables(slice_, touching)
@@ -118,15 +114,13 @@ class BodyBuilder:
 
     def _side_sums(self, keys: tuple[int, ...]) -> list[list[Op]]:
         """Per replica, the sums over the gradients that go into what is outside."""
-        return self._alike(
-            [
-                sums_over_gradients(self._view, self._names, keys, replica)
-                for replica in range(len(self._devices))
-            ]
-        )
+        graph, replicas = (self._view, self._names), range(len(self._devices))
+        return self._alike([sums_over_gradients(*graph, keys, replica) for replica in replicas])
 
     def _alike(self, sums: list[list[Op]]) -> list[list[Op]]:
-        """Per replica, its sums; none where one replica alone looks at some: they share no such."""
+        """Per replica, its sums; replica 0's where it alone has some, and none if they differ."""
+        if not any(sums[1:]):
+            return [sums[0] for _ in sums]
         return sums if len({len(own) for own in sums}) == 1 else [[] for _ in sums]
 
     def _slice(
@@ -201,8 +195,8 @@ class BodyBuilder:
 
     def _only_body_looks(self, slice_: UpdateSlice, keys: tuple[int, ...]) -> Refusal | None:
         """Why something outside would miss a value that the body computes, or None."""
+        body = self._of_all(slice_)
         for replica in range(len(self._devices)):
-            body = {self._matcher.partner(replica, op.name) for op in slice_.body}
             values = [
                 Value(self._matcher.partner(replica, op.name))
                 for op in slice_.body
@@ -216,6 +210,11 @@ class BodyBuilder:
             if refusal is not None:
                 return refusal
         return None
+
+    def _of_all(self, slice_: UpdateSlice) -> set[str]:
+        """The body's ops on all replicas: those of all look at what replica 0 computes for all."""
+        replicas = range(len(self._devices))
+        return {self._matcher.partner(r, op.name) for r in replicas for op in slice_.body}
 
     def _look_from_outside(self, values: list[Value], body: set[str]) -> Refusal | None:
         """The first look at one of the values, under whatever name, by none of the body's ops."""
@@ -238,12 +237,9 @@ class BodyBuilder:
     ) -> tuple[UpdatedVariable, ...] | Refusal:
         seen_outside: set[str] = set()
         casts: dict[str, set[int]] = {}
-        bodies = [
-            {self._matcher.partner(replica, op.name) for op in slice_.body}
-            for replica in range(len(self._devices))
-        ]
+        body = self._of_all(slice_)
         for variable, per_replica in touching.items():
-            for body, touches in zip(bodies, per_replica, strict=True):
+            for touches in per_replica:
                 total = sum(not a.access.is_read for a in touches)
                 epoch = 0
                 for access in touches:

@@ -34,10 +34,13 @@ from tf_wu_shard.analysis.types import (
     WeightUpdate,
 )
 from tf_wu_shard.analysis.update_slice import UpdateSlice
+from tf_wu_shard.dtypes import dtype_name
+from tf_wu_shard.graph.all_gather_module import element_type
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Refusal, Sharded
 
+_UNSENT = "no exchange of {} is known"
 _WAITS = "a matrix function of it waits, perhaps by way of other updates, for what it yields"
 
 
@@ -73,9 +76,24 @@ def matrix_updates(
         return MatrixBodyBuilder(view, matcher, names, handles, devices, claimed)
 
     found, reasons = look_again(view, reductions, names, handles, sharded, refused, builder_of)
-    placed, waiting = _with_steps(view, found, sharded)
-    reasons |= {u.name: Refusal(u.name, _WAITS) for u in waiting}
+    unsent = {update.name: name for update in found if (name := _unsent(update))}
+    sent = [update for update in found if update.name not in unsent]
+    placed, waiting = _with_steps(view, sent, sharded)
+    against = {name: _UNSENT.format(dtype) for name, dtype in unsent.items()}
+    against |= dict.fromkeys((update.name for update in waiting), _WAITS)
+    for update in (u for u in found if u.name in against):
+        refusal = Refusal(update.name, against[update.name])
+        reasons |= dict.fromkeys((v.key for v in update.variables), refusal)
     return placed, still_refused(refused, reasons, "whole tensors be put together for it")
+
+
+def _unsent(update: WeightUpdate) -> str | None:
+    """The element type of a tensor that cannot be put together or cut again, or None."""
+    for function in update.functions:
+        for value in (*function.inputs, *function.results):
+            if element_type(value.dtype) is None:
+                return dtype_name(value.dtype)
+    return None
 
 
 def _with_steps(

@@ -11,7 +11,6 @@ that the copies may differ; sharding would then change the result, so it is refu
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from tf_wu_shard.analysis.accesses import CALLS, accesses
@@ -42,30 +41,21 @@ class ReplicaMatcher:
         self._functions: dict[str, Any] = {}
 
     def partner(self, replica: int, op: str) -> str:
-        """The op on `replica` that was matched with `op` of replica 0."""
-        return op if replica == 0 else self._partner[replica][op]
+        """The op on `replica` that plays the part of `op` of replica 0.
 
-    def unmatched(self, ops: Iterable[Op], num_replicas: int) -> Refusal | None:
-        """The first of some ops of replica 0 in whose stead another replica has none of its own.
-
-        An op that several replicas take a value from is followed no further than that, so what
-        replica 0 alone computes from its gradient, and all use, is not known to be repeated.
+        Where all replicas take what replica 0 computed, no other replica has such an op, and its
+        part is played by `op` itself. It may be computed from replica 0's reduced gradients: those
+        of the others are the same.
         """
-        for replica in range(1, num_replicas):
-            own = self._partner.get(replica, {})
-            for op in ops:
-                if op.name not in own:
-                    reason = "all replicas use what replica 0 computes from its gradient"
-                    return Refusal(op.name, reason)
-        return None
+        return op if replica == 0 else self._partner.get(replica, {}).get(op, op)
 
     def value_on(self, replica: int, value: Value) -> Value:
-        """The value on `replica` that was matched with `value` of replica 0."""
+        """The value on `replica` that plays the part of `value` of replica 0, as in `partner`."""
         if replica == 0:
             return value
         if value in self._results:
             raise KeyError(f"{value} is a reduction's result, which is matched by its key")
-        return Value(self._partner[replica][value.op], value.index)
+        return Value(self.partner(replica, value.op), value.index)
 
     def match(self, replica: int, first: str, other: str) -> Refusal | None:
         """Matches the writes `first` (on replica 0) and `other` with all they depend on.
@@ -107,7 +97,7 @@ class ReplicaMatcher:
             self._matched.append(a_name)
             if a_name == b_name:
                 continue
-            for x, y in self._sources(a, b):
+            for x, y in self._sources(replica, a, b):
                 if x in self._results or y in self._results:
                     refusal = self._same_result(replica, x, y)
                     if refusal is not None:
@@ -170,11 +160,24 @@ class ReplicaMatcher:
             return Refusal(b.name, f"each replica keeps its own value of {x.key}")
         return None
 
-    def _sources(self, a: Op, b: Op) -> list[tuple[Value, Value]]:
+    def _sources(self, replica: int, a: Op, b: Op) -> list[tuple[Value, Value]]:
         """What two ops are equal for, if it is equal itself."""
         if a.type == READ and not self._same_epochs(a, b):
             return self._assigned(a, b)
+        if a.type == READ and self._are_crossed(replica, a, b):
+            return []
         return list(zip(a.inputs, b.inputs, strict=True))
+
+    def _are_crossed(self, replica: int, a: Op, b: Op) -> bool:
+        """Whether two reads are of one mirrored variable, if not each of its replica's own.
+
+        All its components are equal after equally many writes. Which one a replica reads can be a
+        matter of the order in which Python goes through a set of devices.
+        """
+        x, y = (self._view.variables.get(op.inputs[0].op) for op in (a, b))
+        if x is None or y is None or x.key != y.key or not x.mirrored:
+            return False
+        return (x.replica, y.replica) != (0, replica)
 
     def _same_epochs(self, a: Op, b: Op) -> bool:
         """Whether two ops see the variables that they take after as many writes."""

@@ -61,8 +61,8 @@ class RowBodyBuilder(BodyBuilder):
         assert isinstance(slice_, RowSlice), "it was made by _slice"
         # The shape of the table is known everywhere.
         keys = tuple(k for k in keys if self._reductions[k].gathered is not Gathered.SHAPE)
+        body = self._of_all(slice_)
         for replica in range(len(self._devices)):
-            body = {self._matcher.partner(replica, op.name) for op in slice_.body}
             values = [v for key in keys for v in self._names.of(key, replica)]
             for op in slice_.body:
                 for result in slice_.results(op):

@@ -30,6 +30,7 @@ from tf_wu_shard.analysis.whole_slice import WholeSlice
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Refusal
+from tf_wu_shard.rules.variables import READ
 
 
 def whole_updates(
@@ -98,7 +99,12 @@ class WholeBodyBuilder(BodyBuilder):
         return WholeSlice(self._view, self._names, keys, touching, self._handles, sums)
 
     def _only_body_looks(self, slice_: UpdateSlice, keys: tuple[int, ...]) -> Refusal | None:
-        # Whoever else looks at a value is handed the whole of it.
+        # Whoever else looks at a value is handed the whole of it; but only the owner's components
+        # hold what they did, so nobody else may read his own for all.
+        for op in slice_.body:
+            partners = {self._matcher.partner(r, op.name) for r in range(1, len(self._devices))}
+            if op.type == READ and op.name in partners:
+                return Refusal(op.name, "all replicas use what replica 0 reads")
         return None
 
     def _operand(

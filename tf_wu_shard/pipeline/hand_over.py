@@ -21,6 +21,7 @@ from tf_wu_shard.layout import Layout, RowLayout
 from tf_wu_shard.pipeline.stages import Outcome
 from tf_wu_shard.program.flatten import program_of
 from tf_wu_shard.program.functionalize import functionalized
+from tf_wu_shard.program.fused_values import on_scratch
 from tf_wu_shard.rewrite.lowering import Lowered, lower_slot_accesses
 from tf_wu_shard.rewrite.result import ShardInput
 from tf_wu_shard.rewrite.tpu_accesses import Host
@@ -65,7 +66,12 @@ def hand_over(graph: Any, outcome: Outcome) -> tuple[Any, list[sharded_slot.Pend
     elif slots:
         layouts = {key: s.layout for key, s in slots.items() if isinstance(s.layout, Layout)}
         shards = function_slots.captured_shards(graph, slots)
-        lowered = lower_slot_accesses(outcome.view, layouts, shards, captured.view)
+        captured = dataclasses.replace(captured, view=outcome.view)
+        handles = {n: ref for n, ref in outcome.view.variables.items() if ref.key in layouts}
+        captured = functionalized(graph, captured, handles, on_scratch)
+        traced = outcome.nested.captured.view
+        lowered = lower_slot_accesses(captured.view, layouts, shards, traced)
+        functions = captured.functions
     final = lowered or outcome.result or (_as_it_is(outcome) if nested.slots else None)
     if final is None:
         return graph, []

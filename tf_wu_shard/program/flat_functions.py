@@ -131,7 +131,7 @@ class FlatFunctions:
         shapes = dict(out.shapes)
         for node in body.nodes:
             if node.name not in chosen:
-                results = range(_num_results(node))
+                results = range(function_graph.num_results(called, node.name))
                 shapes[node.name] = tuple(
                     function_graph.static_shape(called, node.name, i) for i in results
                 )
@@ -259,9 +259,3 @@ def _without_controls(node: Any) -> Any:
 
 def _controls(node: Any) -> list[str]:
     return [text for text in node.input if text.startswith("^")]
-
-
-def _num_results(node: Any) -> int:
-    if node.op == "NoOp":
-        return 0
-    return len(node.attr["T"].list.type) if node.op == "IdentityN" else 1

@@ -19,6 +19,8 @@ from tf_wu_shard.analysis.accesses import access_by_callee, callees, first_argum
 from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.view import VariableRef
+from tf_wu_shard.program.flat_functions import BRANCHES
+from tf_wu_shard.program.fused_values import OnValues
 from tf_wu_shard.program.lifting import HandleNeededError, taking_values
 from tf_wu_shard.program.specialise import Specialiser
 from tf_wu_shard.program.value_ops import is_write, on_value
@@ -27,7 +29,12 @@ from tf_wu_shard.rules.variables import READ, WRITES, Access
 _PROGRAM = "_tpu_replicate"
 
 
-def functionalized(graph: Any, captured: Captured, handles: Mapping[str, VariableRef]) -> Captured:
+def functionalized(
+    graph: Any,
+    captured: Captured,
+    handles: Mapping[str, VariableRef],
+    fused: OnValues | None = None,
+) -> Captured:
     """The same function, whose ops read and write chosen variables as whole values.
 
     Functions that the host calls were led onto the shards when they were traced.
@@ -36,20 +43,29 @@ def functionalized(graph: Any, captured: Captured, handles: Mapping[str, Variabl
         graph: The FuncGraph.
         captured: Its graph and variables.
         handles: The variables, by the names of the ops that yield their handles.
+        fused: Does with values what fused updates do. Where it is given, the branches are brought
+            to the top that stand in no program, and only they.
 
     Returns:
         The view to work on; `captured` itself where nothing is to be done. What cannot be brought
         to the top stays as it is.
     """
-    work = _Functionalizing(graph, captured, handles)
+    work = _Functionalizing(graph, captured, handles, fused)
     return work.result() if work.run() else captured
 
 
 class _Functionalizing:
-    def __init__(self, graph: Any, captured: Captured, handles: Mapping[str, VariableRef]) -> None:
+    def __init__(
+        self,
+        graph: Any,
+        captured: Captured,
+        handles: Mapping[str, VariableRef],
+        fused: OnValues | None,
+    ) -> None:
         self._captured = captured
         self._handles = handles
-        self._specialiser = Specialiser(graph, captured)
+        self._specialiser = Specialiser(graph, captured, fused)
+        self._branches_alone = fused is not None
         self._nodes: list[Any] = []
         self._shapes: dict[str, tuple[int, ...] | None] = {}
         # For each op that hands new values back, the writes that follow it.
@@ -84,6 +100,8 @@ class _Functionalizing:
     def _led(self, node: Any, taken: Mapping[int, VariableRef]) -> list[Any] | None:
         if is_call(node.op):
             return self._call(node, taken)
+        if self._branches_alone:
+            return None
         if node.op == READ or node.op in WRITES or list(taken) != [0] or node.op == "Identity":
             return None
         read = _read(node, 0, taken[0])
@@ -101,10 +119,11 @@ class _Functionalizing:
         return [read, *led, write]
 
     def _call(self, node: Any, taken: Mapping[int, VariableRef]) -> list[Any] | None:
-        if _PROGRAM not in node.attr:
+        if node.op not in BRANCHES if self._branches_alone else _PROGRAM not in node.attr:
             return None
         used = {slot: ref for slot, ref in taken.items() if self._uses(node, slot)}
-        if not used or len({ref.key for ref in used.values()}) < len(used):
+        components = {(ref.key, ref.replica) for ref in used.values()}
+        if not used or len(components) < len(used):
             return None
         written = [slot for slot in used if self._specialiser.may_write(node, slot)]
         try:
@@ -155,7 +174,8 @@ def _read(node: Any, slot: int, ref: VariableRef) -> Any:
 
 
 def _like(node: Any, name: str, op: str, ref: VariableRef) -> Any:
-    new = tf.compat.v1.NodeDef(name=name, op=op)
+    device = "" if _PROGRAM in node.attr else ref.device
+    new = tf.compat.v1.NodeDef(name=name, op=op, device=device)
     new.attr["dtype"].type = ref.dtype
     if _PROGRAM in node.attr:
         new.attr[_PROGRAM].CopyFrom(node.attr[_PROGRAM])

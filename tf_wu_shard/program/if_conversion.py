@@ -14,18 +14,19 @@ Only what may run in vain is written out (see `speculation`); other branches sta
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.analysis.accesses import ignores
+from tf_wu_shard.analysis.accesses import accesses, ignores, is_call
 from tf_wu_shard.analysis.types import Analysis, RefusedUpdate
 from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
-from tf_wu_shard.program.flat_functions import BRANCHES, FlatFunctions
+from tf_wu_shard.program.flat_functions import BRANCHES, FlatFunctions, with_values
+from tf_wu_shard.program.fused_values import restored, stand_in
 from tf_wu_shard.program.lifting import HandleNeededError, taking_values
 from tf_wu_shard.program.reduced_operands import branches_with_reduced_operands
 from tf_wu_shard.program.specialise import Specialiser
@@ -67,11 +68,13 @@ class _Conversion:
     def __init__(self, graph: Any, captured: Captured) -> None:
         self._graph = graph
         self._captured = captured
-        self._specialiser = Specialiser(graph, captured)
+        self._specialiser = Specialiser(graph, captured, stand_in)
         self._nodes: tuple[Any, ...] = tuple(op.node for op in captured.view)
         self._outputs = captured.view.outputs
         self._shapes: dict[str, tuple[Shape, ...]] = {}
         self._kept: dict[str, str] = {}
+        # For each branch op that is written out, by handle, what accesses that in its place.
+        self._instead: dict[str, dict[str, list[str]]] = {}
 
     def convert(self, op: Op) -> None:
         """Writes one branch op out, where it can be."""
@@ -91,55 +94,90 @@ class _Conversion:
         now = next(node for node in self._nodes if node.name == op.name)
         try:
             node, finals = taking_values(now, used, self._specialiser.writing, written)
-            self._replace(node, used, finals, _idle_after(view, op))
+            self._replace(op, node, used, finals)
         except HandleNeededError as error:
             self._kept[op.name] = f"{error} is not done with the values of variables"
         except RunsInVainError as error:
             self._kept[op.name] = str(error)
 
     def _replace(
-        self,
-        node: Any,
-        used: Mapping[int, VariableRef],
-        finals: Mapping[int, str],
-        idle: Container[str],
+        self, op: Op, node: Any, used: Mapping[int, VariableRef], finals: Mapping[int, str]
     ) -> None:
         """Puts what a branch op computes, selects and writes in its place.
 
         Args:
+            op: The branch op as it was.
             node: The op as it takes the values of variables and hands new ones back; changed here.
             used: Its operands that are variables.
             finals: For each of those that it may write, the result that is the new value.
-            idle: Names of ops to leave out, as nobody needs what they make of its results.
 
         Raises:
             RunsInVainError: If it must not run where it is not taken.
         """
-        controls = [text for text in node.input if text.startswith("^")]
         reads, writes = [], []
         shapes = {}
+        instead: dict[str, list[str]] = {}
         for slot, ref in used.items():
+            handle = node.input[slot]
+            controls = self._controls(op, node, handle)
             read = self._like(node, f"{node.name}/wu_shard_read_{slot}", READ, ref)
-            read.input.extend([node.input[slot], *controls])
+            read.input.extend([handle, *controls])
             reads.append(read)
             shapes[read.name] = (ref.shape,)
+            instead[handle] = [read.name]
             if slot in finals:
                 name = f"{node.name}/wu_shard_write_{slot}"
                 write = self._like(node, name, "AssignVariableOp", ref)
-                write.input.extend([node.input[slot], finals[slot], f"^{read.name}", *controls])
+                write.input.extend([handle, finals[slot], f"^{read.name}", *controls])
                 writes.append(write)
+                instead[handle] = [write.name]
             node.input[slot] = read.name
+        idle = _idle_after(self._captured.view, op)
         nodes = [n for n in self._nodes if n.name != node.name and n.name not in idle]
-        functions = FlatFunctions(self._specialiser.functions, lambda new: _adopt(new, node))
+        adopt: Callable[[Any], None] = lambda new: _adopt(new, node)  # noqa: E731
+        functions = FlatFunctions(self._specialiser.functions, adopt)
         out = functions.write_out(
             [*nodes, *reads, node, *writes], {node.name}, self._graph, self._outputs
         )
+        handles = {
+            (r.key, r.replica): (read.input[0], r)
+            for read, r in zip(reads, used.values(), strict=True)
+        }
+        fused = restored(out.nodes, handles, {read.input[0]: read.name for read in reads}, adopt)
         self._nodes = tuple(
-            _waiting(n, [write.name for write in writes]) if n.name == node.name else n
-            for n in out.nodes
+            _waiting(n, [write.name for write in writes])
+            if n.name == node.name
+            else with_values(n, fused.values)
+            for n in fused.nodes
         )
-        self._outputs = tuple(out.values.get(v, v) for v in self._outputs)
-        self._shapes |= shapes | out.shapes
+        ended = {old: fused.values.get(new, new) for old, new in out.values.items()}
+        self._outputs = tuple(ended.get(v, v) for v in self._outputs)
+        known = {k: v for k, v in (shapes | out.shapes).items() if k not in fused.gone}
+        self._shapes |= known | fused.shapes
+        self._instead[node.name] = instead
+
+    def _controls(self, op: Op, node: Any, handle: str) -> list[str]:
+        """What one of the accesses waits for that take a branch op's place.
+
+        The branch op waits for the accesses of all its variables. An access of one of them that
+        waits for the writes of the others, as theirs do for its own, stands in a cycle as soon as
+        two writes of each become one. So it waits for those of its own alone, unless some of them
+        order it by way of others only.
+        """
+        view = self._captured.view
+        controls = [text for text in node.input if text.startswith("^")]
+        found: dict[str, None] = {}
+        for text in controls:
+            name = text[1:]
+            if name in self._instead:
+                found.update(dict.fromkeys(f"^{n}" for n in self._instead[name].get(handle, ())))
+            elif not _takes_others(view, view.ops[name], handle):
+                found[text] = None
+        earlier = [a for a in accesses(view, handle) if a.op.position < op.position]
+        last = max((i for i, a in enumerate(earlier) if not a.access.is_read), default=0)
+        if all(access.op.name in op.controls for access in earlier[last:]):
+            return list(found)
+        return controls
 
     def _like(self, node: Any, name: str, op: str, ref: VariableRef) -> Any:
         new = tf.compat.v1.NodeDef(name=name, op=op, device=ref.device)
@@ -165,6 +203,12 @@ class _Conversion:
             constants=old.view.constants,
         )
         return dataclasses.replace(old, view=view, kept_branches=self._kept)
+
+
+def _takes_others(view: GraphView, op: Op, handle: str) -> bool:
+    """Whether all that an op does is to read or write variables, this one not among them."""
+    taken = {value.op for value in op.inputs if value.op in view.variables}
+    return bool(taken) and handle not in taken and not is_call(op.type)
 
 
 def _idle_after(view: GraphView, op: Op) -> set[str]:

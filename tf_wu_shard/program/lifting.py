@@ -15,7 +15,9 @@ import tensorflow as tf
 from tf_wu_shard.analysis.accesses import callees, first_argument, is_call
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import VariableRef
+from tf_wu_shard.program.fused_values import OnValues
 from tf_wu_shard.program.value_ops import is_write, on_value
+from tf_wu_shard.rules.fused import FUSED
 
 LOOPS = frozenset({"While", "StatelessWhile"})
 
@@ -121,6 +123,8 @@ def with_values(
     arguments: Mapping[int, VariableRef],
     specialise: Specialise,
     writes: Writes,
+    *,
+    fused: OnValues | None = None,
 ) -> OfValues:
     """A function's nodes, where some of its arguments are values of variables.
 
@@ -132,6 +136,7 @@ def with_values(
         arguments: By position, the variables.
         specialise: Makes the functions that it calls with them.
         writes: Which of those may write them.
+        fused: Does with values what fused updates do.
 
     Raises:
         HandleNeededError: If it does something to one that a value does not allow.
@@ -163,6 +168,13 @@ def with_values(
                     # A loop's gradient takes handles from its end.
                     handles[str(Value(node.name, slot))] = number
             nodes.append(new)
+        elif fused and node.op in FUSED and len(set(taken.values())) == len(taken):
+            held = {slot: finals[number] for slot, number in taken.items()}
+            done = fused(node, held, {slot: arguments[n] for slot, n in taken.items()})
+            if done is None:
+                raise HandleNeededError(node.name)
+            nodes += done[0]
+            finals |= {taken[slot]: value for slot, value in done[1].items()}
         else:
             number = next(iter(taken.values()))
             led = on_value(node, finals[number], arguments[number])

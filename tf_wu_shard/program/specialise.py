@@ -9,6 +9,7 @@ from tf_wu_shard.analysis.accesses import access_by_callee, callees, first_argum
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import VariableRef
+from tf_wu_shard.program.fused_values import OnValues
 from tf_wu_shard.program.inlining import Body
 from tf_wu_shard.program.lifting import Function, HandleNeededError, with_values
 from tf_wu_shard.tensorflow_private import function_graph
@@ -22,13 +23,15 @@ class Specialiser:
         functions: All that were made since the trace, by name.
     """
 
-    def __init__(self, graph: Any, captured: Captured) -> None:
+    def __init__(self, graph: Any, captured: Captured, fused: OnValues | None = None) -> None:
         """Begins with what was made already.
 
         Args:
             graph: The FuncGraph whose ops call the functions.
             captured: Its graph and variables.
+            fused: Does with values what fused updates do, in functions that may write.
         """
+        self._fused = fused
         # Names of functions are unique; each graph knows those that its own ops call.
         self._graphs = [graph]
         self._view = captured.view
@@ -54,7 +57,8 @@ class Specialiser:
         handed_back: tuple[int, ...],
         writing: bool,
     ) -> str:
-        keys = tuple((number, ref.key) for number, ref in sorted(arguments.items()))
+        refs = sorted(arguments.items())
+        keys = tuple((number, ref.key, ref.replica) for number, ref in refs)
         wanted = (name, keys, handed_back)
         if wanted in self._made:
             return self._made[wanted]
@@ -67,6 +71,7 @@ class Specialiser:
             arguments,
             self.writing if writing else self.reading,
             self.may_write if writing else lambda node, slot: False,
+            fused=self._fused if writing else None,
         )
         results = [*own.results, *(own.finals[number] for number in handed_back)]
         new = make_function(

@@ -131,15 +131,11 @@ def _listing(listing: Listing) -> str:
         kind = kinds.get(line[:1])
         text = html.escape(line)
         shown.append(f"<{kind}>{text}</{kind}>" if kind else text)
-    # It scrolls by itself, and so is to be reached without a mouse.
-    lines = (
-        f'<pre tabindex="0" role="region" aria-label="{html.escape(listing.title)}">'
-        + "\n".join(shown)
-        + "</pre>\n"
-    )
+    lines = "\n".join(shown)
     return (
         f"<h3>{html.escape(listing.title)}</h3>\n"
-        f'<p class="soft">{html.escape(listing.text)}</p>\n' + (lines if shown else "")
+        f'<p class="soft">{html.escape(listing.text)}</p>\n'
+        + (f"<pre>{lines}</pre>\n" if shown else "")
     )
 
 

@@ -15,13 +15,13 @@ from tf_wu_shard.analysis.accesses import accesses
 from tf_wu_shard.analysis.types import BodyOp, Operand, OperandKind, WeightUpdate
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dialects.plain_ops import keep_order, reshape
+from tf_wu_shard.dialects.scratch import scratch_variable
 from tf_wu_shard.dialects.shard_sums import broadcast_own
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.layout import AnyLayout, of_size
 from tf_wu_shard.rewrite.names import scope_of
-from tf_wu_shard.rewrite.scratch import scratch_variable
 from tf_wu_shard.rewrite.sums import part
 from tf_wu_shard.rewrite.weight_reads import looked_at
 from tf_wu_shard.rewrite.write_counts import writes_by_variable

@@ -24,6 +24,7 @@ import tensorflow as tf
 
 from tf_wu_shard.analysis.accesses import accesses, is_call
 from tf_wu_shard.dialects import plain_ops
+from tf_wu_shard.dialects.scratch import scratch_variable
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.op import Op, Value
@@ -32,7 +33,6 @@ from tf_wu_shard.layout import Layout
 from tf_wu_shard.rewrite.callees import calls_on_shards
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.result import ShardInput
-from tf_wu_shard.rewrite.scratch import scratch_variable
 from tf_wu_shard.rules.variables import READ, WHOLE_READS, WRITES, Access
 
 _RESOURCE = 20
@@ -114,6 +114,9 @@ class _Lowering:
         self._values: dict[Value, Value] = {}
         self._instead: dict[str, str] = {}
         self._scratch: dict[tuple[str, Value], tuple[Value, str]] = {}
+        # What the replicas' ops of one round work on, and what writes their shards after it.
+        self._filled: list[str] = []
+        self._written: list[Any] = []
         self._must_run: list[str] = []
 
     def lower(self, key: str, per_replica: Mapping[int, list[Op]], writing: set[str]) -> None:
@@ -132,6 +135,13 @@ class _Lowering:
             if writes:
                 waits = [*before, *seen]
                 before = [self._access(key, handles, r, op, waits) for r, op in writes]
+                self._end_round()
+
+    def _end_round(self) -> None:
+        """Lets no replica write its shard before all have gathered what they work on."""
+        for node in self._written:
+            node.input.extend(f"^{name}" for name in self._filled)
+        self._written, self._filled = [], []
 
     def finish(self) -> Lowered:
         """The new graph."""
@@ -240,6 +250,8 @@ class _Lowering:
             types={"dtype": dtype},
         )
         self._must_run.append(written.op)
+        self._filled.append(whole.op)
+        self._written.append(self._builder.nodes[-1])
         return written.op
 
     def _key_of(self, value: Value) -> str | None:

@@ -21,6 +21,7 @@ from tf_wu_shard.graph.op import Op, Value, parse_value
 from tf_wu_shard.graph.ordering import in_cycles
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.rewrite.names import LEFT_WHOLE, scope_of
+from tf_wu_shard.rules.registry import Family, family_of
 
 _INPUTS = frozenset({"Placeholder", "_Arg", "Arg"})
 
@@ -101,12 +102,30 @@ class Remains:
         return nodes, tuple(dict.fromkeys(controls)), outputs
 
     def _bypass_identities(self) -> None:
-        """Frees whatever an IdentityN passes on from the reduced gradients beside it."""
+        """Frees whatever an IdentityN passes on from the values beside it that go."""
         for op in self._view:
-            if op.type != "IdentityN" or not any(v in self.names for v in op.inputs):
+            if op.type != "IdentityN" or not self._passes_on_what_goes(op):
                 continue
             for i, value in enumerate(op.inputs):
                 self._replaced_values.setdefault(Value(op.name, i), value)
+
+    def _passes_on_what_goes(self, op: Op) -> bool:
+        """Whether an op has a reduced gradient or a value that goes among its operands."""
+        return any(value in self.names or self._goes(value) for value in op.inputs)
+
+    def _goes(self, value: Value) -> bool:
+        """Whether what computes a value goes, whatever name it has here; nobody who stays reads it.
+
+        A reduced gradient is one of these only where no other value takes its place.
+        """
+        while True:
+            value = self._value(value)
+            if value.op in self._replaced_ops:
+                return True
+            op = self._view.ops.get(value.op)
+            if op is None or op.type == "IdentityN" or family_of(op.type) is not Family.RELABEL:
+                return False
+            value = op.inputs[0]
 
     def _value(self, value: Value) -> Value:
         """What is read in the place of an old value."""
@@ -124,8 +143,10 @@ class Remains:
         stack += self._inputs
         for node in self._builder.nodes:
             for text in node.input:
-                waits = text[0] == "^"
-                stack.append(text[1:] if waits else self._value(parse_value(text)).op)
+                if text[0] != "^":
+                    stack.append(self._value(parse_value(text)).op)
+                elif text[1:] not in view.ops or not self._only_waits(text[1:]):
+                    stack.append(text[1:])
         kept: set[str] = set()
         while stack:
             name = stack.pop()
@@ -142,11 +163,11 @@ class Remains:
         return frozenset(kept)
 
     def _only_waits(self, name: str) -> bool:
-        """Whether an op does nothing but pass a reduced gradient on."""
+        """Whether an op does nothing but pass on a reduced gradient, or a value that goes."""
         op = self._view.ops[name]
         if op.type == "IdentityN":
-            return any(v in self.names for v in op.inputs)
-        return Value(name) in self.names
+            return self._passes_on_what_goes(op)
+        return Value(name) in self.names or self._goes(Value(name))
 
     def _lost_carriers(self) -> set[str]:
         """The carriers of all reductions that were sharded or replaced."""

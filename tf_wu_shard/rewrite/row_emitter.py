@@ -18,10 +18,10 @@ from tf_wu_shard.analysis.row_body import weights_by_rows
 from tf_wu_shard.analysis.row_lies import ALL
 from tf_wu_shard.analysis.types import BodyOp, Operand, OperandKind
 from tf_wu_shard.dialects import plain_ops, row_exchange
+from tf_wu_shard.dialects.scratch import scratch_variable
 from tf_wu_shard.dialects.table_layout import TableLayout
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.rewrite.body_emitter import BodyEmitter
-from tf_wu_shard.rewrite.scratch import scratch_variable
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.sparse import SCATTERS, SEGMENT_SUM, SPARSE_FUSED, UNIQUE
 from tf_wu_shard.rules.variables import READ

@@ -146,7 +146,9 @@ def _results(
         if total not in made:
             scope = scope_of(own.variable, f"update/{own.op.type}")
             made[total] = result(builder, own.op, total, dtype, device, scope)
-    return {Value(op): made[total] for op, total in zip(own.op.ops, totals, strict=True)}
+    pairs = [*zip(own.op.ops, totals, strict=True)]
+    # What replica 0 sums for all stays with it.
+    return {Value(op): made[total] for op, total in reversed(pairs)}
 
 
 def result(

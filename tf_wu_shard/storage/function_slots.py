@@ -184,7 +184,8 @@ def must_stay_whole(graph: Any, analysis: Analysis, captured: Captured) -> Whole
         if reason is None and sharded_slot_of(original_handle(variable.values[0])) is None:
             handles = [original_handle(c) for c in variable.values]
             stored[updated.key] = handles + ([packed] if packed is not None else [])
-    functions = captures.captured_by(stored)
+    # What the function's own branches do is seen where it takes them.
+    functions = captures.captured_by(stored, lambda f: function_graph.is_part_of(f, graph))
     for updated in (v for update in analysis.updates for v in update.variables):
         key, variable = updated.key, captured.variables[updated.key]
         reason = reasons.get(key)

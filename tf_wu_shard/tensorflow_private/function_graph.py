@@ -18,7 +18,7 @@ import tensorflow as tf
 from tensorflow.python.distribute import values
 from tensorflow.python.framework import func_graph as func_graph_module
 from tensorflow.python.framework import op_def_registry
-from tensorflow.python.ops import handle_data_util
+from tensorflow.python.ops import control_flow_v2_func_graphs, handle_data_util
 
 _HANDLE_TYPES = (tf.resource, tf.variant)
 _SHAPE_TYPES = (tf.int32.as_datatype_enum, tf.int64.as_datatype_enum)
@@ -109,6 +109,20 @@ def is_branch_or_body(graph: Any) -> bool:
 def is_nested(graph: Any) -> bool:
     """Whether a FuncGraph was traced as a part of another's trace."""
     return isinstance(graph.outer_graph, func_graph_module.FuncGraph)
+
+
+def is_branch(graph: Any) -> bool:
+    """Whether a FuncGraph belongs to a `tf.cond` or `tf.switch_case`."""
+    return isinstance(graph, control_flow_v2_func_graphs.CondBranchFuncGraph)
+
+
+def is_part_of(inner: Any, graph: Any) -> bool:
+    """Whether a FuncGraph is a branch or a body of another, at any depth: run by that one alone."""
+    while is_branch_or_body(inner):
+        inner = inner.outer_graph
+        if inner is graph:
+            return True
+    return False
 
 
 def title(graph: Any) -> str:
@@ -223,6 +237,11 @@ def static_shape(graph: Any, op: str, output: int) -> tuple[int, ...] | None:
     """The shape of an op's output, or None where it is not fully known when traced."""
     shape = graph._get_operation_by_name(op).outputs[output].shape
     return tuple(shape) if shape.is_fully_defined() else None
+
+
+def num_results(graph: Any, op: str) -> int:
+    """How many results an op has."""
+    return len(graph._get_operation_by_name(op).outputs)
 
 
 def handle_shape_and_type(placeholder: Any) -> tuple[tuple[int, ...] | None, int]:

@@ -1,0 +1,150 @@
+"""Ways of training with the Keras before 3, where its optimizers branch across all replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+import tf_keras
+
+from tests.equivalence.nested_scenarios import Left, Scenario
+from tests.equivalence.net import OUTPUTS, WIDTH, Net
+
+_Scaling = tf_keras.mixed_precision.LossScaleOptimizer
+
+
+class _LegacyNet(Net):
+    """A net of tf_keras; its optimizer may scale losses."""
+
+    def __init__(self, strategy: tf.distribute.Strategy, optimizer: Callable[[], Any]) -> None:
+        layers = tf_keras.layers
+        super().__init__(
+            strategy,
+            optimizer,
+            lambda: tf_keras.Sequential(
+                [layers.Input((WIDTH,)), layers.Dense(64, "tanh"), layers.Dense(OUTPUTS)]
+            ),
+        )
+
+    def trainable(self) -> list[Any]:
+        return list(self.model.trainable_variables)
+
+    def build_optimizer(self) -> None:
+        inner = getattr(self.optimizer, "inner_optimizer", self.optimizer)
+        if not isinstance(inner, tf_keras.optimizers.legacy.Optimizer):
+            inner.build(self.model.trainable_variables)
+
+    @property
+    def state(self) -> list[Any]:
+        variables = self.optimizer.variables
+        return [*self.model.weights, *(variables() if callable(variables) else variables)]
+
+
+def _overflowing(optimizer: Callable[[], Any]) -> Scenario:
+    """Losses are scaled; in the second and the fifth step one replica's gradient overflows.
+
+    Half of the steps are traced when slots live in shards already.
+    """
+
+    def scenario(strategy: tf.distribute.Strategy) -> Left:
+        def scaled() -> Any:
+            return _Scaling(optimizer(), initial_scale=8.0, dynamic_growth_steps=2)
+
+        net = _LegacyNet(strategy, scaled)
+
+        def train(rows: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
+            replica = tf.distribute.get_replica_context()
+            last = replica.num_replicas_in_sync - 1
+            net.count.assign_add(1)
+            bad = tf.logical_and(net.count % 3 == 2, replica.replica_id_in_sync_group == last)
+            with tf.GradientTape() as tape:
+                loss = net.loss(rows, wanted) * tf.where(bad, float("inf"), 1.0)
+                scaled = net.optimizer.get_scaled_loss(loss)
+            gradients = tape.gradient(scaled, net.weights)
+            net.apply(net.optimizer.get_unscaled_gradients(gradients))
+            return tf.where(bad, 0.0, loss)
+
+        seen = [*net.run(train, 3), *net.run(train, 3)]
+        return Left(net.state, seen)  # some slots are made by a step
+
+    return scenario
+
+
+def overwritten(strategy: tf.distribute.Strategy) -> Left:
+    """Every second step the weights become their averages; the step is traced twice."""
+    adam = tf_keras.optimizers.Adam
+    net = _LegacyNet(strategy, lambda: adam(0.01, use_ema=True, ema_overwrite_frequency=2))
+    return Left(net.state, [*net.run(net.train, 3), *net.run(net.train, 2)])
+
+
+def _applied(of: Callable[[Any, Callable[[], int]], tf.Tensor]) -> Scenario:
+    """A fused update in a step, then one that is applied in a branch around all replicas."""
+
+    def scenario(strategy: tf.distribute.Strategy) -> Left:
+        shape = (48, 40)
+        start = tf.reshape(tf.range(48.0 * 40), shape) / 100
+        with strategy.scope():
+            weight = tf.Variable(start, name="weight")
+            slots = [tf.Variable(tf.zeros(shape), trainable=False) for _ in range(2)]
+
+        def update(w: Any, m: Any, v: Any, gradient: tf.Tensor) -> Any:
+            rates = {"beta1_power": 0.9, "beta2_power": 0.99, "lr": 0.01, "epsilon": 1e-7}
+            return tf.raw_ops.ResourceApplyAdam(
+                var=w.handle, m=m.handle, v=v.handle, beta1=0.9, beta2=0.99, grad=gradient, **rates
+            )
+
+        def apply(_: Any, gradient: Any) -> None:
+            strategy.extended.update(weight, update, args=(*slots, gradient), group=False)
+
+        def train(rate: tf.Tensor, merged: Callable[..., None]) -> None:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(tf.sin(weight)) * rate
+            replica = tf.distribute.get_replica_context()
+            gradient = replica.all_reduce("SUM", tape.gradient(loss, weight))
+            replica.merge_call(merged, args=(gradient,))
+
+        rates = strategy.experimental_distribute_values_from_function(
+            lambda replica: tf.constant(1.0 + replica.replica_id_in_sync_group)
+        )
+
+        @tf.function
+        def plain(rate: Any) -> None:
+            strategy.run(lambda rate: train(rate, apply), (rate,))
+
+        @tf.function
+        def branching(rate: Any, taken: tf.Tensor) -> None:
+            def branch(_: Any, gradient: Any) -> None:
+                def applied() -> int:
+                    apply(_, gradient)
+                    return 1
+
+                of(taken, applied)
+
+            strategy.run(lambda rate: train(rate, branch), (rate,))
+
+        plain(rates)
+        for taken in (True, False, True):
+            branching(rates, tf.constant(taken))
+        plain(rates)
+        return Left([weight, *slots], [])
+
+    return scenario
+
+
+def _with_an_effect(taken: tf.Tensor, applied: Callable[[], int]) -> tf.Tensor:
+    def noted() -> int:
+        # A branch that does this must not run where it is not taken.
+        tf.print("taken", output_stream="file:///dev/null")
+        return applied()
+
+    return tf.cond(taken, noted, lambda: 0)
+
+
+SCENARIOS: dict[str, Scenario] = {
+    "overflowing": _overflowing(lambda: tf_keras.optimizers.Adam(0.01)),
+    "overflowing_fused": _overflowing(lambda: tf_keras.optimizers.legacy.Adam(0.01)),
+    "overwritten": overwritten,
+    "applied_in_a_branch": _applied(lambda taken, applied: tf.cond(taken, applied, lambda: 0)),
+    "applied_with_an_effect": _applied(_with_an_effect),
+}
