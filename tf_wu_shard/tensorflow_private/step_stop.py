@@ -18,6 +18,10 @@ from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.ops import resource_variable_ops
 from tensorflow.python.util import nest
 
+# The classes that update an eager variable, each with methods of its own, and which these are.
+VARIABLES = (resource_variable_ops.ResourceVariable, resource_variable_ops.BaseResourceVariable)
+UPDATES = frozenset({"assign_add", "assign_sub", "scatter_add", "scatter_sub"})
+
 
 def before_calls(ask: Callable[[Any], None]) -> None:
     """Asks before every call of a traced function that is not part of another's trace.
@@ -61,8 +65,9 @@ def before_eager_updates(ask: Callable[[], None]) -> None:
     Args:
         ask: What to do.
     """
-    for name in ("assign_add", "assign_sub", "scatter_add", "scatter_sub"):
-        ask_before(resource_variable_ops.BaseResourceVariable, name, ask, _is_trained)
+    for owner in VARIABLES:
+        for name in UPDATES & vars(owner).keys():
+            ask_before(owner, name, ask, _is_trained)
     ask_before(tf.compat.v1.train.Optimizer, "apply_gradients", ask)
 
 
