@@ -81,7 +81,7 @@ def register() -> None:
     eager_steps.install(_notice_eager_step)
     if function_graph.install(process):
         for graph in function_graph.existing_graphs():
-            _record(graph, function_graph.captured_handles(graph))
+            record(graph, function_graph.captured_handles(graph))
 
 
 def process(graph: Any, trace_seconds: float) -> Any:
@@ -118,11 +118,17 @@ def process(graph: Any, trace_seconds: float) -> Any:
         handles = function_graph.captured_handles(graph)
     elif options is not None and may_train(graph):
         _warn_of_one_replica(graph, handles, options)
-    _record(graph, handles)
+    record(graph, handles)
     return graph
 
 
-def _record(graph: Any, handles: Handles) -> None:
+def record(graph: Any, handles: Handles) -> None:
+    """Notes what a finished function captured of distributed variables, see `captures`.
+
+    Args:
+        graph: The FuncGraph.
+        handles: The resource handles that it captured.
+    """
     captures.record(
         graph,
         [
@@ -147,7 +153,7 @@ def _warn_of_one_replica(graph: Any, handles: Handles, options: ShardingOptions)
 def _shard(graph: Any, options: ShardingOptions | None, start: float, trace_seconds: float) -> Any:
     """Analyses, plans, rewrites, and only then hands over storage and graph."""
     try:
-        captured = _captured(graph)
+        captured = captured_program(graph)
         outcome = run_stages(graph, captured, options, _told)
         new, pending = hand_over(graph, outcome)
         sharded_slot.commit_all(pending)
@@ -171,7 +177,12 @@ def _shard(graph: Any, options: ShardingOptions | None, start: float, trace_seco
     return new
 
 
-def _captured(graph: Any) -> Captured:
+def captured_program(graph: Any) -> Captured:
+    """Reads a FuncGraph as the stages want it: one program, branches that may go converted.
+
+    Args:
+        graph: The FuncGraph.
+    """
     captured = capture(graph)
     cluster = cluster_of(graph)
     if cluster is None:
@@ -186,7 +197,7 @@ def _only_lowered(graph: Any) -> Any:
         StorageError: If even that fails: as traced, it would read storage that is gone.
     """
     try:
-        captured = _captured(graph)
+        captured = captured_program(graph)
         new, _ = hand_over(graph, Outcome(NestedUpdates(captured)))
     except Exception as error:
         handles = function_graph.captured_handles(graph)

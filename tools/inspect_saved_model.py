@@ -2,8 +2,9 @@
 
     python tools/inspect_saved_model.py --dir /models/translator --replicas 16 --format json
 
-The model is read and never executed. It runs from a checkout, installed or not. The exit status is
-that of the command: 0 answered, 1 unreadable or only partly read, 2 wrong usage.
+A model is read and never executed; a script is, up to its first train step. It runs from a
+checkout, installed or not. The exit status is that of the command: 0 answered, 1 unreadable or only
+partly read, 2 wrong usage.
 """
 
 from __future__ import annotations
@@ -31,6 +32,19 @@ def _flags() -> flags.FlagValues:
         " .pbtxt), or the .meta file of a checkpoint.",
         values,
     )
+    flags.DEFINE_string(
+        "script",
+        None,
+        "Instead of --dir: run this script, with the arguments after --, up to its first train"
+        " step, which does not run, and look at that step.",
+        values,
+    )
+    flags.DEFINE_string(
+        "optimizer",
+        None,
+        "Say what it would be if this Keras optimizer trained the model's trainable variables.",
+        values,
+    )
     flags.DEFINE_integer(
         "replicas",
         None,
@@ -40,6 +54,7 @@ def _flags() -> flags.FlagValues:
     flags.DEFINE_string("topology", None, "Plan for a TPU slice, such as v5e:4x4.", values)
     flags.DEFINE_string("function", None, "Look at this function only.", values)
     flags.DEFINE_enum("format", "text", FORMATS, "How to answer.", values)
+    flags.DEFINE_bool("diff", False, "Show each step's graph before and after.", values)
     flags.DEFINE_string("output", None, "Write the answer to this file.", values)
     flags.DEFINE_bool("help", False, "Show this help.", values, short_name="h")
     return values
@@ -62,16 +77,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     if given["help"].value:
         print(f"{__doc__}\n{given.main_module_help()}")
         return 0
-    if rest:
+    model, script = given["dir"].value, given["script"].value
+    if rest and not script:
         return _wrong(f"unexpected argument {rest[0]!r}; the model is given by --dir")
-    if not given["dir"].value:
+    if model and script:
+        return _wrong("--dir or --script, not both")
+    if not model and not script:
         return _wrong("--dir is missing: which model?")
     chosen = [
         f"--{name}={given[name].value}"
-        for name in ("replicas", "topology", "function", "format", "output")
+        for name in ("script", "optimizer", "replicas", "topology", "function", "format", "output")
         if given[name].value is not None
     ]
-    return wu_shard(["inspect", *chosen, "--", given["dir"].value])
+    chosen += ["--diff"] if given["diff"].value else []
+    return wu_shard(["inspect", *chosen, "--", *([model] if model else rest)])
 
 
 def _wrong(what: str) -> int:

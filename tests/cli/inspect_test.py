@@ -19,7 +19,7 @@ def inspect(*arguments: object) -> int:
 def test_text_gives_the_verdict_first(capsys: pytest.CaptureFixture[str]) -> None:
     assert inspect(exported(), "--replicas", 4) == 0
     shown = capsys.readouterr()
-    assert shown.out.startswith("SavedModel, 14 variables: 2 functions train\n")
+    assert shown.out.startswith("SavedModel, 14 variables: 1 function trains\n")
     assert "4 updates: adam-like" in shown.out and "  1024   " in shown.out
     assert shown.err == ""
 
@@ -49,6 +49,34 @@ def test_a_page_has_the_models_name(
     page = output.read_text(encoding="utf-8")
     assert page.startswith(start) and exported().name in page
     assert "sequential/<wbr>hidden/<wbr>kernel" in page or "`sequential/hidden/kernel`" in page
+
+
+@pytest.mark.parametrize("form", ["text", "json", "html", "markdown"])
+def test_another_optimizer_is_asked_for_by_name(
+    form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert inspect(exported(None), "--optimizer", "adam", "--format", form) == 0
+    shown = capsys.readouterr()
+    assert shown.err == "" and "what if Adam, with Keras" in shown.out
+    assert shown.out.count("trained with Adam") > 1
+
+
+def test_an_unknown_optimizer_is_told_those_there_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert inspect("absent", "--optimizer", "nosuch") == 2
+    said = capsys.readouterr().err
+    assert "adamw, " in said and "sgd" in said and "lossscale" not in said
+
+
+@pytest.mark.parametrize("form", ["text", "json", "html", "markdown"])
+def test_a_diff_shows_the_graph_before_and_after(
+    form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert inspect(exported(), "--diff", "--format", form) == 0
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert "-adam/IdentityN/summed = CrossReplicaSum(" in shown.out
+    assert inspect(exported(None), "--diff", "--format", form) == 0
+    assert "summed" not in capsys.readouterr().out
 
 
 def test_a_model_read_in_part_is_1_and_one_line(
@@ -84,6 +112,10 @@ def test_a_file_without_a_model_is_1_and_one_line(
         ["--format", "yaml"],
         ["--function", "absent"],
         ["--output", "absent/answer"],
+        ["--optimizer", "nosuch"],
+        ["--optimizer", "loss_scale_optimizer"],
+        ["--optimizer", "adam", "--function", "train"],
+        ["--optimizer", "adam", "--diff"],
     ],
     ids=" ".join,
 )

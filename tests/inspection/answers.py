@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection, MemoryRow, UpdateAnswer
+from tf_wu_shard.inspection.graph_diff import GraphDiff
 from tf_wu_shard.inspection.update_picture import (
     PictureGradient,
     PictureOp,
@@ -98,5 +99,6 @@ def answer(name: str = "w", variables: int = 1, functions: int = 1) -> Inspectio
         memory=tuple(MemoryRow(2**i, Bytes(9, 9), Bytes(8192, 8192 >> i)) for i in range(1, 11)),
         picture=picture(name),
         source_lines=((name, name),),
+        diff=GraphDiff(name, 1, 1, 1, ("@@ -1,2 +1,2 @@", f" {name}", f"-{name}", f"+{name}")),
     )
     return Inspection(name, variables, (found,) * functions, (name,), name)

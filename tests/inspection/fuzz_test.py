@@ -24,7 +24,7 @@ def answer_of(data: bytes, folder: pathlib.Path) -> str:
     """What is said of a SavedModel's bytes."""
     (folder / "saved_model.pb").write_bytes(data)
     try:
-        inspection = inspect(read_model(folder), Question(replicas=2))
+        inspection = inspect(read_model(folder), Question(replicas=2, diff=True))
     except ModelFileError as error:
         return str(error)
     assert as_json(inspection).isascii()

@@ -49,6 +49,9 @@ def test_an_answer_goes_to_a_file(tmp_path: pathlib.Path) -> None:
         (["--dir=m", "--format=nosuch"], "--format=nosuch"),
         (["--dir=m", "--nosuch"], "nosuch"),
         (["--dir=m", "--replicas=1"], "--replicas must be from 2"),
+        (["--dir=m", "--script=s"], "not both"),
+        (["--script=nosuch.py", "--", "--epochs=3"], "cannot run 'nosuch.py': no such file"),
+        (["--dir=m", "--optimizer=nosuch"], "Keras has no optimizer 'nosuch'"),
     ],
 )
 def test_wrong_usage_is_told_in_one_line(

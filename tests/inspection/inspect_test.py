@@ -27,7 +27,7 @@ def training(inspection: Inspection) -> FunctionAnswer:
 
 def test_a_step_on_one_device_is_planned_as_if_on_replicas() -> None:
     inspection = inspect(read_model(exported()), Question(replicas=4))
-    assert not inspection.notes and inspection.verdict == "2 functions train"
+    assert not inspection.notes and inspection.verdict == "1 function trains"
     found = training(inspection)
     assert found.reductions == 0 and found.report is not None
     (sharded,) = found.report.variables
@@ -35,8 +35,8 @@ def test_a_step_on_one_device_is_planned_as_if_on_replicas() -> None:
     assert {left.reason for left in found.report.left_alone} == {
         f"{count} elements, below min_elements=1024" for count in (64, 640, 10)
     }
-    by_call = [f for f in inspection.functions if f.verdict == f"trains by calling {found.name}"]
-    assert len(by_call) == 1
+    (by_call,) = (f for f in inspection.functions if f.trained_by)
+    assert by_call.trains and by_call.verdict == f"trains by calling {found.name}"
 
 
 def test_memory_is_told_for_more_and_more_replicas() -> None:

@@ -9,7 +9,7 @@ from tests.project.imports import imported_files, imported_names, sources
 # From the ground up. A unit is a folder of tf_wu_shard/ or a module that lies in it directly; it
 # may import the units of the levels below its own. tf_wu_shard itself is its __init__.py.
 LEVELS = (
-    ("captures", "errors", "dtypes", "layout", "placement", "topology"),
+    ("captures", "errors", "dtypes", "layout", "placement", "script_words", "topology"),
     ("graph",),
     ("rules",),
     ("analysis",),
@@ -19,7 +19,7 @@ LEVELS = (
     ("pipeline",),
     ("graph_pass", "graph_def", "inspection"),
     ("estimation",),
-    ("tensorboard_report",),
+    ("script_inspection", "tensorboard_report"),
     ("tf_wu_shard",),
     ("bench",),
     ("tpu_compiler",),

@@ -7,7 +7,7 @@ import re
 
 from tf_wu_shard.report.charts import Bar, BarChart, LineChart, Series
 from tf_wu_shard.report.flow_chart import FlowChart, FlowEdge, FlowRow, Flows
-from tf_wu_shard.report.html import Page, Section, Tile, render
+from tf_wu_shard.report.html import Listing, Page, Section, Tile, render
 from tf_wu_shard.report.tables import Cell, Name, Table
 
 _EVIL = '</style><script>alert("&")</script>'
@@ -61,6 +61,7 @@ def _page(text: str, *, good: bool = True) -> str:
                         Table(text, (text,), ((text,), (Name(text),), (Cell(text, 1),)), note=text),
                         Table(text, (text,), (), empty="nothing at all"),
                     ),
+                    listings=(Listing(text, text, (f"+{text}", f"-{text}", text)),),
                 ),
             ),
         )
@@ -82,8 +83,8 @@ def test_no_text_becomes_markup() -> None:
     read = _read(_page(_EVIL))
     assert "script" not in read.tags
     # Title, heading, section's three, tile's three, two chart titles and what they hold, the flow,
-    # tables.
-    assert "".join(read.text).count('alert("&")') >= 25
+    # tables, the listing's title, text and lines.
+    assert "".join(read.text).count('alert("&")') >= 30
 
 
 def test_a_reader_who_may_sort_gets_the_pages_own_script_and_no_other_may_run() -> None:
@@ -98,6 +99,12 @@ def test_a_reader_who_may_sort_gets_the_pages_own_script_and_no_other_may_run() 
 def test_nothing_is_loaded_from_anywhere() -> None:
     page = _page("words")
     assert not re.search(r"(\bsrc=|href|url|@import|https?:|//\w)", page)
+
+
+def test_lines_of_a_diff_are_marked_up() -> None:
+    page = _page("words")
+    assert "<pre><ins>+words</ins>\n<del>-words</del>\nwords</pre>" in page
+    assert "<pre" not in render(Page("", "", (Section("", "", "", None),)))
 
 
 def test_an_empty_table_says_what_it_means() -> None:

@@ -1,23 +1,29 @@
-"""`wu-shard inspect`: what of a model in files would be sharded, and why not the rest.
+"""`wu-shard inspect`: what of a model, or of a script, would be sharded, and why not the rest.
 
 Answers: which functions train, what their updates are, the plan for a number of replicas, what it
-saves. The files are parsed and never executed; nothing is written but `--output`.
+saves. Files of a model are parsed and never executed, a script is executed up to its first train
+step; nothing is written but `--output`.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import os
 import pathlib
 import sys
 
+from tf_wu_shard.cli.script_process import inspect_script
 from tf_wu_shard.errors import OptionError
+from tf_wu_shard.estimation.optimizer_step import optimizer_of
+from tf_wu_shard.estimation.saved_weights import inspect_with_optimizer
+from tf_wu_shard.inspection.answer import Inspection
 from tf_wu_shard.inspection.grounds import Question
 from tf_wu_shard.inspection.inspect import inspect
 from tf_wu_shard.inspection.json_text import as_json
 from tf_wu_shard.inspection.markdown import as_markdown
 from tf_wu_shard.inspection.page import as_html
-from tf_wu_shard.inspection.text import as_lines, printable
+from tf_wu_shard.inspection.text import as_all_lines, as_lines, printable
 from tf_wu_shard.model_files.read import read_model
 from tf_wu_shard.topology import parse_topology
 
@@ -35,17 +41,31 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """
     parser = subparsers.add_parser(
         "inspect",
-        help="say what of a saved model would be sharded, and why not the rest",
+        help="say what of a saved model, or a script, would be sharded, and why not the rest",
         description="Reads a model and says which of its functions train, what their updates are"
-        " and what would be sharded. The model is parsed, never executed.",
+        " and what would be sharded. The model is parsed, never executed. With --script, the same"
+        " of a script, which is run up to its first train step.",
+        usage="%(prog)s [OPTIONS] (PATH | --script SCRIPT [-- ARGS ...])",
         allow_abbrev=False,
     )
     parser.add_argument(
-        "path",
-        type=pathlib.Path,
+        "paths",
+        nargs="*",
         metavar="PATH",
         help="the directory of a SavedModel; a GraphDef, FunctionDefLibrary or MetaGraphDef (.pb,"
         " .pbtxt); the .meta file of a checkpoint",
+    )
+    parser.add_argument(
+        "--script",
+        metavar="SCRIPT",
+        help="run this script, with the arguments after --, in a process of its own up to its first"
+        " train step, which does not run, and look at that step",
+    )
+    parser.add_argument(
+        "--optimizer",
+        metavar="NAME",
+        help="say what it would be if this Keras optimizer, with its defaults, trained the model's"
+        " trainable variables; for models without a train step too",
     )
     parser.add_argument(
         "--replicas",
@@ -56,6 +76,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     parser.add_argument("--topology", metavar="NAME", help="plan for a TPU slice, such as v5e:4x4")
     parser.add_argument("--function", metavar="NAME", help="look at this function only")
+    parser.add_argument(
+        "--diff",
+        action="store_true",
+        help="show the graph of each step before and after the rewrite; nothing of it is run",
+    )
     parser.add_argument(
         "--format",
         choices=tuple(FORMATS),
@@ -68,7 +93,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def run(args: argparse.Namespace) -> int:
-    """Reads the model and prints the answer.
+    """Reads the model, or runs the script, and prints the answer.
 
     Args:
         args: The parsed arguments.
@@ -79,21 +104,51 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         OptionError: An argument names nothing known, is out of range, or cannot be written to.
         ModelFileError: There is no model that can be read.
+        ScriptError: The script failed before it trained.
     """
     question = _question(args)
-    inspection = inspect(read_model(args.path), question)
-    inspection = dataclasses.replace(inspection, name=args.path.resolve().name)
-    answer = FORMATS[args.format](inspection)
+    inspection = _of_model(args, question) if args.script is None else _of_script(args, question)
     if args.output is None:
-        print(answer)
+        print(FORMATS[args.format](inspection))
     else:
-        _write(args.output, answer)
+        shown = as_all_lines if args.format == "text" else FORMATS[args.format]
+        _write(args.output, shown(inspection))
     if not inspection.notes:
         return 0
     more = f" (and {len(inspection.notes) - 1} more)" if len(inspection.notes) > 1 else ""
     said = printable(f"only partly read: {inspection.notes[0]}{more}")
     print(f"wu-shard inspect: {said}", file=sys.stderr)
     return 1
+
+
+def _of_model(args: argparse.Namespace, question: Question) -> Inspection:
+    if not args.paths:
+        raise OptionError("give the PATH of a model, or a --script")
+    if len(args.paths) > 1:
+        raise OptionError(f"one model at a time: {args.paths[1]!r} is one too many")
+    path = pathlib.Path(args.paths[0])
+    if args.optimizer is None:
+        inspection = inspect(read_model(path), question)
+    else:
+        if args.function is not None:
+            raise OptionError("--optimizer looks at no function of the model: leave out --function")
+        if args.diff:
+            raise OptionError("--optimizer looks at no graph of the model: leave out --diff")
+        # Before a large model is read.
+        optimizer = optimizer_of(args.optimizer)
+        inspection = inspect_with_optimizer(read_model(path), optimizer, question)
+    return dataclasses.replace(inspection, name=path.resolve().name)
+
+
+def _of_script(args: argparse.Namespace, question: Question) -> Inspection:
+    script: str = args.script
+    if args.optimizer is not None:
+        raise OptionError("--script looks at the optimizer that it has: leave out --optimizer")
+    if not os.path.isfile(script):
+        found = "a folder" if os.path.isdir(script) else "no such file"
+        raise OptionError(f"cannot run {script!r}: {found}")
+    inspection = inspect_script(script, args.paths, question)
+    return dataclasses.replace(inspection, name=os.path.basename(script))
 
 
 def _question(args: argparse.Namespace) -> Question:
@@ -105,7 +160,7 @@ def _question(args: argparse.Namespace) -> Question:
             f"{topology.name} has {topology.num_devices} replicas, not {args.replicas}: give"
             " --replicas or --topology"
         )
-    return Question(args.replicas, topology, args.function)
+    return Question(args.replicas, topology, args.function, diff=args.diff)
 
 
 def _write(path: pathlib.Path, answer: str) -> None:

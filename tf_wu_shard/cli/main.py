@@ -19,7 +19,7 @@ COMMANDS = {
     "run": "run an unmodified training script with weight-update sharding on",
     "demo": "train two small models, sharded and not, and compare",
     "bench": "measure time and memory of a sharded step against an unsharded one",
-    "inspect": "say what of a saved model would be sharded, and why not the rest",
+    "inspect": "say what of a saved model, or a script, would be sharded, and why not the rest",
     "tpu-compile": "compile a train step with the TPU compiler, sharded and not; needs no TPU",
 }
 

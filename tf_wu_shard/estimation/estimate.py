@@ -85,9 +85,11 @@ def estimate(
     wanted = options or current_options() or ShardingOptions()
     with function_graph.no_garbage_collection():
         step = trace(made, weights)
+        grounds = [ground_of(number, topology, step.gradients) for number in numbers]
+        analysis = analysis_of(step, weights, grounds[0])
         rows = tuple(
-            _row(step, weights, ground_of(number, topology, step.gradients), number, wanted)
-            for number in numbers
+            row_of(step, weights, *planned(analysis, ground, number, wanted), ground.place)
+            for ground, number in zip(grounds, numbers, strict=True)
         )
     return Estimate(
         optimizer=step.name,
@@ -97,7 +99,7 @@ def estimate(
         other_bytes=sum(_size(*other) for other in others),
         counter_bytes=sum(_size(*counter) for counter in step.counters),
         rows=rows,
-        notes=tuple(_notes(weights, step, topology)),
+        notes=tuple(notes_on(weights, step, topology)),
     )
 
 
@@ -108,21 +110,13 @@ def _numbers(given: int | Iterable[int]) -> tuple[int, ...]:
     return numbers
 
 
-def plan_of(
-    step: OptimizerStep,
-    weights: Sequence[TrainedWeight],
-    ground: Dialect,
-    number: int,
-    options: ShardingOptions,
-) -> tuple[Analysis, ShardingPlan]:
-    """Plans the update of a step for some number of replicas.
+def analysis_of(step: OptimizerStep, weights: Sequence[TrainedWeight], ground: Dialect) -> Analysis:
+    """Analyses the update of a step, which is then planned for any number of replicas.
 
     Args:
         step: The traced update.
         weights: What it updates.
-        ground: Where the replicas would run.
-        number: How many there are.
-        options: How the update would be sharded.
+        ground: Where replicas would run, however many.
     """
     read_as = {weight.name: weight.read_as for weight in weights}
     analysis = analyze(step.view, ground)
@@ -136,18 +130,27 @@ def plan_of(
         )
         for update in analysis.updates
     )
-    return planned(dataclasses.replace(analysis, updates=updates), ground, number, options)
+    return dataclasses.replace(analysis, updates=updates)
 
 
-def _row(
+def row_of(
     step: OptimizerStep,
     weights: Sequence[TrainedWeight],
-    ground: Dialect,
-    number: int,
-    options: ShardingOptions,
+    analysis: Analysis,
+    plan: ShardingPlan,
+    place: str,
 ) -> ReplicaEstimate:
-    analysis, plan = plan_of(step, weights, ground, number, options)
-    report = summarize("estimate", analysis, plan, {}, ground.place)
+    """Says what a replica holds, sends and receives.
+
+    Args:
+        step: The traced update.
+        weights: What it updates.
+        analysis: What was found in it, for as many replicas as it is planned for.
+        plan: What is done to it.
+        place: Where the replicas sit; see `Dialect.place`.
+    """
+    number = analysis.num_replicas
+    report = summarize("estimate", analysis, plan, {}, place)
     own = [UpdatedVariable(w.name, (), w.shape, w.type_number, False) for w in weights]
     dense = {w.name for w in weights if not w.sparse}
     slots = {slot.variable: slot.layout for v in plan.variables for slot in v.slots}
@@ -172,9 +175,10 @@ def _size(shape: tuple[int, ...], dtype: str) -> int:
     return math.prod(shape) * item_bytes(number_of(dtype))
 
 
-def _notes(
+def notes_on(
     weights: Sequence[TrainedWeight], step: OptimizerStep, topology: str | None
 ) -> Iterator[str]:
+    """What an estimate does not count, or takes for granted."""
     tables = [weight.name for weight in weights if weight.sparse]
     if tables:
         yield (

@@ -14,10 +14,11 @@ from tf_wu_shard.analysis.types import UpdatedVariable
 from tf_wu_shard.config import ShardingOptions, current_options
 from tf_wu_shard.dtypes import item_bytes
 from tf_wu_shard.errors import OptionError
-from tf_wu_shard.estimation.estimate import plan_of
+from tf_wu_shard.estimation.estimate import analysis_of
 from tf_wu_shard.estimation.grounds import ground_of, is_on_tpus, live_ground, replicas_of
 from tf_wu_shard.estimation.optimizer_step import makes_dense, optimizer_of, trace
 from tf_wu_shard.estimation.weights import TrainedWeight, number_of, trained_weights
+from tf_wu_shard.inspection.planning import planned
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.report.published import reports
 from tf_wu_shard.report.quantities import byte_text
@@ -174,7 +175,7 @@ def _planned(
         else:
             ground = ground_of(replicas, topology, step.gradients)
         options = current_options() or ShardingOptions()
-        analysis, plan = plan_of(step, weights, ground, replicas, options)
+        analysis, plan = planned(analysis_of(step, weights, ground), ground, replicas, options)
     report = summarize("summary", analysis, plan, {}, ground.place)
     return _State(
         replicas=replicas,

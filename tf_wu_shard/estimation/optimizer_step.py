@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import inspect
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -34,6 +36,8 @@ _AROUND: Mapping[str, Any] = {
     "gradient_accumulation_steps": None,
     "ema_overwrite_frequency": None,
 }
+
+_NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]")
 
 _BRANCHES = frozenset(
     {"If", "StatelessIf", "While", "StatelessWhile", "Case", "StatefulPartitionedCall"}
@@ -76,21 +80,35 @@ def optimizer_of(wanted: Any) -> keras.optimizers.Optimizer:
         return wanted
     try:
         if isinstance(wanted, str):
-            known = _classes()
-            name = wanted.replace("_", "").lower()
-            if name not in known:
-                raise OptionError(f"Keras has no optimizer {wanted!r}; it has {', '.join(known)}")
-            return known[name]()
+            return _class_of(wanted)()
         if isinstance(wanted, type) and issubclass(wanted, keras.optimizers.Optimizer):
             return wanted()
         if isinstance(wanted, Mapping):
             return keras.optimizers.deserialize(dict(wanted))
+    except OptionError:
+        raise
     except (TypeError, ValueError) as error:
         raise OptionError(f"the optimizer {wanted!r} cannot be made: {error}") from error
     raise OptionError(
         "the optimizer must be a Keras optimizer, its class or its name, not"
         f" {type(wanted).__name__}"
     )
+
+
+def _class_of(name: str) -> type[keras.optimizers.Optimizer]:
+    known = _classes()
+    found = known.get(name.replace("_", "").lower())
+    if found is None:
+        # Those that wrap another optimizer have a name, and no default for it.
+        alone = [n for n, made in known.items() if _is_made_of_nothing(made)]
+        raise OptionError(f"Keras has no optimizer {name!r}; it has {', '.join(alone)}")
+    return found
+
+
+def _is_made_of_nothing(made: type[keras.optimizers.Optimizer]) -> bool:
+    wanted = inspect.signature(made).parameters.values()
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return all(p.default is not p.empty or p.kind in kinds for p in wanted)
 
 
 def _classes() -> dict[str, type[keras.optimizers.Optimizer]]:
@@ -162,9 +180,15 @@ def trace(optimizer: Any, weights: Sequence[TrainedWeight]) -> OptimizerStep:
     )
 
 
+def _as_scope(name: str) -> str:
+    """A name of what TensorFlow takes in one; that of a weight out of a file may be any."""
+    shown = _NOT_IN_A_NAME.sub("_", name)
+    return f"v{shown}" if shown[:1] in ("_", "-") else shown
+
+
 def _variable(weight: TrainedWeight) -> keras.Variable:
     """A variable of the weight's path, in the graph: nothing is allocated."""
-    *scopes, own = weight.name.split("/")
+    *scopes, own = map(_as_scope, weight.name.split("/"))
     with contextlib.ExitStack() as stack:
         for scope in filter(None, scopes):
             stack.enter_context(keras.name_scope(scope))

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
+from tf_wu_shard.inspection.graph_diff import GraphDiff
 from tf_wu_shard.inspection.update_picture import UpdatePicture
 from tf_wu_shard.report.summary import Bytes, Report
+
+# The form of what is no file: a script that was run up to its first train step.
+SCRIPT = "Script"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +72,10 @@ class FunctionAnswer:
         source_lines: For ops at which something was refused, as far as the files tell, the line of
             the program that made them.
         refusal: Why it was not looked at, or "".
+        trained_by: Where it trains by calling another of these functions and writes nothing itself:
+            that one's name; else "".
+        diff: Its graph before and after the rewrite; None where that was not asked for, or
+            nothing trains.
     """
 
     name: str
@@ -83,6 +91,8 @@ class FunctionAnswer:
     picture: UpdatePicture | None = None
     source_lines: tuple[tuple[str, str], ...] = ()
     refusal: str = ""
+    trained_by: str = ""
+    diff: GraphDiff | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +105,8 @@ class Inspection:
         functions: What is said of each function.
         notes: What could not be read or looked at: the answer is part of one where there are any.
         name: What to call the model, such as its folder's name; "" where nothing does.
+        what_if: What is supposed, where the answer is about no function of the model; else "".
+        how: What was done to find out.
     """
 
     form: str
@@ -102,11 +114,15 @@ class Inspection:
     functions: tuple[FunctionAnswer, ...]
     notes: tuple[str, ...]
     name: str = ""
+    what_if: str = ""
+    how: str = "The model was read; nothing of it was run."
 
     @property
     def verdict(self) -> str:
         """The answer in a line."""
-        training = sum(function.trains for function in self.functions)
+        if self.what_if:
+            return self.what_if
+        training = sum(f.trains and not f.trained_by for f in self.functions)
         if not training:
             return "0 variable writes, nothing to shard"
         several = "function trains" if training == 1 else "functions train"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dialects.torus import Torus, one_group, torus_of
 from tf_wu_shard.dialects.tpu import TpuCluster
@@ -27,11 +28,15 @@ class Question:
         topology: The TPU slice that they are, or None where they share a process or are those of
             the step.
         function: The only function to look at, or None for all.
+        options: How to shard; None for the defaults.
+        diff: Whether to compare the graph with its rewrite.
     """
 
     replicas: int | None = None
     topology: Topology | None = None
     function: str | None = None
+    options: ShardingOptions | None = None
+    diff: bool = False
 
 
 def program_in(view: GraphView) -> Cluster | None:
@@ -60,13 +65,21 @@ def traced_ground(program: Cluster | None, question: Question) -> Dialect:
     return assumed_ground(asked_replicas(program, question), program, question)
 
 
-def asked_replicas(program: Cluster | None, question: Question) -> int:
-    """For how many replicas to plan."""
+def asked_replicas(program: Cluster | None, question: Question, traced: int = 1) -> int:
+    """For how many replicas to plan.
+
+    Args:
+        program: The TPU program that the step is, or None.
+        question: What was asked.
+        traced: For how many replicas of one process the step was traced; 1 for one device.
+    """
     if question.topology is not None:
         return question.topology.num_devices
     if question.replicas is not None:
         return question.replicas
-    return program.num_replicas if program is not None else DEFAULT_REPLICAS
+    if program is not None:
+        return program.num_replicas
+    return traced if traced > 1 else DEFAULT_REPLICAS
 
 
 def assumed_ground(replicas: int, program: Cluster | None, question: Question) -> Dialect:
@@ -79,10 +92,11 @@ def assumed_ground(replicas: int, program: Cluster | None, question: Question) -
     """
     if program is None and question.topology is None:
         return ReplicasInProcess(replicas)
-    return ReplicasOnTpu(_torus(replicas, question.topology))
+    return ReplicasOnTpu(torus(replicas, question.topology))
 
 
-def _torus(replicas: int, topology: Topology | None) -> Torus:
+def torus(replicas: int, topology: Topology | None) -> Torus:
+    """The replicas of a TPU: a slice's where it has so many, else all in one group."""
     if topology is None or topology.num_devices != replicas:
         return one_group(replicas)
     return torus_of(topology.coordinates)

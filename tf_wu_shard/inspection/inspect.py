@@ -7,27 +7,19 @@ left out and the answer says so.
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from collections.abc import Callable, Iterator
 
 from tf_wu_shard.analysis.analyze import analyze
-from tf_wu_shard.analysis.types import Analysis
-from tf_wu_shard.dtypes import dtype_name, item_bytes
 from tf_wu_shard.errors import OptionError, WuShardError
-from tf_wu_shard.graph.tpu_cluster import Cluster
-from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.inspection import grounds, memory, optimizers
-from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection, UpdateAnswer
+from tf_wu_shard.inspection import grounds
+from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection
 from tf_wu_shard.inspection.calls import WRITERS, Calls
+from tf_wu_shard.inspection.describing import described, written_variables
+from tf_wu_shard.inspection.found_step import FoundStep
 from tf_wu_shard.inspection.function_names import short_name
 from tf_wu_shard.inspection.function_view import FunctionView, view_of_function, view_of_graph
 from tf_wu_shard.inspection.grounds import Question
-from tf_wu_shard.inspection.op_lines import op_lines
-from tf_wu_shard.inspection.picturing import picture_of
-from tf_wu_shard.inspection.planning import planned
 from tf_wu_shard.model_files.types import BoundFunction, Model
-from tf_wu_shard.report.summary import summarize
 from tf_wu_shard.tensorflow_private import function_graph
 
 # What a model's own graph is called in the answer.
@@ -56,15 +48,28 @@ def inspect(model: Model, question: Question) -> Inspection:
 def _inspection(model: Model, question: Question) -> Inspection:
     calls = Calls(model.functions)
     wanted = list(_wanted(model, calls, question.function))
-    answers = [_Inspecting(model, calls, question, wanted).answer(f) for f in wanted]
+    answers = _by_call([_Inspecting(model, calls, question, wanted).answer(f) for f in wanted])
     roots = _train_ops(model)
     if roots and question.function in (None, GRAPH):
         looking = _Inspecting(model, calls, question, wanted)
         answers.append(looking.guarded(GRAPH, lambda: view_of_graph(model, roots)))
     notes = [f"{a.name}: {a.refusal}" for a in answers if a.refusal]
+    diffs = ((a.name, a.diff.refusal) for a in answers if a.diff is not None)
+    notes += [f"{name}: no diff: {refusal}" for name, refusal in diffs if refusal]
     return Inspection(
         model.form, len(model.variables), tuple(answers), (*model.notes, *dict.fromkeys(notes))
     )
+
+
+def _by_call(answers: list[FunctionAnswer]) -> list[FunctionAnswer]:
+    """The same answers; who calls a function that trains nothing trains nothing either."""
+    idle = {a.name for a in answers if not a.trains and not a.refusal}
+    return [
+        FunctionAnswer(a.name, False, f"calls {a.trained_by}, which trains nothing")
+        if a.trained_by in idle
+        else a
+        for a in answers
+    ]
 
 
 def _wanted(model: Model, calls: Calls, only: str | None) -> Iterator[BoundFunction]:
@@ -112,7 +117,8 @@ class _Inspecting:
             return FunctionAnswer(function.name, False, _NO_WRITES)
         by = self._trains_by_call(function.name)
         if by:
-            return FunctionAnswer(function.name, True, f"trains by calling {by}")
+            said = f"trains by calling {by}"
+            return FunctionAnswer(function.name, True, said, trained_by=by)
         return self.guarded(function.name, lambda: view_of_function(self._model, function))
 
     def _trains_by_call(self, name: str) -> str:
@@ -139,83 +145,27 @@ class _Inspecting:
 
     def _looked_at(self, name: str, found: FunctionView) -> FunctionAnswer:
         view, question = found.view, self._question
-        written = {
-            view.variables[v.op].key: view.variables[v.op].trainable
-            for op in view
-            if op.type in WRITERS
-            for v in op.inputs[:1]
-            if v.op in view.variables
-        }
+        written = written_variables(view)
         program = grounds.program_in(view)
         if program is not None and program.refusal:
             return FunctionAnswer(
                 name, any(written.values()), f"left alone: {program.refusal}", len(written)
             )
-        analysis = analyze(view, grounds.traced_ground(program, question))
-        replicas = grounds.asked_replicas(program, question)
-        ground = grounds.assumed_ground(replicas, program, question)
-        analysis_there, plan = planned(analysis, ground, replicas)
-        report = summarize(name, analysis_there, plan, {}, ground.place)
-        notes = list(report.notes)
-        if found.reordered:
-            notes.append(
-                f"{len(found.reordered)} variables enter by two handles, as saved_model.save traces"
-                " TPU steps: their accesses are taken in the order in which they were traced"
-            )
-        if found.guessed:
-            notes.append(
-                "the file does not say which variables are trained: a weight is taken for one where"
-                " a fused update, or what reads it, shows it"
-            )
-        trains = any(written.values()) or bool(plan.variables or plan.left_alone)
-        return FunctionAnswer(
-            name=name,
-            trains=trains,
-            verdict=_verdict(program, analysis, len(written), trains),
-            writes=len(written),
-            reductions=len(analysis.reductions) if program is not None else 0,
-            groups=_groups(program, analysis),
-            assumed=0 if program is not None else len(analysis.reductions),
-            updates=_updates(analysis, view),
-            report=dataclasses.replace(report, notes=tuple(notes)) if trains else None,
-            memory=memory.rows(self._model, analysis, program, question) if trains else (),
-            picture=picture_of(view, analysis, plan),
-            source_lines=op_lines(self._model, name, (left.where for left in report.left_alone)),
+        step = FoundStep(view, analyze(view, grounds.traced_ground(program, question)), program)
+        return described(name, self._model, question, step, written, tuple(_notes(found)))
+
+
+def _notes(found: FunctionView) -> Iterator[str]:
+    if found.reordered:
+        yield (
+            f"{len(found.reordered)} variables enter by two handles, as saved_model.save traces"
+            " TPU steps: their accesses are taken in the order in which they were traced"
         )
-
-
-def _groups(program: Cluster | None, analysis: Analysis) -> str:
-    if program is None or not analysis.reductions:
-        return ""
-    return f"all {program.num_replicas} replicas"
-
-
-def _verdict(program: Cluster | None, analysis: Analysis, writes: int, trains: bool) -> str:
-    if not trains:
-        return f"{writes} variable writes, none of a weight: nothing to shard"
-    if program is not None:
-        count = len(analysis.reductions)
-        return f"trains: sums {count} gradients over {program.num_replicas} replicas"
-    return "trains on one device: no gradient is reduced; planned as if it ran on replicas"
-
-
-def _updates(analysis: Analysis, view: GraphView) -> tuple[UpdateAnswer, ...]:
-    found = []
-    for update in analysis.updates:
-        weight, recognised = update.variables[0], optimizers.recognise(update, view)
-        found.append(
-            UpdateAnswer(
-                variable=weight.key,
-                optimizer=recognised.optimizer,
-                because=recognised.because,
-                slots=tuple(slot.key for slot in update.slots),
-                shape=weight.shape,
-                dtype=dtype_name(weight.dtype),
-                gradient=str(analysis.reductions[update.reductions[0]].results[0]),
-                bytes=math.prod(weight.shape) * item_bytes(weight.dtype),
-            )
+    if found.guessed:
+        yield (
+            "the file does not say which variables are trained: a weight is taken for one where"
+            " a fused update, or what reads it, shows it"
         )
-    return tuple(found)
 
 
 def _not_looked_at(name: str, refusal: str) -> FunctionAnswer:

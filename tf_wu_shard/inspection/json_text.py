@@ -18,8 +18,8 @@ _PLAN = (
 def as_json(inspection: Inspection) -> str:
     """The whole answer as a JSON object, in ASCII.
 
-    Its keys are `form`, `verdict`, `functions`, `updates`, `plan`, `left_alone`, `memory`,
-    `pictures` and `notes`; in the lists, `function` names the function.
+    Its keys are `form`, `verdict`, `how`, `functions`, `updates`, `plan`, `left_alone`, `memory`,
+    `pictures`, `diffs` and `notes`; in the lists, `function` names the function.
 
     Args:
         inspection: The answer as data.
@@ -27,19 +27,24 @@ def as_json(inspection: Inspection) -> str:
     answer = {
         "form": inspection.form,
         "verdict": inspection.verdict,
+        "how": inspection.how,
         "functions": [_function(function) for function in inspection.functions],
         "updates": _of_each(inspection, _updates),
         "plan": _of_each(inspection, _plan),
         "left_alone": _of_each(inspection, _left_alone),
         "memory": _of_each(inspection, _memory),
         "pictures": _of_each(inspection, _pictures),
+        "diffs": _of_each(inspection, _diffs),
         "notes": list(inspection.notes),
     }
     return json.dumps(answer, indent=1)
 
 
 def _function(function: FunctionAnswer) -> dict[str, Any]:
-    fields = ("name", "trains", "verdict", "writes", "reductions", "groups", "assumed", "refusal")
+    fields = (
+        *("name", "trains", "trained_by", "verdict", "writes", "reductions", "groups"),
+        *("assumed", "refusal"),
+    )
     return {field: getattr(function, field) for field in fields}
 
 
@@ -75,3 +80,7 @@ def _memory(function: FunctionAnswer) -> list[dict[str, Any]]:
 
 def _pictures(function: FunctionAnswer) -> list[dict[str, Any]]:
     return [] if function.picture is None else [dataclasses.asdict(function.picture)]
+
+
+def _diffs(function: FunctionAnswer) -> list[dict[str, Any]]:
+    return [] if function.diff is None else [dataclasses.asdict(function.diff)]

@@ -7,13 +7,13 @@ markup; all other text has its punctuation escaped, so that it reads as it is wr
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tf_wu_shard.inspection import page_tables
 from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection
 from tf_wu_shard.inspection.function_names import short_name
 from tf_wu_shard.inspection.page import about, verdict
-from tf_wu_shard.inspection.text import printable
+from tf_wu_shard.inspection.text import diff_about, diff_lines, printable
 from tf_wu_shard.report.quantities import byte_text
 from tf_wu_shard.report.summary import Report
 from tf_wu_shard.report.tables import AnyCell, Name, Table, cell_text
@@ -58,7 +58,7 @@ def _parts(inspection: Inspection) -> Iterator[str]:
     yield f"# Weight-update sharding of {name}"
     yield (
         f"{escaped(inspection.form)}, {inspection.variables:,} variables:"
-        f" {escaped(inspection.verdict)}. The model was read; nothing of it was run."
+        f" {escaped(inspection.verdict)}. {escaped(inspection.how)}"
     )
     if inspection.notes:
         yield "**This answer is part of one:** the model was only partly read."
@@ -89,9 +89,21 @@ def _chapter(function: FunctionAnswer, report: Report, rows: int) -> Iterator[st
         if table.note:
             yield escaped(table.note)
         yield _table(table) if table.rows else escaped(table.empty)
+    if function.diff is not None:
+        yield "### The graph, before and after"
+        yield f"{escaped(diff_about(function.diff))}."
+        if function.diff.lines:
+            yield _diff([printable(line) for line in diff_lines(function.diff, rows)])
     if report.notes:
         yield "### Notes"
         yield "\n".join(f"- {escaped(note)}" for note in report.notes[:rows])
+
+
+def _diff(lines: Sequence[str]) -> str:
+    """Lines in a fence that none of them can end."""
+    longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
+    fence = "`" * max(longest + 1, 3)
+    return "\n".join((f"{fence}diff", *lines, fence))
 
 
 def _sizes(report: Report) -> Table:

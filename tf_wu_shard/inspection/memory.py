@@ -15,12 +15,17 @@ from tf_wu_shard.inspection.grounds import Question
 from tf_wu_shard.inspection.planning import planned
 from tf_wu_shard.model_files.types import Model
 from tf_wu_shard.report.summary import Bytes, summarize
+from tf_wu_shard.storage.function_slots import Whole
 
 REPLICAS = tuple(2**power for power in range(1, 11))
 
 
 def rows(
-    model: Model, analysis: Analysis, program: Cluster | None, question: Question
+    model: Model,
+    analysis: Analysis,
+    program: Cluster | None,
+    question: Question,
+    whole: Whole | None = None,
 ) -> tuple[MemoryRow, ...]:
     """What the fullest replica holds, for 2, 4, 8 ... 1024 replicas.
 
@@ -32,15 +37,15 @@ def rows(
         analysis: What was found in one of its functions.
         program: The TPU program that it is, or None.
         question: What was asked of it.
+        whole: What of it cannot live in shards; None where nothing is known to.
     """
     refused = {r.variable for r in analysis.refused}
     weights = _bytes(model, refused)
     slots = _bytes(model, {s.slot for s in model.slots if s.variable in refused})
     found = []
     for replicas in REPLICAS:
-        there, plan = planned(
-            analysis, grounds.assumed_ground(replicas, program, question), replicas
-        )
+        ground = grounds.assumed_ground(replicas, program, question)
+        there, plan = planned(analysis, ground, replicas, question.options, whole)
         report = summarize("", there, plan, {}, "")
         found.append(
             MemoryRow(

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from tf_wu_shard.inspection import page_tables
 from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection
 from tf_wu_shard.inspection.function_names import short_name
-from tf_wu_shard.inspection.text import printable
+from tf_wu_shard.inspection.graph_diff import GraphDiff
+from tf_wu_shard.inspection.text import diff_about, diff_lines, printable
 from tf_wu_shard.inspection.update_flow import update_flows
 from tf_wu_shard.report.charts import LineChart, Series
-from tf_wu_shard.report.html import Page, Section, Tile, render
+from tf_wu_shard.report.html import Listing, Page, Section, Tile, render
 from tf_wu_shard.report.quantities import byte_text
 from tf_wu_shard.report.summary import Bytes, Report
 from tf_wu_shard.report.tables import Table
@@ -50,7 +51,7 @@ def page(inspection: Inspection) -> Page:
         title=f"Weight-update sharding of {name}",
         text=(
             f"{printable(inspection.form)}, {inspection.variables:,} variables:"
-            f" {inspection.verdict}. The model was read; nothing of it was run."
+            f" {printable(inspection.verdict)}. {printable(inspection.how)}"
         ),
         sections=(
             *_partly(inspection, rows),
@@ -93,6 +94,15 @@ def _chapter(function: FunctionAnswer, rows: int) -> Section:
         lines=_curves(function),
         flows=() if function.picture is None else (update_flows(function.picture),),
         tables=tuple(_tables(function, report, rows)),
+        listings=() if function.diff is None else (_listing(function.diff),),
+    )
+
+
+def _listing(diff: GraphDiff) -> Listing:
+    return Listing(
+        title="The graph, before and after",
+        text=printable(f"{diff_about(diff)}."),
+        lines=tuple(printable(line) for line in diff_lines(diff, _MOST_ROWS)),
     )
 
 

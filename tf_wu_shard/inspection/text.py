@@ -9,20 +9,51 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection, MemoryRow
+from tf_wu_shard.inspection.answer import SCRIPT, FunctionAnswer, Inspection, MemoryRow
+from tf_wu_shard.inspection.graph_diff import GraphDiff
 from tf_wu_shard.report.quantities import byte_text
 from tf_wu_shard.report.text import as_text
 
 _LONGEST_LINE = 400
 
+# More lines of a diff than that nobody reads on a terminal.
+_MOST_DIFF_LINES = 400
+
 
 def as_lines(inspection: Inspection) -> str:
-    """The whole answer.
+    """The whole answer, the middle of long diffs left out.
 
     Args:
         inspection: The answer as data.
     """
-    return "\n".join(map(printable, _lines(inspection)))
+    return "\n".join(_lines(inspection, _MOST_DIFF_LINES))
+
+
+def as_all_lines(inspection: Inspection) -> str:
+    """The whole answer with all lines of diffs, for a file."""
+    return "\n".join(_lines(inspection, None))
+
+
+def diff_lines(diff: GraphDiff, most: int | None) -> list[str]:
+    """The lines of a diff, those beyond `most` left out, with a line that says so.
+
+    Args:
+        diff: The diff.
+        most: Most lines; None for all.
+    """
+    if most is None or len(diff.lines) <= most:
+        return list(diff.lines)
+    left = len(diff.lines) - most
+    how = "--diff --output FILE, as text, has all"
+    return [*diff.lines[:most], f"... {left:,} more lines of {len(diff.lines):,} left out: {how}"]
+
+
+def diff_about(diff: GraphDiff) -> str:
+    """What a diff is of, and how much changes, in a sentence."""
+    if diff.refusal:
+        return f"no diff of {diff.about}: {diff.refusal}"
+    counts = f"{diff.added:,} ops added, {diff.removed:,} removed, {diff.changed:,} changed"
+    return f"diff of {diff.about}" + (f": {counts}" if diff.lines else "")
 
 
 def printable(line: str) -> str:
@@ -31,20 +62,36 @@ def printable(line: str) -> str:
     Args:
         line: Any text.
     """
-    cut = line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - 4] + " ..."
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode()
-        for c in cut
+    return escaped_controls(
+        line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - 4] + " ..."
     )
 
 
-def _lines(inspection: Inspection) -> Iterator[str]:
-    yield f"{inspection.form}, {inspection.variables} variables: {inspection.verdict}"
+def escaped_controls(line: str) -> str:
+    """A line in which what is no printing character is an escape.
+
+    Args:
+        line: Any text.
+    """
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode()
+        for c in line
+    )
+
+
+def _lines(inspection: Inspection, most: int | None) -> Iterator[str]:
+    """All lines, as they are shown; `most` lines of a diff, or every one uncut."""
+    yield printable(f"{inspection.form}, {inspection.variables} variables: {inspection.verdict}")
+    if inspection.form == SCRIPT:
+        yield printable(inspection.how)
     for function in inspection.functions:
-        yield f"{function.name}: {function.verdict}"
-        yield from _of_function(function)
-    for note in inspection.notes:
-        yield f"note: {note}"
+        yield printable(f"{function.name}: {function.verdict}")
+        yield from map(printable, _of_function(function))
+        if function.diff is not None:
+            yield printable(f"  {diff_about(function.diff)}")
+            shown = escaped_controls if most is None else printable
+            yield from (shown(f"  {line}") for line in diff_lines(function.diff, most))
+    yield from (printable(f"note: {note}") for note in inspection.notes)
 
 
 def _of_function(function: FunctionAnswer) -> Iterator[str]:

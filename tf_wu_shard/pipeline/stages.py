@@ -34,12 +34,14 @@ _ONLY_WHAT_IS_IN_SHARDS = ShardingOptions(min_elements=sys.maxsize)
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What was done to a graph: what was planned and made of it, and what to say about it."""
+    """What was done to a graph: what was found, planned and made of it, and what to say of it."""
 
     nested: NestedUpdates
     plan: ShardingPlan | None = None
     result: RewriteResult | None = None
     report: Report | None = None
+    analysis: Analysis | None = None
+    whole: function_slots.Whole | None = None
 
     @property
     def reports(self) -> list[Report]:
@@ -96,11 +98,11 @@ def run_stages(
     if not plan.variables:
         concerns = bool(analysis.updates or analysis.refusals or plan.left_alone)
         report = summarize(title, analysis, plan, {}, dialect.place) if concerns else None
-        return Outcome(nested, report=report)
+        return Outcome(nested, report=report, analysis=analysis, whole=whole)
     result = rewrite(view, analysis, plan, dialect)
     verify(view, analysis, plan, result)
     report = summarize(title, analysis, plan, result.emitted, dialect.place)
-    return Outcome(nested, plan, result, report)
+    return Outcome(nested, plan, result, report, analysis, whole)
 
 
 def _refused(title: str, captured: Captured, reason: str) -> Report | None:

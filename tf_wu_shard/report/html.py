@@ -28,6 +28,21 @@ class Tile:
 
 
 @dataclasses.dataclass(frozen=True)
+class Listing:
+    """Lines to be read as they are; those that begin with + or - are a diff's.
+
+    Attributes:
+        title: Above it.
+        text: What it is.
+        lines: The lines; () for the text alone.
+    """
+
+    title: str
+    text: str
+    lines: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Section:
     """One chapter: verdict first, then tiles, charts, flows and tables.
 
@@ -41,6 +56,7 @@ class Section:
         bars: Bars.
         flows: Steps and what flows between them.
         tables: All the rest.
+        listings: What is no table.
     """
 
     title: str
@@ -52,6 +68,7 @@ class Section:
     bars: tuple[BarChart, ...] = ()
     flows: tuple[Flows, ...] = ()
     tables: tuple[Table, ...] = ()
+    listings: tuple[Listing, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,6 +110,7 @@ def _section(section: Section) -> str:
         _block("figures small", "\n".join(render_bars(chart) for chart in section.bars)),
         "\n".join(render_flows(flows) for flows in section.flows),
         "\n".join(render_table(table) for table in section.tables),
+        "\n".join(map(_listing, section.listings)),
     )
     mood = {True: "", False: " bad", None: " plain"}[section.good]
     text = f'<p class="soft">{html.escape(section.text)}</p>\n' if section.text else ""
@@ -103,6 +121,21 @@ def _section(section: Section) -> str:
         + text
         + "\n".join(part for part in parts if part)
         + "\n</section>"
+    )
+
+
+def _listing(listing: Listing) -> str:
+    kinds = {"+": "ins", "-": "del"}
+    shown = []
+    for line in listing.lines:
+        kind = kinds.get(line[:1])
+        text = html.escape(line)
+        shown.append(f"<{kind}>{text}</{kind}>" if kind else text)
+    lines = "\n".join(shown)
+    return (
+        f"<h3>{html.escape(listing.title)}</h3>\n"
+        f'<p class="soft">{html.escape(listing.text)}</p>\n'
+        + (f"<pre>{lines}</pre>\n" if shown else "")
     )
 
 

@@ -112,6 +112,10 @@ button.more { font: inherit; font-size: 14px; color: var(--link); background: va
               border: 1px solid var(--rule); border-radius: 6px; padding: 5px 14px;
               cursor: pointer; margin-bottom: 12px; }
 button.more:hover { border-color: var(--link); }
+pre { background: var(--card); border-radius: 8px; padding: 12px 14px; margin: 0 0 12px;
+      white-space: pre-wrap; font: 12px/1.5 ui-monospace, "DejaVu Sans Mono", monospace; }
+pre ins { color: var(--good); background: var(--good-paper); text-decoration: none; }
+pre del { color: var(--bad); background: var(--bad-paper); text-decoration: none; }
 @media (min-width: 641px) {
   td > span { min-width: 64px; }
   td:first-child:not(.number) > span { min-width: 180px; }

@@ -49,6 +49,15 @@ def install(process: Callable[[Any, float], Any]) -> bool:
     return True
 
 
+def replace(process: Callable[[Any, float], Any]) -> None:
+    """Installs `process` in the place of what was installed."""
+    hooked = func_graph_module.func_graph_from_py_func
+    func_graph_module.func_graph_from_py_func = inspect.unwrap(
+        hooked, stop=lambda function: not getattr(function, "_wu_shard_hook", False)
+    )
+    install(process)
+
+
 def traced_unseen(function: Callable[..., Any], signature: list[Any]) -> Any:
     """Traces a function that is only to be looked at: what `install` put in does not see it.
 
@@ -95,6 +104,11 @@ def captured_constants(graph: Any) -> dict[str, Any]:
 def is_branch_or_body(graph: Any) -> bool:
     """Whether a FuncGraph belongs to a `tf.cond` or `tf.while_loop`."""
     return bool(graph.is_control_flow_graph)
+
+
+def is_nested(graph: Any) -> bool:
+    """Whether a FuncGraph was traced as a part of another's trace."""
+    return isinstance(graph.outer_graph, func_graph_module.FuncGraph)
 
 
 def is_branch(graph: Any) -> bool:

@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import runpy
 import sys
-import traceback
 from collections.abc import Sequence
 from typing import Any
 
 from tf_wu_shard.errors import WuShardError
+from tf_wu_shard.script_words import in_its_words
 from tf_wu_shard.tensorflow_private import shared_input, tpu_script
 from tf_wu_shard.tensorflow_private.tpu_strategy import tpu_topology
 from tf_wu_shard.tensorflow_private.traced_only import make_traced_only
@@ -52,18 +52,4 @@ def trace_script(path: str, arguments: Sequence[str], topology: Topology) -> Any
         raise NoTrainStepError(f"{path} ended before: {error}") from error
     # Whatever a script may raise.
     except BaseException as error:
-        raise ScriptError(_in_its_words(path, error)) from error
-
-
-def _in_its_words(path: str, error: BaseException) -> str:
-    """One line: the error, and the last line of the script that it passed."""
-    if isinstance(error, SystemExit):
-        return f"{path} ended with status {error.code} before it traced a train step"
-    lines = [
-        frame.lineno
-        for frame in traceback.extract_tb(error.__traceback__)
-        if os.path.realpath(frame.filename) == os.path.realpath(path)
-    ]
-    where = f", line {lines[-1]}" if lines else ""
-    first = (str(error).strip().splitlines() or [""])[0]
-    return f"{path}{where} raised {type(error).__name__}: {first}"
+        raise ScriptError(in_its_words(path, error, "it traced a train step")) from error

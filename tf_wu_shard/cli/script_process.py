@@ -1,0 +1,86 @@
+"""Has a script looked at in a process of its own, whatever it does to that process."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+
+import tf_wu_shard
+from tf_wu_shard.errors import OptionError, WuShardError
+from tf_wu_shard.inspection.answer import SCRIPT, Inspection
+from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.text import printable
+
+_PROCESS = "tf_wu_shard.cli.traced_script"
+
+# The process is to find this package where this one has it, after all that the script may import.
+_START = f"""
+import runpy, sys
+sys.path.append(sys.argv.pop(1))
+runpy.run_module({_PROCESS!r}, run_name="__main__", alter_sys=True)
+"""
+
+
+class ScriptError(WuShardError, RuntimeError):
+    """A script failed, or ended its process, before it trained; the message has its own words."""
+
+
+def inspect_script(script: str, arguments: Sequence[str], question: Question) -> Inspection:
+    """Runs a script up to its first train step and takes what is said of it.
+
+    The script's own output goes to standard error. It reads nothing from standard input.
+
+    Args:
+        script: The script.
+        arguments: What it finds in `sys.argv[1:]`.
+        question: What is asked of its train steps.
+
+    Returns:
+        The answer; one without functions where the script trained nothing.
+
+    Raises:
+        OptionError: The question names a function that trains nowhere.
+        ScriptError: The script failed before it trained, or trains in a way that cannot be looked
+            at.
+    """
+    asked = {
+        "replicas": question.replicas,
+        "topology": None if question.topology is None else question.topology.name,
+        "function": question.function,
+        "diff": question.diff,
+    }
+    here = pathlib.Path(tf_wu_shard.__file__).parents[1]
+    with tempfile.TemporaryDirectory(prefix="wu_shard_") as folder:
+        answer = pathlib.Path(folder) / "answer"
+        command = [sys.executable, "-c", _START, str(here)]
+        command += [str(answer), json.dumps(asked), script, *arguments]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, check=False)
+        if not answer.exists():
+            raise ScriptError(f"{script}: {_ended(done.returncode)} before it trained")
+        # The script could run anything in this user's name all along.
+        said = pickle.loads(answer.read_bytes())
+    if said is None:
+        how = "The script ran to its end and never imported TensorFlow."
+        return Inspection(SCRIPT, 0, (), (), how=how)
+    if isinstance(said, OptionError):
+        raise said
+    if isinstance(said, str):
+        raise ScriptError(printable(said))
+    assert isinstance(said, Inspection), "the process answers as this module expects"
+    return said
+
+
+def _ended(status: int) -> str:
+    if status >= 0:
+        return f"its process ended with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    return f"its process was ended by {name}"

@@ -1,0 +1,108 @@
+"""What is said of a step that was read and analysed, wherever it came from."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+from tf_wu_shard.analysis.types import Analysis
+from tf_wu_shard.dtypes import dtype_name, item_bytes
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.inspection import grounds, memory, optimizers
+from tf_wu_shard.inspection.answer import FunctionAnswer, UpdateAnswer
+from tf_wu_shard.inspection.calls import WRITERS
+from tf_wu_shard.inspection.found_step import FoundStep
+from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.op_lines import op_lines
+from tf_wu_shard.inspection.picturing import picture_of
+from tf_wu_shard.inspection.planning import planned
+from tf_wu_shard.inspection.rewriting import rewritten_diff
+from tf_wu_shard.model_files.types import Model
+from tf_wu_shard.report.summary import summarize
+
+
+def written_variables(view: GraphView) -> dict[str, bool]:
+    """The variables that a graph writes, by key, each with whether it is trained."""
+    return {
+        view.variables[v.op].key: view.variables[v.op].trainable
+        for op in view
+        if op.type in WRITERS
+        for v in op.inputs[:1]
+        if v.op in view.variables
+    }
+
+
+def described(
+    name: str,
+    model: Model,
+    question: Question,
+    step: FoundStep,
+    written: Mapping[str, bool],
+    notes: tuple[str, ...] = (),
+) -> FunctionAnswer:
+    """Says what of a step would be sharded.
+
+    Args:
+        name: The function's name.
+        model: What it belongs to.
+        question: For which replicas to plan.
+        step: The step.
+        written: The variables that it writes, each with whether it is trained.
+        notes: What was noticed when it was read.
+    """
+    view, analysis = step.view, step.analysis
+    replicas = grounds.asked_replicas(step.program, question, step.replicas)
+    ground = grounds.assumed_ground(replicas, step.program, question)
+    there, plan = planned(analysis, ground, replicas, question.options, step.whole)
+    report = summarize(name, there, plan, {}, ground.place)
+    trains = any(written.values()) or bool(plan.variables or plan.left_alone)
+    rows = memory.rows(model, analysis, step.program, question, step.whole) if trains else ()
+    said = dataclasses.replace(report, notes=(*report.notes, *notes))
+    in_file = step.is_assumed or step.program is not None
+    return FunctionAnswer(
+        name=name,
+        trains=trains,
+        verdict=_verdict(step, len(written), trains),
+        writes=len(written),
+        reductions=0 if step.is_assumed else len(analysis.reductions),
+        groups=_groups(step),
+        assumed=len(analysis.reductions) if step.is_assumed else 0,
+        updates=_updates(analysis, view),
+        report=said if trains else None,
+        memory=rows,
+        picture=picture_of(view, analysis, plan),
+        source_lines=op_lines(model, name, (left.where for left in report.left_alone)),
+        diff=rewritten_diff(step, question) if question.diff and trains and in_file else None,
+    )
+
+
+def _groups(step: FoundStep) -> str:
+    if step.is_assumed or not step.analysis.reductions:
+        return ""
+    return f"all {step.sums_over} replicas"
+
+
+def _verdict(step: FoundStep, writes: int, trains: bool) -> str:
+    if not trains:
+        return f"{writes} variable writes, none of a weight: nothing to shard"
+    if step.is_assumed:
+        return "trains on one device: no gradient is reduced; planned as if it ran on replicas"
+    return f"trains: sums {len(step.analysis.reductions)} gradients over {step.sums_over} replicas"
+
+
+def _updates(analysis: Analysis, view: GraphView) -> tuple[UpdateAnswer, ...]:
+    return tuple(
+        UpdateAnswer(
+            variable=weight.key,
+            optimizer=recognised.optimizer,
+            because=recognised.because,
+            slots=tuple(slot.key for slot in update.slots),
+            shape=weight.shape,
+            dtype=dtype_name(weight.dtype),
+            gradient=str(analysis.reductions[update.reductions[0]].results[0]),
+            bytes=math.prod(weight.shape) * item_bytes(weight.dtype),
+        )
+        for update in analysis.updates
+        for weight, recognised in [(update.variables[0], optimizers.recognise(update, view))]
+    )

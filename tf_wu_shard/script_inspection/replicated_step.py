@@ -1,0 +1,161 @@
+"""A step of several replicas as it was traced in this process: what the pass would find in it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Container
+from typing import Any
+
+import tensorflow as tf
+
+from tf_wu_shard.concern import Handles, uses_variables_on_tpus, writes_a_mirrored_variable
+from tf_wu_shard.config import ShardingOptions
+from tf_wu_shard.dialects.recognition import replica_devices
+from tf_wu_shard.graph.capture import Captured
+from tf_wu_shard.graph.tpu_cluster import Cluster, cluster_of
+from tf_wu_shard.graph_pass import captured_program
+from tf_wu_shard.inspection.answer import SCRIPT, FunctionAnswer
+from tf_wu_shard.inspection.describing import described, written_variables
+from tf_wu_shard.inspection.found_step import FoundStep
+from tf_wu_shard.inspection.graph_diff import GraphDiff
+from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.rewriting import compared
+from tf_wu_shard.model_files.source_lines import SourceLines
+from tf_wu_shard.model_files.types import Model, ModelVariable
+from tf_wu_shard.pipeline.stages import Outcome, run_stages
+from tf_wu_shard.script_inspection.live_model import slot_relations
+from tf_wu_shard.tensorflow_private import function_graph, op_traces, tpu_graph
+from tf_wu_shard.tensorflow_private.distributed_variables import (
+    distributed_variable_of,
+    has_distributed_variable,
+    original_handle,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplicatedStep:
+    """A step of several replicas.
+
+    Attributes:
+        title: What to call it.
+        captured: Its graph, and the variables behind it.
+        cluster: The TPU program in it; None where there is none.
+        outcome: What the stages found, and would make of it.
+        traces: Which lines of the script made its ops.
+    """
+
+    title: str
+    captured: Captured
+    cluster: Cluster | None
+    outcome: Outcome
+    traces: SourceLines
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether anything of it would be sharded."""
+        shared = (*self.outcome.nested.reports, self.outcome.report)
+        return any(report is not None and report.variables for report in shared)
+
+
+def replicated_step(
+    graph: Any, handles: Handles, options: ShardingOptions, told: Container[Any]
+) -> ReplicatedStep | None:
+    """Looks at a function as it is traced; nothing live is changed.
+
+    Args:
+        graph: The FuncGraph.
+        handles: The resource handles that it captured.
+        options: How the script asks for it to be sharded.
+        told: FuncGraphs of which there is a step already.
+
+    Returns:
+        The step, or None where it is none of several replicas.
+    """
+    distributed = [(h, p) for h, p in handles if has_distributed_variable(h)]
+    if not (
+        writes_a_mirrored_variable(graph, distributed)
+        or uses_variables_on_tpus(graph, handles, options)
+    ):
+        return None
+    with function_graph.no_garbage_collection():
+        captured = captured_program(graph)
+        outcome = run_stages(graph, captured, options, told)
+    if not outcome.reports:
+        return None
+    return ReplicatedStep(
+        title=function_graph.title(graph),
+        captured=outcome.nested.captured,
+        cluster=cluster_of(graph),
+        outcome=outcome,
+        traces=SourceLines(op_traces.debug_info({"": graph})),
+    )
+
+
+def is_replicated(graph: Any) -> bool:
+    """Whether a function captured a variable of several replicas."""
+    found = (distributed_variable_of(h) for h, _ in function_graph.captured_handles(graph))
+    mirrored = any(one is not None and len(one[0].values) > 1 for one in found)
+    return mirrored or bool(tpu_graph.replicated_variables(graph))
+
+
+def answers(step: ReplicatedStep, question: Question) -> list[FunctionAnswer]:
+    """What is said of a step, and of each branch or loop in it that trains.
+
+    Args:
+        step: The step.
+        question: For which replicas to plan.
+    """
+    outcome = step.outcome
+    found = [
+        FunctionAnswer(report.function, True, "trains inside of a branch or loop", report=report)
+        for report in outcome.nested.reports
+    ]
+    report, analysis = outcome.report, outcome.analysis
+    if report is not None and analysis is None:
+        said = FunctionAnswer(step.title, True, "trains; left alone as a whole", report=report)
+        return [*found, said]
+    if analysis is None or report is None:
+        return found
+    view = step.captured.view
+    replicas = len(replica_devices(view)) if step.cluster is None else 1
+    live = FoundStep(view, analysis, step.cluster, replicas, outcome.whole)
+    answer = described(step.title, _model(step), question, live, written_variables(view))
+    diff = _diff(step, live) if question.diff else None
+    return [*found, dataclasses.replace(answer, diff=diff)]
+
+
+def _diff(step: ReplicatedStep, live: FoundStep) -> GraphDiff:
+    """The step as it was traced, whatever is asked, and as the pass would rewrite it."""
+    about = f"the step as it was traced, for {live.sums_over} replicas, and as rewritten"
+    result, plan = step.outcome.result, step.outcome.plan
+    if result is None or plan is None:
+        return GraphDiff(f"{about}; nothing is sharded, so that nothing changes")
+    return compared(live.view, result, plan, about)
+
+
+def _model(step: ReplicatedStep) -> Model:
+    """The step's variables in the form that files hold."""
+    refs = {ref.key: ref for ref in step.captured.view.variables.values()}
+    live = step.captured.variables
+    handles = {id(original_handle(v.values[0])): key for key, v in live.items()}
+    return Model(
+        form=SCRIPT,
+        graph_def=tf.compat.v1.GraphDef(),
+        functions={},
+        bound=(),
+        variables={
+            key: ModelVariable(key, ref.shape, ref.dtype, ref.trainable)
+            for key, ref in refs.items()
+            if key in live
+        },
+        handles={},
+        slots=slot_relations(handles),
+        train_ops=(),
+        notes=(),
+        source_lines=step.traces,
+    )
+
+
+def count_variables(step: ReplicatedStep) -> int:
+    """How many distributed variables a step uses."""
+    return len(step.captured.variables)
