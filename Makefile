@@ -1,6 +1,7 @@
 # make test      linter, formatter, type checker and tests
 # make test-all  the same with the full test matrix
 # make demo      the main job
+# make docs      the documentation site, into build/docs
 # Each builds the virtual environment .venv first when it is missing, older than what it is made
 # from, broken, or moved. pip's own environment variables and configuration hold throughout.
 
@@ -12,7 +13,7 @@ STAMP := $(VENV)/built-in
 # that what a file sets up once is set up once.
 PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 
-.PHONY: test test-all demo lint types rebuild
+.PHONY: test test-all demo docs lint types rebuild
 .DELETE_ON_ERROR:
 
 test: lint types
@@ -23,6 +24,10 @@ test-all: lint types
 
 demo: $(STAMP)
 	$(BIN)/wu-shard demo
+
+docs: $(STAMP)
+	rm -rf build/docs
+	$(BIN)/python -m sphinx -W --keep-going -n -q -d build/docs_read docs build/docs
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
@@ -52,5 +57,5 @@ $(STAMP): setup.py pyproject.toml constraints.txt
 	"$(PYTHON)" -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt setuptools
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation \
-	  --editable '.[demo,test,tpu-compile]'
+	  --editable '.[demo,docs,test,tpu-compile]'
 	printf '%s\n' "$(CURDIR)" > $(STAMP)

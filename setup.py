@@ -42,6 +42,8 @@ setup(
         "demo": ["tensorflow-text>=2.18,<2.22", "scikit-learn>=1.4"],
         # The TPU compiler, ahead of time; both know each other's versions by heart.
         "tpu-compile": ["jax>=0.10,<0.11", "libtpu>=0.0.51,<0.1"],
+        # The documentation site: pages in Markdown, the API reference from docstrings.
+        "docs": ["sphinx>=9.0,<10", "myst-parser>=5,<6", "furo>=2025.12"],
         "test": [
             *("pytest>=8", "pytest-xdist>=3.5", "hypothesis>=6.100", "ruff", "mypy"),
             # The Keras before version 3, whose models are trained sharded too.

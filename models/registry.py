@@ -53,15 +53,22 @@ _TRAINABLES = {
 
 
 def names() -> tuple[str, ...]:
-    """Returns the names that `build`, `data` and `loss` know."""
+    """The names that `build`, `data` and `loss` know."""
     return tuple(_TRAINABLES)
 
 
 def build(name: str, **sizes: Any) -> keras.Model:
-    """Returns a new uncompiled model; `sizes` are the arguments of its builder, all optional.
+    """Builds a model.
+
+    Args:
+        name: One of `names`.
+        sizes: Arguments of the model's builder, such as its width; all are optional.
+
+    Returns:
+        A new model, not compiled.
 
     Raises:
-        OptionError: an unknown name, a size the model does not have, or one that is out of range.
+        OptionError: An unknown name, a size the model does not have, or one that is out of range.
     """
     trainable = _trainable(name)
     _check_sizes(name, trainable.build, sizes)
@@ -69,12 +76,21 @@ def build(name: str, **sizes: Any) -> keras.Model:
 
 
 def data(name: str, examples: int, seed: int = 0, **sizes: Any) -> Arrays:
-    """Returns (inputs, targets), `examples` rows each, the same for the same seed.
+    """Makes data that fit a model.
 
-    Give the sizes that shape the data (width, image, vocabulary ...) the values given to `build`.
+    Args:
+        name: One of `names`.
+        examples: How many rows.
+        seed: The same data come of the same seed.
+        sizes: What shapes the data (width, image, vocabulary, ...), with the values that `build`
+            was given.
+
+    Returns:
+        Inputs and targets, arrays of `examples` rows each, of the shapes and dtypes that the model
+        takes and its loss compares.
 
     Raises:
-        OptionError: an unknown name, a size the data do not have, or one that is out of range.
+        OptionError: An unknown name, a size the data do not have, or one that is out of range.
     """
     trainable = _trainable(name)
     _check_sizes(name, trainable.data, {"examples": examples, **sizes})
@@ -82,12 +98,15 @@ def data(name: str, examples: int, seed: int = 0, **sizes: Any) -> Arrays:
 
 
 def loss(name: str) -> keras.losses.Loss:
-    """Returns a new loss that fits the model's outputs and targets.
+    """Makes the loss that fits a model's outputs and targets.
 
     An object, as a model compiled with a loss given as a string cannot be reloaded from .h5.
 
+    Args:
+        name: One of `names`.
+
     Raises:
-        OptionError: an unknown name.
+        OptionError: An unknown name.
     """
     if _trainable(name).classifies:
         return keras.losses.SparseCategoricalCrossentropy(from_logits=True)

@@ -24,23 +24,23 @@ class ShardingOptions:
     """How the weight update is to be sharded.
 
     Attributes:
-        min_elements: Variables with fewer elements stay replicated; at least 1. None means the
-            default of the ground the step runs on: 1024 where all replicas share one process.
+        min_elements: Variables with fewer elements stay replicated; at least 1. None means 1024
+            where all replicas share one process, N * 1024 on N TPU cores.
         bucket_bytes: Small variables travel together in buckets of about this many bytes; at
-            least 1. A variable as large as this travels alone, uncopied. None means the default of
-            the ground: 256 KiB where all replicas share one process; on TPUs 20 MiB, or more where
-            a step would have more than 24 collectives of a kind.
+            least 1. A variable as large as this travels alone, uncopied. None means 256 KiB where
+            all replicas share one process; on TPUs 20 MiB, or more where a step would have more
+            than 24 collectives of a kind.
         on_refusal: What happens when a function is traced with the flag on and none of it can be
             sharded: "warn" logs the reason, "raise" raises `NothingShardedError`.
         deterministic: Sum the replicas' gradients in the order of the replicas, so that two runs
-            agree bit for bit. Where all replicas share one process this is always so; a ground
-            that cannot do it refuses.
+            agree bit for bit. Where all replicas share one process this is always so; on TPUs it
+            changes nothing, as the compiler's collectives have an order of their own.
         gather_dtype: What a TPU's weights travel in from their shards to the step that reads them.
             None moves a float32 weight as bfloat16 where every read of it in the step casts it to
             bfloat16 at once, which changes nothing, and in its own type elsewhere. "bfloat16" moves
             every float32 weight so: the step computes with rounded weights, the shards keep theirs.
-        dialect: How the replicas exchange data: "auto" picks the ground's own way; "reference" is
-            the plainest one, slow, to hold the others against.
+        dialect: How replicas of one process exchange data: "auto" is the fast way, "reference" the
+            plainest one, slow, to hold the other against. On TPUs there is one way.
 
     Raises:
         OptionError: A field has the wrong type or is out of range.

@@ -46,6 +46,7 @@ from tf_wu_shard.tensorflow_private import (
 from tf_wu_shard.tensorflow_private.distributed_variables import (
     has_distributed_variable,
     is_exporting,
+    num_replicas_of,
     original_handle,
 )
 from tf_wu_shard.tensorflow_private.sharded_variables import is_in_shards
@@ -57,6 +58,10 @@ _ONLY_WHAT_IS_IN_SHARDS = ShardingOptions(min_elements=sys.maxsize)
 _told: weakref.WeakSet[Any] = weakref.WeakSet()
 
 _EAGER = "a step outside tf.function"
+
+_OTHER_WORKERS = (
+    "its replicas are spread over several workers, and a worker's function holds its own alone"
+)
 
 
 def _notice_eager_step() -> None:
@@ -136,14 +141,13 @@ def record(graph: Any, handles: Handles) -> None:
 
 
 def _warn_of_one_replica(graph: Any, handles: Handles, options: ShardingOptions) -> None:
-    """Says so when a step trains on one replica: the flag is on and does nothing."""
+    """Says so when a step trains one replica's variables: the flag is on and does nothing."""
     trainable = [v for v in graph.variables if v.trainable]
     own = {id(original_handle(c)) for v in trainable for c in getattr(v, "values", (v,))}
     if any(id(h) in own and computes_what_it_writes(p) for h, p in handles):
-        report = nothing_sharded(
-            function_graph.title(graph), "it trains on one replica: no gradient is reduced"
-        )
-        publish(report, options=options)
+        spread = any(num_replicas_of(h) > 1 for h, _ in handles)
+        reason = _OTHER_WORKERS if spread else "it trains on one replica: no gradient is reduced"
+        publish(nothing_sharded(function_graph.title(graph), reason), options=options)
 
 
 def _shard(graph: Any, options: ShardingOptions | None, start: float, trace_seconds: float) -> Any:

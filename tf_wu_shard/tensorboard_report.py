@@ -41,9 +41,8 @@ UNTOLD = (
 class TensorBoardReport(keras.callbacks.Callback):
     """Shows what was sharded in TensorBoard, in a run of its own, `weight_update_sharding`.
 
-        model.fit(data, callbacks=[tf_wu_shard.report.TensorBoardReport(log_dir)])
-
-    After the first batch, and again after a batch for which the step was traced anew:
+    A callback for `model.fit`. After the first batch, and again after a batch for which the step
+    was traced anew:
 
     - *Text*: the report as a table, with the reasons for what was left alone; with the flag off, or
       nothing sharded, that and why;

@@ -265,6 +265,11 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         {"outputs": ["turned_w"]},
         "the step returns a value of the update (turned_w)",
     ),
+    "a later result of an op that others look at": (
+        step("w", "values_{0} = TopKV2(m_{0}, axes) [2,2] [2,2]\n", "values_{0}"),
+        {"outputs": ["values_w:1"]},
+        "the step returns a value of the update (values_w)",
+    ),
     "random numbers": (
         step("w", "noise_{0} = RandomUniform(m_{0}) [2,2]\n", "noise_{0}"),
         {},

@@ -64,6 +64,21 @@ def finite(net: BranchNet, rows: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
     return loss
 
 
+def fused(net: BranchNet, rows: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
+    """One kernel does the whole update of a weight and its slot, where gradients are finite."""
+    loss, gradients = net.reduced(rows, wanted)
+
+    def apply() -> None:
+        for weight, slot, gradient in zip(net.weights, net.sums, gradients, strict=True):
+            tf.raw_ops.ResourceApplyMomentum(
+                var=weight.handle, accum=slot.handle, lr=0.01, grad=gradient, momentum=0.9
+            )
+
+    sound = tf.reduce_all([tf.reduce_all(tf.math.is_finite(g)) for g in gradients])
+    tf.cond(sound, apply, lambda: None)
+    return loss
+
+
 def clipped(net: BranchNet, rows: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
     """Gradients are clipped by their norm in a branch, and applied in another one by a function."""
     loss, gradients = net.reduced(rows, wanted)
@@ -211,7 +226,7 @@ def _trained(replica: Replica) -> Scenario:
 SCENARIOS: dict[str, Scenario] = {
     replica.__name__: _trained(replica)
     for replica in (
-        *(finite, clipped, rescaled, accumulated, added_otherwise, nested, looped, switched),
+        *(finite, fused, clipped, rescaled, accumulated, added_otherwise, nested, looped, switched),
         *(own_choice, disagreeing, without_rule, divided),
     )
 }

@@ -15,6 +15,8 @@ IN_SHARDS = {
     **dict.fromkeys(SCENARIOS, 6),
     "accumulated": 8,
     "added_otherwise": 4,
+    # With one slot of each.
+    "fused": 4,
     **dict.fromkeys(("own_choice", "disagreeing", "without_rule", "divided"), 0),
 }
 

@@ -67,11 +67,7 @@ SHOWN = f"[...{TABLE}.tBodies[0].rows].filter((r) => r.checkVisibility())"
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    path = browser.executable()
-    if path is None:
-        pytest.skip(browser.MISSING)
-    with Browser(path) as started:
-        yield started
+    yield from browser.running()
 
 
 def inspected(optimizer: str | None) -> Inspection:

@@ -17,6 +17,7 @@ from tests.project.imports import (
 # The distribution that brings each package we import, as the BUILD file labels it.
 DISTRIBUTIONS = {
     "absl": "absl_py",
+    "docutils": "docutils",
     "google": "protobuf",
     "h5py": "h5py",
     "hypothesis": "hypothesis",
@@ -27,6 +28,7 @@ DISTRIBUTIONS = {
     "pytest": "pytest",
     "setuptools": "setuptools",
     "sklearn": "scikit_learn",
+    "sphinx": "sphinx",
     "tensorflow": "tensorflow",
     "tf_keras": "tf_keras",
     "tensorflow_text": "tensorflow_text",

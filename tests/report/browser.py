@@ -16,9 +16,11 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
+
+import pytest
 
 # The one of Debian, and what others call it.
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -58,6 +60,15 @@ MISSING = "no Chromium is installed, so no page is looked at: apt-get install ch
 def executable() -> str | None:
     """The browser, or None where there is none."""
     return next((found for name in _NAMES if (found := shutil.which(name))), None)
+
+
+def running() -> Iterator[Browser]:
+    """Yields a browser that runs, for a fixture; skips its tests where none is installed."""
+    path = executable()
+    if path is None:
+        pytest.skip(MISSING)
+    with Browser(path) as started:
+        yield started
 
 
 class Browser:

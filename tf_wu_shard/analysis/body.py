@@ -198,12 +198,10 @@ class BodyBuilder:
         body = self._of_all(slice_)
         for replica in range(len(self._devices)):
             values = [
-                Value(self._matcher.partner(replica, op.name))
+                value
                 for op in slice_.body
-                if op.type != READ
-                and op.type not in WRITES
-                and op.type not in FUSED
-                and op.name not in slice_.sums
+                for value in self._view.results(self._matcher.partner(replica, op.name))
+                if op.type not in (READ, *WRITES, *FUSED) and op.name not in slice_.sums
             ]
             values += [v for key in keys for v in self._names.of(key, replica)]
             refusal = self._look_from_outside(values, body)

@@ -130,9 +130,6 @@ class MatrixBodyBuilder(BodyBuilder):
     ) -> UpdateSlice | Refusal:
         return MatrixSlice(self._view, self._names, keys, touching, self._handles, sums)
 
-    def _results(self, op: str) -> tuple[Value, ...]:
-        return self._view.results(op)
-
     def _update(
         self, slice_: UpdateSlice, updated: tuple[UpdatedVariable, ...], keys: tuple[int, ...]
     ) -> WeightUpdate:

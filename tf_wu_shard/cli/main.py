@@ -51,19 +51,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status: 0 when all is well, 1 when the work failed, 2 for a wrong usage.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    parser: argparse.ArgumentParser = _OneLineParser(
-        prog="wu-shard", description="Weight-update sharding for TensorFlow."
-    )
-    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     chosen = arguments[0] if arguments and arguments[0] in COMMANDS else None
-    command: _Command | None = None
-    for name, summary in COMMANDS.items():
-        if name == chosen:
-            module = f"tf_wu_shard.cli.{name.replace('-', '_')}"
-            command = cast(_Command, importlib.import_module(module))
-            command.add_parser(subparsers)
-        else:
-            subparsers.add_parser(name, help=summary)
+    command = None if chosen is None else _command(chosen)
+    parser, _ = _parsers(chosen)
     args = parser.parse_args(arguments)
     # The parser knows no option of its own that could stand before the command, so from here on
     # the first argument was one.
@@ -76,6 +66,37 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"wu-shard {chosen}: error: {error}", file=sys.stderr)
         return 2 if isinstance(error, OptionError) else 1
+
+
+def parser_of(name: str) -> argparse.ArgumentParser:
+    """The parser of one subcommand, as the documentation lists it.
+
+    Args:
+        name: One of `COMMANDS`.
+    """
+    _, subparsers = _parsers(name)
+    found: argparse.ArgumentParser = subparsers.choices[name]
+    return found
+
+
+def _command(name: str) -> _Command:
+    return cast(_Command, importlib.import_module(f"tf_wu_shard.cli.{name.replace('-', '_')}"))
+
+
+def _parsers(
+    chosen: str | None,
+) -> tuple[argparse.ArgumentParser, argparse._SubParsersAction[argparse.ArgumentParser]]:
+    """The command's parser and its subparsers; only the chosen subcommand's has its options."""
+    parser: argparse.ArgumentParser = _OneLineParser(
+        prog="wu-shard", description="Weight-update sharding for TensorFlow."
+    )
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, summary in COMMANDS.items():
+        if name == chosen:
+            _command(name).add_parser(subparsers)
+        else:
+            subparsers.add_parser(name, help=summary)
+    return parser, subparsers
 
 
 if __name__ == "__main__":

@@ -44,7 +44,8 @@ def emulated_tpu_strategy(
             devices. None for a TPU of which no topology is known.
 
     Returns:
-        The strategy: `fit`, `evaluate`, `predict`, `run`, variables and checkpoints as on a TPU.
+        The strategy, for `fit`, `evaluate`, `predict`, `run`, variables and checkpoints as on a
+        TPU.
 
     Raises:
         OptionError: `num_replicas` is not a positive integer, the topology does not exist or has

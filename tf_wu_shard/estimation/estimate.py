@@ -43,17 +43,18 @@ def estimate(
     plan it, small variables, padding, owners and all, for replicas in one process or on a TPU
     slice. With P bytes of weights and gradients and S of slots over N replicas, and nothing left
     alone or padded, that makes on each replica (arXiv 2004.13336, section 4; in arXiv 1910.02054,
-    section 5, it is P_os with the gradients' sum in shards as well)
+    section 5, it is P_os with the gradients' sum in shards as well)::
 
-        slots                        S      ->  S / N
-        gradients' sum               P      ->  P / N
-        own gradients                P      ->  P
-        weights, in one process      P      ->  P
-        weights, on a TPU            P      ->  P / N
-        wire  2 P (N-1)/N (ring all-reduce) ->  P (N-1)/N (reduce-scatter) + P (N-1)/N (all-gather)
+        slots                    S            ->  S / N
+        gradients' sum           P            ->  P / N
+        own gradients            P            ->  P
+        weights, in one process  P            ->  P
+        weights, on a TPU        P            ->  P / N
+        wire                     2 P (N-1)/N  ->  P (N-1)/N + P (N-1)/N
 
-    What a weight gathered in bfloat16 and tensors put together for matrix functions add or save on
-    the wire is counted, activations and temporary buffers are not.
+    The wire is a ring all-reduce, and a reduce-scatter and an all-gather in its place. What a
+    weight gathered in bfloat16 and tensors put together for matrix functions add or save on the
+    wire is counted, activations and temporary buffers are not.
 
     Args:
         model: A built Keras model; or a mapping from each weight's name to its shape, or to a pair

@@ -12,12 +12,17 @@ _reports: list[Report] = []
 
 
 def reports() -> tuple[Report, ...]:
-    """The reports of all functions that the pass rewrote or refused, oldest first."""
+    """What was done to the functions that were traced in this process with the flag on.
+
+    Returns:
+        A report for each function that the pass rewrote or refused, oldest first. Functions that
+        train nothing have none.
+    """
     return tuple(_reports)
 
 
 def clear_reports() -> None:
-    """Forgets all reports."""
+    """Forgets all reports; what is sharded stays so."""
     _reports.clear()
 
 

@@ -41,6 +41,12 @@ def has_distributed_variable(handle: Any) -> bool:
     return getattr(handle, "_distributed_container", None) is not None
 
 
+def num_replicas_of(handle: Any) -> int:
+    """How many replicas, on all workers, the strategy of a handle's variable has; 1 without one."""
+    found = distributed_variable_of(handle)
+    return 1 if found is None else int(found[0].distribute_strategy.num_replicas_in_sync)
+
+
 def original_handle(component: Any) -> Any:
     """The handle that a component variable was born with, sharded or not.
 
