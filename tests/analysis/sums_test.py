@@ -146,15 +146,20 @@ def test_a_global_norm_ties_no_updates_together() -> None:
     assert set(kinds.values()) == {OperandKind.SCALAR}
 
 
-def test_a_product_of_two_gradients_is_not_summed_over_shards() -> None:
+@pytest.mark.parametrize("other", ["more#", "halved#", "passed#:1"])
+def test_a_product_of_two_gradients_is_not_summed_over_shards(other: str) -> None:
     text = """
-    product# = Mul(sum#, more#) [4] @d#
+    half = Const() {value=1} []
+    halved# = Mul(more#, half) [4] @d#
+    passed# = IdentityN(half, halved#) [] [4] @d#
+    product# = Mul(sum#, OTHER) [4] @d#
     dot# = L2Loss(product#) {T=1} [] @d#
     first# = RealDiv(sum#, dot#) [4] @d#
     put# = AssignSubVariableOp(w#, first#) @d#
     step# = AssignSubVariableOp(v#, more#) @d#
     """
-    analysis = analysis_of(SECOND + text, variables={"w": (4,), "v": (4,)}, trainable=("w", "v"))
+    text = SECOND + text.replace("OTHER", other)
+    analysis = analysis_of(text, variables={"w": (4,), "v": (4,)}, trainable=("w", "v"))
     reason = "it mixes gradients whose updates are kept apart (product0)"
     assert reasons_of(analysis) == {"w": reason, "v": reason}
 

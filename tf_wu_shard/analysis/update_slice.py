@@ -71,6 +71,8 @@ class UpdateSlice:
         self.read_besides: set[str] = set()
         self.placements: dict[Value, Placement] = {}
         self._sources: dict[Value, Value] = {}
+        # What other updates' gradients are made into, sums aside: it is there in shards only.
+        self._of_others: set[Value] = set()
 
     def source(self, value: Value) -> Value:
         """The value that `value` is another name of."""
@@ -145,6 +147,8 @@ class UpdateSlice:
         operands = [self._placement(v) for v in op.inputs]
         if op.type == "IdentityN":
             self._place_elements(op, operands)
+            passed = enumerate(op.inputs)
+            self._of_others |= {Value(op.name, i) for i, v in passed if self._is_of_others(v)}
             return None
         known = []
         for value, operand in zip(op.inputs, operands, strict=True):
@@ -152,11 +156,18 @@ class UpdateSlice:
                 unknown = Refusal(value.op, "the shape of its result is not known when traced")
                 return unknown if any(isinstance(o, Sharded) for o in operands) else None
             known.append(operand)
+        of_others = any(self._is_of_others(value) for value in op.inputs)
         if not any(isinstance(o, Sharded) for o in known) and not self._spreads(op, known):
+            if of_others and family_of(op.type) is not Family.SUM:
+                self._of_others.update(self._view.results(op.name))
             return None
-        if any(v in self._names and not self.is_gradient(v) for v in op.inputs):
+        if of_others:
             return Refusal(op.name, "it mixes gradients whose updates are kept apart")
         return self._place_result(op, tuple(known))
+
+    def _is_of_others(self, value: Value) -> bool:
+        """Whether a value is another update's gradient, or made of one element by element."""
+        return value in self._of_others or (value in self._names and not self.is_gradient(value))
 
     def _place_result(self, op: Op, operands: tuple[Placement, ...]) -> Refusal | None:
         result = Value(op.name)
