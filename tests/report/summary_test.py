@@ -179,3 +179,17 @@ def test_what_enters_several_matrix_functions_is_once_on_the_wire() -> None:
     report = report_of(dataclasses.replace(analysis, updates=tuple(updates)))
     # 3/4 of 64 floats there, and of twice 16 back.
     assert report.wire_bytes.sharded == before + (64 + 2 * 16) * 3
+
+
+def test_weights_that_are_updated_together_are_all_named() -> None:
+    analysis = analysis_of([Weight("w", (64,), ("m",))])
+    (update,) = analysis.updates
+    (weight,) = update.weights
+    weights = [dataclasses.replace(weight, key=key, trainable=True) for key in ("w", "tied")]
+    average = dataclasses.replace(weight, key="average", trainable=False)
+    update = dataclasses.replace(update, variables=(*weights, average, *update.slots))
+    report = report_of(dataclasses.replace(analysis, updates=(update,)))
+    assert [(v.name, v.slots, v.layout) for v in report.variables] == [
+        ("w", ("m",), "flat 64/4"),
+        ("tied", (), "flat 64/4"),
+    ]

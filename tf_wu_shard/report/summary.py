@@ -144,7 +144,9 @@ def summarize(
     """
     whole = _whole(plan)
     sharded = tuple(
-        _sharded(v, analysis.updates[v.update], whole.get(v.update, "")) for v in plan.variables
+        shared
+        for v in plan.variables
+        for shared in _sharded(v, analysis.updates[v.update], whole.get(v.update, ""))
     )
     left = tuple(LeftAloneVariable(a.variable, a.reason, a.where) for a in plan.left_alone)
     verdict = "nothing sharded"
@@ -252,10 +254,11 @@ def _whole(plan: ShardingPlan) -> dict[int, str]:
     return {update: "; ".join(texts) for update, texts in found.items()}
 
 
-def _sharded(variable: VariablePlan, update: WeightUpdate, whole: str) -> ShardedVariable:
+def _sharded(variable: VariablePlan, update: WeightUpdate, whole: str) -> list[ShardedVariable]:
+    """The weight with its slots, and the others that are updated together with it."""
     read = {slot.key for slot in update.whole_slots}
     slots = [*variable.slots, *(m for m in variable.masters if m.variable in read)]
-    return ShardedVariable(
+    first = ShardedVariable(
         name=variable.variable,
         shape=variable.layout.shape,
         dtype=dtype_name(variable.dtype),
@@ -266,6 +269,22 @@ def _sharded(variable: VariablePlan, update: WeightUpdate, whole: str) -> Sharde
         gathered_in=_gathered_in(variable),
         whole=whole,
     )
+    others = [w for w in update.weights if w.trainable and w.key != variable.variable]
+    layouts = {w.key: variable.layout_of(math.prod(w.shape)) for w in others}
+    return [
+        first,
+        *(
+            dataclasses.replace(
+                first,
+                name=w.key,
+                shape=w.shape,
+                layout=str(layouts[w.key]),
+                slots=(),
+                padding=layouts[w.key].padding,
+            )
+            for w in others
+        ),
+    ]
 
 
 def _wire(analysis: Analysis, plan: ShardingPlan) -> tuple[int, int]:
