@@ -193,6 +193,20 @@ def test_a_slot_made_of_means_belongs_to_the_update() -> None:
     assert "put_rows0" not in body
 
 
+def test_a_slot_that_is_written_with_what_the_update_takes_belongs_to_it() -> None:
+    """As in a branch that is written out: the update takes what is about to be written."""
+    read = "second# = ReadVariableOp(s#) [2,2] @d# ^put#"
+    text = FACTORED.replace(read, "second# = Rsqrt(outer#) [2,2] @d#")
+    assert read not in text
+    update, body = update_of(text, FACTORED_SHAPES)
+    assert [v.key for v in update.slots] == ["s"]
+    assert [operand.kind for operand in body["outer0"].operands] == [OperandKind.BROADCAST] * 2
+    # A table that something else is written with stays what it is.
+    other = text.replace("put# = AssignVariableOp(s#, outer#)", "put# = AssignVariableOp(s#, old#)")
+    update, _ = update_of(other, FACTORED_SHAPES)
+    assert update.slots == ()
+
+
 def test_a_slot_made_of_means_that_something_else_reads_stays_whole() -> None:
     text = FACTORED + "peek# = ReadVariableOp(s#) [2,2] @d# ^put#\n"
     text += "cut# = Cumsum(peek#) [2,2] @d#\n"

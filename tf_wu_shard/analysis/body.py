@@ -22,6 +22,7 @@ from tf_wu_shard.analysis.types import (
     WeightUpdate,
 )
 from tf_wu_shard.analysis.update_slice import UpdateSlice
+from tf_wu_shard.analysis.written_beside import written_beside
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Refusal, Sharded
@@ -110,7 +111,8 @@ class BodyBuilder:
         if isinstance(updated, Refusal):
             return updated
         update = self._update(slice_, updated, keys)
-        return update, {v for v in slice_.read_besides if self._may_adopt(v, slice_.size)}
+        beside = slice_.read_besides | written_beside(self._view, slice_)
+        return update, {v for v in beside if self._may_adopt(v, slice_.size)}
 
     def _side_sums(self, keys: tuple[int, ...]) -> list[list[Op]]:
         """Per replica, the sums over the gradients that go into what is outside."""
