@@ -123,6 +123,8 @@ class Inspection:
         if self.what_if:
             return self.what_if
         training = sum(f.trains and not f.trained_by for f in self.functions)
+        if not training and any(f.writes for f in self.functions):
+            return "no function is known to train"
         if not training:
             return "0 variable writes, nothing to shard"
         several = "function trains" if training == 1 else "functions train"

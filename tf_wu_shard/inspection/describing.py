@@ -21,6 +21,12 @@ from tf_wu_shard.inspection.rewriting import rewritten_diff
 from tf_wu_shard.model_files.types import Model
 from tf_wu_shard.report.summary import summarize
 
+# Said of a file that leaves open which variables are trained.
+GUESSED = (
+    "the file does not say which variables are trained: a weight is taken for one where"
+    " a fused update, or what reads it, shows it"
+)
+
 
 def written_variables(view: GraphView) -> dict[str, bool]:
     """The variables that a graph writes, by key, each with whether it is trained."""
@@ -63,7 +69,7 @@ def described(
     return FunctionAnswer(
         name=name,
         trains=trains,
-        verdict=_verdict(step, len(written), trains),
+        verdict=_verdict(step, written, trains, guessed=GUESSED in notes),
         writes=len(written),
         reductions=0 if step.is_assumed else len(analysis.reductions),
         groups=_groups(step),
@@ -83,9 +89,17 @@ def _groups(step: FoundStep) -> str:
     return f"all {step.sums_over} replicas"
 
 
-def _verdict(step: FoundStep, writes: int, trains: bool) -> str:
+def _verdict(step: FoundStep, written: Mapping[str, bool], trains: bool, *, guessed: bool) -> str:
     if not trains:
-        return f"{writes} variable writes, none of a weight: nothing to shard"
+        shapes = {ref.shape for ref in step.view.variables.values() if ref.key in written}
+        if shapes == {None}:
+            return (
+                f"{len(written)} variable writes, but the file tells no variable's shape: what"
+                " trains cannot be told (tf.Graph.as_graph_def(add_shapes=True) writes shapes)"
+            )
+        if guessed:
+            return f"{len(written)} variable writes, none of what is known to be a weight"
+        return f"{len(written)} variable writes, none of a weight: nothing to shard"
     if step.is_assumed:
         return "trains on one device: no gradient is reduced; planned as if it ran on replicas"
     return f"trains: sums {len(step.analysis.reductions)} gradients over {step.sums_over} replicas"

@@ -14,17 +14,23 @@ from tf_wu_shard.errors import OptionError, WuShardError
 from tf_wu_shard.inspection import grounds
 from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection
 from tf_wu_shard.inspection.calls import WRITERS, Calls
-from tf_wu_shard.inspection.describing import described, written_variables
+from tf_wu_shard.inspection.describing import GUESSED, described, written_variables
 from tf_wu_shard.inspection.found_step import FoundStep
 from tf_wu_shard.inspection.function_names import short_name
 from tf_wu_shard.inspection.function_view import FunctionView, view_of_function, view_of_graph
 from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.model_files.graph_variables import GIVEN
 from tf_wu_shard.model_files.types import BoundFunction, Model
 from tf_wu_shard.tensorflow_private import function_graph
 
 # What a model's own graph is called in the answer.
 GRAPH = "(graph)"
 
+_COLLECTIVES = frozenset({"CollectiveReduce", "CollectiveReduceV2", "CollectiveReduceV3"})
+_UNTIED = (
+    "left alone: it sums gradients over replicas (CollectiveReduce), and the file does not tell"
+    " which variables are components of one; a SavedModel does, and so does --script"
+)
 _NO_WRITES = "0 variable writes, nothing to shard"
 
 
@@ -91,11 +97,13 @@ def _train_ops(model: Model) -> tuple[str, ...]:
     """The ops of the model's own graph that train: as it says, or all that update variables."""
     if not model.handles or model.train_ops:
         return model.train_ops if model.handles else ()
-    # A plain assignment may be an initializer or a restore.
+    given = {node.name for node in model.graph_def.node if node.op in GIVEN}
+    # A plain assignment of a variable that the graph makes may be an initializer or a restore.
     return tuple(
         node.name
         for node in model.graph_def.node
-        if node.op in WRITERS and node.op != "AssignVariableOp"
+        if node.op in WRITERS
+        and (node.op != "AssignVariableOp" or given.issuperset(node.input[:1]))
     )
 
 
@@ -151,6 +159,8 @@ class _Inspecting:
             return FunctionAnswer(
                 name, any(written.values()), f"left alone: {program.refusal}", len(written)
             )
+        if program is None and any(op.type in _COLLECTIVES for op in view):
+            return FunctionAnswer(name, any(written.values()), _UNTIED, len(written))
         step = FoundStep(view, analyze(view, grounds.traced_ground(program, question)), program)
         return described(name, self._model, question, step, written, tuple(_notes(found)))
 
@@ -162,10 +172,7 @@ def _notes(found: FunctionView) -> Iterator[str]:
             " TPU steps: their accesses are taken in the order in which they were traced"
         )
     if found.guessed:
-        yield (
-            "the file does not say which variables are trained: a weight is taken for one where"
-            " a fused update, or what reads it, shows it"
-        )
+        yield GUESSED
 
 
 def _not_looked_at(name: str, refusal: str) -> FunctionAnswer:

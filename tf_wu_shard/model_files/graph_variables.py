@@ -12,6 +12,12 @@ from tf_wu_shard.model_files.types import ModelVariable
 from tf_wu_shard.tensorflow_private import model_protos
 
 HANDLE = "VarHandleOp"
+
+# What yields the handles that a function is given.
+GIVEN = frozenset({"Placeholder", "_Arg"})
+
+_ON_VARIABLES = "VariableOp"
+_OF_VARIABLES = ("ResourceApply", "ResourceSparseApply", "ResourceScatter", "ResourceGather")
 _TRAINABLE = "trainable_variables"
 _TRAIN_OP = "train_op"
 
@@ -31,7 +37,12 @@ def graph_variables(
     """
     variables: dict[str, ModelVariable] = {}
     handles: dict[str, str] = {}
+    given = _taken_for_handles(graph_def)
     for node in graph_def.node:
+        if node.op in GIVEN and node.name in given:
+            # The graph of a traced function, whose variables are outside of it.
+            variables[node.name] = ModelVariable(node.name, None, 0, None)
+            handles[node.name] = node.name
         if node.op == HANDLE:
             variables[node.name] = ModelVariable(
                 node.name,
@@ -41,6 +52,15 @@ def graph_variables(
             )
             handles[node.name] = node.name
     return variables, handles
+
+
+def _taken_for_handles(graph_def: Any) -> set[str]:
+    """Names of what ops on variables take for the handle of one."""
+    return {
+        node.input[0]
+        for node in graph_def.node
+        if node.input and (node.op.endswith(_ON_VARIABLES) or node.op.startswith(_OF_VARIABLES))
+    }
 
 
 def trainable_names(collections: Mapping[str, Any], notes: list[str]) -> frozenset[str] | None:
