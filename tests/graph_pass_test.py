@@ -70,6 +70,28 @@ def test_a_step_is_sharded_and_its_slot_with_it(strategy: tf.distribute.Strategy
     assert not is_sharded(weight)
 
 
+def test_what_is_captured_under_control_dependencies_is_an_input_like_others(
+    strategy_of: Strategies,
+) -> None:
+    """Such as the token that orders the collectives."""
+    strategy = strategy_of(2)
+    with strategy.scope():
+        weight = tf.Variable(tf.ones((5, 7)))
+        optimizer = tf.keras.optimizers.Adam()
+        optimizer.build([weight])
+
+    def step(_: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(weight**2)
+        gradient = tape.gradient(loss, weight)
+        with tf.control_dependencies([tf.debugging.check_numerics(gradient, "not finite")]):
+            optimizer.apply_gradients([(gradient, weight)])
+        return loss
+
+    traced(strategy, step)
+    assert the_report().verdict == "sharded", str(the_report())
+
+
 def test_collectives_of_the_default_strategy_are_sharded_too(strategy_of: Strategies) -> None:
     default = strategy_of(2)
     graph = traced(default, momentum_step(*weight_and_slot(default)))

@@ -169,6 +169,8 @@ def _import_inputs(
     named: dict[str, str] = {}
     for name in (name for name in nodes if name in wanted):
         part.node.append(nodes[name])
+        # What was captured under control dependencies names them; an argument waits for nothing.
+        del part.node[-1].input[:]
         if not taken.isdisjoint(_scopes(name)):
             part.node[-1].name = _free_name(name.replace("/", "."), taken)
         named[name] = part.node[-1].name
