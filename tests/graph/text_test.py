@@ -6,6 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tests.graph.tracing import bare_view
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.text import op_text
 from tf_wu_shard.graph.view import GraphView, VariableRef
@@ -73,14 +74,7 @@ def test_what_contradicts_itself_is_shown_all_the_same() -> None:
     torn.attr["value"].tensor.tensor_shape.dim.add(size=4)
     torn.attr["value"].tensor.tensor_content = b"abc"
     torn.attr["dtype"].type = 99
-    view = GraphView(
-        graph_def,
-        variables={},
-        outputs=(),
-        control_outputs=(),
-        op_def=function_graph.op_def,
-        shape_of=lambda value: None,
-    )
+    view = bare_view(graph_def)
     first, second = (op_text(view, op, lambda _: None, {}) for op in view)
     assert first.startswith("n = NoSuchOp() {f=callee list=1 of s <") and first.endswith("  # ?")
     assert second.startswith("t = Const() {value=<") and second.endswith("# ? type 99")

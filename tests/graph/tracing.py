@@ -8,6 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from tf_wu_shard.graph.capture import Captured, capture
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.tensorflow_private import function_graph
 
 # What one replica does: from its number to what it returns.
 Replica = Callable[[tf.Tensor], Any]
@@ -79,3 +81,15 @@ def momentum_step(
         return tf.reduce_sum(own)
 
     return replica
+
+
+def bare_view(graph_def: Any) -> GraphView:
+    """A view of a GraphDef of which nothing but its nodes is known."""
+    return GraphView(
+        graph_def,
+        variables={},
+        outputs=(),
+        control_outputs=(),
+        op_def=function_graph.op_def,
+        shape_of=lambda value: None,
+    )

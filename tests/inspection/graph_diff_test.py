@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from tests.graph.tracing import bare_view
 from tf_wu_shard.graph.text import op_text
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.inspection.graph_diff import GraphDiff, graph_diff
-from tf_wu_shard.tensorflow_private import function_graph
 
 
 def view_of(*ops: str) -> GraphView:
@@ -20,14 +20,7 @@ def view_of(*ops: str) -> GraphView:
         node.attr["T" if inputs else "dtype"].type = 1
         if inputs:
             node.attr["N"].i = sum(not text.startswith("^") for text in inputs.split())
-    return GraphView(
-        graph_def,
-        variables={},
-        outputs=(),
-        control_outputs=(),
-        op_def=function_graph.op_def,
-        shape_of=lambda value: None,
-    )
+    return bare_view(graph_def)
 
 
 def names(diff: GraphDiff) -> list[str]:

@@ -21,28 +21,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tf_wu_shard import deferred
 from tf_wu_shard.cli import program
 from tf_wu_shard.script_words import in_its_words
+from tf_wu_shard.tensorflow_private.training_modules import OPTIMIZERS, TPU_MODULES, TRAINERS
 from tf_wu_shard.topology import parse_topology
 
 if TYPE_CHECKING:
     from tf_wu_shard.script_inspection.stop import Stop
-
-# Where the trainers are whose fit calls callbacks, by the package that is imported.
-_TRAINERS = {
-    "keras": ("keras.src.backend.tensorflow.trainer", "TensorFlowTrainer"),
-    "tf_keras": ("tf_keras.src.engine.training", "Model"),
-}
-
-# Where optimizers are, and by which method they apply gradients.
-_OPTIMIZERS = {
-    "keras": (("keras.src.optimizers.base_optimizer", "BaseOptimizer", "apply"),),
-    "tf_keras": (
-        ("tf_keras.src.optimizers.optimizer", "Optimizer", "apply_gradients"),
-        ("tf_keras.src.optimizers.legacy.optimizer_v2", "OptimizerV2", "apply_gradients"),
-    ),
-}
-
-# TensorFlow's modules that look for a TPU.
-_TPU_MODULES = ("tensorflow.python.tpu.", "tensorflow.python.distribute.cluster_resolver.tpu.")
 
 
 def main() -> int:
@@ -75,7 +58,7 @@ def main() -> int:
             imported.append(package)
 
     deferred.when_imported("tensorflow", tensorflow)
-    for package in _TRAINERS:
+    for package in TRAINERS:
         deferred.when_imported(package, functools.partial(keras, package))
     try:
         program.run_script(script, arguments)
@@ -111,9 +94,9 @@ def _watch_keras(package: str, stop: Stop) -> None:
     """Holds back what a Keras does besides running functions."""
     from tf_wu_shard.script_inspection.stop import before_eager_steps, without_callbacks
 
-    module, name = _TRAINERS[package]
+    module, name = TRAINERS[package]
     without_callbacks(getattr(importlib.import_module(module), name))
-    for module, name, method in _OPTIMIZERS[package]:
+    for module, name, method in OPTIMIZERS[package]:
         before_eager_steps(getattr(importlib.import_module(module), name), method, stop)
 
 
@@ -124,7 +107,7 @@ def _hint(error: BaseException, topology: str | None) -> str:
         return f"; on the TPU that --topology {topology} stands for nothing runs, it only traces"
     while topology is None and traceback is not None:
         module = str(traceback.tb_frame.f_globals.get("__name__", ""))
-        if f"{module}.".startswith(_TPU_MODULES):
+        if f"{module}.".startswith(TPU_MODULES):
             return "; this machine has no TPU: --topology NAME, such as v5e:2x4, lets it find one"
         traceback = traceback.tb_next
     return ""

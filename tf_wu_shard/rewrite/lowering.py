@@ -33,7 +33,8 @@ from tf_wu_shard.layout import Layout
 from tf_wu_shard.rewrite.callees import calls_on_shards
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.result import ShardInput
-from tf_wu_shard.rules.variables import READ, WHOLE_READS, WRITES, Access
+from tf_wu_shard.rewrite.rounds import in_rounds
+from tf_wu_shard.rules.variables import READ, WRITES, Access
 
 _RESOURCE = 20
 _BOOL = 10
@@ -128,7 +129,7 @@ class _Lowering:
             writing: Names of those calls among them that write the shards.
         """
         handles = self._shard_handles(key)
-        steps = _in_step(key, per_replica, len(handles), writing)
+        steps = in_rounds(key, per_replica, len(handles), writing)
         before: list[str] = []
         for reads, writes in steps:
             seen = [self._access(key, handles, r, op, before) for r, op in reads]
@@ -312,41 +313,3 @@ class _Lowering:
         )
         self._instead[op.name] = written.op
         return written.op
-
-
-def _in_step(
-    key: str, per_replica: Mapping[int, list[Op]], num_replicas: int, writing: set[str]
-) -> list[tuple[list[tuple[int, Op]], list[tuple[int, Op]]]]:
-    """The accesses in rounds: all reads before the i-th writes, then the i-th writes.
-
-    Raises:
-        StorageError: If the replicas do not write alike.
-    """
-    writes = {
-        replica: [op for op in found if op.name in writing or _changes(op)]
-        for replica, found in per_replica.items()
-    }
-    most = max(len(w) for w in writes.values())
-    alike = len(writes) == num_replicas and len({len(w) for w in writes.values()}) == 1
-    if most and not alike:
-        raise StorageError(
-            f"the function writes only some replicas' components of slot {key!r}, which lives in"
-            " shards; assign the variable as a whole"
-        )
-    steps: list[tuple[list[tuple[int, Op]], list[tuple[int, Op]]]] = [
-        ([], []) for _ in range(most + 1)
-    ]
-    for replica, found in per_replica.items():
-        epoch = 0
-        for op in found:
-            if op.name in writing or _changes(op):
-                steps[epoch][1].append((replica, op))
-                epoch += 1
-            else:
-                steps[epoch][0].append((replica, op))
-    return steps
-
-
-def _changes(op: Op) -> bool:
-    """Whether an op must be taken to change its variable."""
-    return op.type in WRITES or not (op.type == READ or op.type in WHOLE_READS or is_call(op.type))
