@@ -103,7 +103,7 @@ class FlatFunctions:
                 written += self._selection(node, calls, of_results, values, shapes)
                 written.append(self._new(node, node.name, "NoOp", _controls(node)))
         inlined = inline(
-            [with_values(node, values) for node in written],
+            [with_operands(node, values) for node in written],
             {name: flat.body for name, flat in bodies.items()},
             self._adopt,
         )
@@ -219,7 +219,7 @@ class FlatFunctions:
         return new
 
 
-def with_values(node: Any, values: Mapping[Value, Value]) -> Any:
+def with_operands(node: Any, values: Mapping[Value, Value]) -> Any:
     """A node that takes other values in place of some; the same node where it takes none."""
     led = [
         text if text.startswith("^") else str(values.get(parse_value(text), text))

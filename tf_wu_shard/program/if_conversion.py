@@ -25,7 +25,7 @@ from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
-from tf_wu_shard.program.flat_functions import BRANCHES, FlatFunctions, with_values
+from tf_wu_shard.program.flat_functions import BRANCHES, FlatFunctions, with_operands
 from tf_wu_shard.program.fused_values import restored, stand_in
 from tf_wu_shard.program.lifting import HandleNeededError, taking_values
 from tf_wu_shard.program.reduced_operands import branches_with_reduced_operands
@@ -147,7 +147,7 @@ class _Conversion:
         self._nodes = tuple(
             _waiting(n, [write.name for write in writes])
             if n.name == node.name
-            else with_values(n, fused.values)
+            else with_operands(n, fused.values)
             for n in fused.nodes
         )
         ended = {old: fused.values.get(new, new) for old, new in out.values.items()}
