@@ -250,6 +250,18 @@ def test_a_saved_model_holds_the_form_of_a_tpu(
     assert float(module.step(2.0)) == 38
 
 
+@pytest.mark.usefixtures("four")
+def test_a_function_traced_into_a_graph_of_tensorflow_1_stays_as_it_was_traced() -> None:
+    @tf.function
+    def step() -> tf.Tensor:
+        return tf.compat.v1.tpu.replicate(lambda: tf.constant(1.0), [[]] * 4)[0][0]
+
+    with tf.Graph().as_default() as graph:
+        step()
+    (definition,) = graph.as_graph_def().library.function
+    assert "TPUReplicateMetadata" in {node.op for node in definition.node_def}
+
+
 def test_a_checkpoint_restores_every_replicas_variable(
     four: tf.distribute.TPUStrategy, tmp_path: pathlib.Path
 ) -> None:

@@ -15,7 +15,7 @@ from tensorflow.core.function.polymorphism import function_type as function_type
 from tensorflow.python.client import pywrap_tf_session
 from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import atomic_function
-from tensorflow.python.framework import c_api_util
+from tensorflow.python.framework import c_api_util, ops
 from tensorflow.python.saved_model import save_context
 from tensorflow.python.util import compat
 
@@ -36,7 +36,8 @@ def install(concerns: Callable[[Any], bool], lower: Lower) -> bool:
     """Replaces the definitions of functions as they are made.
 
     Args:
-        concerns: Whether a FuncGraph's definition is to be replaced; asked of every one.
+        concerns: Whether a FuncGraph's definition is to be replaced; asked of every one that is not
+            traced into a graph of TensorFlow 1.
         lower: Makes the definition to run; it has the same name, arguments and results.
 
     Returns:
@@ -49,7 +50,8 @@ def install(concerns: Callable[[Any], bool], lower: Lower) -> bool:
     @functools.wraps(original)
     def from_func_graph(name: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
         function = original(name, graph, *args, **kwargs)
-        if concerns(graph):
+        # What is traced into a graph of TensorFlow 1 is its builder's, who may only save it.
+        if ops.executing_eagerly_outside_functions() and concerns(graph):
             _replace(function, lower)
         return function
 
