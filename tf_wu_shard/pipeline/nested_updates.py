@@ -24,6 +24,7 @@ from tf_wu_shard.pipeline.nested_calls import Place, agreeing, as_arguments, by_
 from tf_wu_shard.pipeline.nested_reads import lead_reads
 from tf_wu_shard.pipeline.planning import planned
 from tf_wu_shard.plan.types import ShardingPlan
+from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.if_conversion import telling_why
 from tf_wu_shard.program.nesting import Nested, everything, nested_programs, uses
 from tf_wu_shard.report.summary import Report, summarize
@@ -74,7 +75,7 @@ def share_nested_updates(
     Returns:
         What is to be worked on in place of `captured`; nothing is changed yet.
     """
-    nested = nested_programs(graph, captured, cluster.name, cluster.num_replicas)
+    nested = nested_programs(TracedGraph(graph), captured, cluster.name, cluster.num_replicas)
     if not nested:
         return NestedUpdates(captured)
     work = _Work(graph, captured, nested, dialect_in(""), options)
@@ -228,8 +229,9 @@ class _Work:
         nodes = calling(as_arguments(nodes, handles), inner)
         builder = GraphBuilder([node.name for node in nodes])
         nodes = agreeing(nodes, self.disagreements(one.inner), builder, self._dialect)
+        assert isinstance(one.graph, TracedGraph), "what a traced program calls was traced"
         return make_function(
-            one.graph,
+            one.graph.graph,
             [*nodes, *builder.nodes],
             arguments=one.arguments,
             results=[f"{handles.get(v.op, v.op)}:{v.index}" for v in (final or before).outputs],

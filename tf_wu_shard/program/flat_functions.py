@@ -13,10 +13,9 @@ import tensorflow as tf
 
 from tf_wu_shard.analysis.accesses import callees
 from tf_wu_shard.graph.op import Value, parse_value
+from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.inlining import Body, inline
-from tf_wu_shard.program.specialise import body_of, inner_graph
 from tf_wu_shard.program.speculation import RunsInVainError, Shape, check_speculable
-from tf_wu_shard.tensorflow_private import function_graph
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _CASES = frozenset({"Case", "StatelessCase"})
@@ -68,14 +67,18 @@ class FlatFunctions:
         self._adopt = adopt
 
     def write_out(
-        self, nodes: Sequence[Any], chosen: Collection[str], graph: Any, results: Iterable[Value]
+        self,
+        nodes: Sequence[Any],
+        chosen: Collection[str],
+        graph: CalledGraph,
+        results: Iterable[Value],
     ) -> WrittenOut:
         """Writes calls and branch ops out, with all that they call.
 
         Args:
             nodes: NodeDefs; never changed.
             chosen: Names of the calls and branch ops.
-            graph: The FuncGraph whose ops call the functions.
+            graph: That whose ops call the functions.
             results: What the nodes' function returns.
 
         Raises:
@@ -120,21 +123,19 @@ class FlatFunctions:
         )
         return WrittenOut(tuple(out), values, shapes)
 
-    def _function(self, graph: Any, name: str, count: int) -> _Flat:
+    def _function(self, graph: CalledGraph, name: str, count: int) -> _Flat:
         """A function of so many results without calls and branches."""
-        called = inner_graph(graph, self._made, name)
+        called = graph.inner(name, self._made)
         if called is None:
             raise RunsInVainError(f"{name} is known by its definition alone")
-        body = body_of(called, count)
+        body = called.body(count)
         chosen = {node.name for node in body.nodes if node.op in (*_CALLS, *BRANCHES)}
         out = self.write_out(body.nodes, chosen, called, body.results)
         shapes = dict(out.shapes)
         for node in body.nodes:
             if node.name not in chosen:
-                results = range(function_graph.num_results(called, node.name))
-                shapes[node.name] = tuple(
-                    function_graph.static_shape(called, node.name, i) for i in results
-                )
+                results = range(called.num_results(node.name))
+                shapes[node.name] = tuple(called.static_shape(node.name, i) for i in results)
         nodes = [_without_controls(node) for node in out.nodes if node.op != "NoOp"]
         check_speculable(nodes, shapes)
         returned = tuple(out.values.get(value, value) for value in body.results)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
 
 from tf_wu_shard.analysis.accesses import (
     access_by_callee,
@@ -21,11 +20,11 @@ from tf_wu_shard.analysis.accesses import (
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.flatten import program_of, sums_over_replicas
 from tf_wu_shard.program.inside import BRANCHES, differs, view_inside
 from tf_wu_shard.program.lifting import LOOPS
 from tf_wu_shard.program.prepare import prepared
-from tf_wu_shard.program.specialise import body_of, inner_graph
 from tf_wu_shard.rules.variables import READ, Access
 
 
@@ -38,7 +37,7 @@ class Nested:
         attribute: The op's attribute that names the function.
         number: Which of the functions that the attribute names.
         name: The function's name.
-        graph: Its FuncGraph.
+        graph: Its graph.
         captured: Its graph, and the variables that reach it as arguments.
         arguments: Names of its arguments' Placeholders, in order.
         operands: For each argument, what the op hands over.
@@ -50,7 +49,7 @@ class Nested:
     attribute: str
     number: int
     name: str
-    graph: Any
+    graph: CalledGraph
     captured: Captured
     arguments: tuple[str, ...]
     operands: tuple[Value, ...]
@@ -66,12 +65,12 @@ class Nested:
 
 
 def nested_programs(
-    graph: Any, captured: Captured, program: str, num_replicas: int
+    graph: CalledGraph, captured: Captured, program: str, num_replicas: int
 ) -> tuple[Nested, ...]:
     """Finds them.
 
     Args:
-        graph: The FuncGraph that holds the TPU program, or a Nested's.
+        graph: The function that holds the TPU program, or a Nested's.
         captured: Its graph, flattened, and variables.
         program: Name of the TPU program, or "" where all of the graph is inside of it.
         num_replicas: How many replicas run the program.
@@ -89,14 +88,16 @@ def nested_programs(
             if op.type in LOOPS and attribute != "body":
                 continue
             for number, name in enumerate(names):
-                called = inner_graph(graph, captured.functions, name)
+                called = graph.inner(name, captured.functions)
                 nested = called and _nested(captured, op, called, name, num_replicas)
                 if nested:
                     found.append(dataclasses.replace(nested, attribute=attribute, number=number))
     return tuple(found)
 
 
-def _nested(captured: Captured, op: Op, called: Any, name: str, num_replicas: int) -> Nested | None:
+def _nested(
+    captured: Captured, op: Op, called: CalledGraph, name: str, num_replicas: int
+) -> Nested | None:
     view = view_inside(captured, op, called, name, num_replicas)
     if view is None:
         return None
@@ -104,7 +105,7 @@ def _nested(captured: Captured, op: Op, called: Any, name: str, num_replicas: in
     inner = nested_programs(called, own, "", num_replicas)
     agreed = op.type not in BRANCHES or not differs(captured.view, num_replicas)(op.inputs[0])
     operands = op.inputs[first_argument(op.type) :]
-    arguments = body_of(called, 0).arguments
+    arguments = called.body(0).arguments
     return Nested(op.name, "", 0, name, called, own, arguments, operands, inner, agreed)
 
 

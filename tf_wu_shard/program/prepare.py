@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.flatten import SUM, lift, write_out
 from tf_wu_shard.program.if_conversion import if_converted
 from tf_wu_shard.program.part_wise import with_part_wise
 
 
-def prepared(graph: Any, captured: Captured, program: str, num_replicas: int) -> Captured:
+def prepared(graph: CalledGraph, captured: Captured, program: str, num_replicas: int) -> Captured:
     """The same function, with what it does to variables in sight.
 
     Args:
-        graph: The FuncGraph.
+        graph: The function.
         captured: Its graph and variables.
         program: Name of the TPU program in it, or "" where all of it is inside of one.
         num_replicas: How many replicas run the program.
