@@ -9,7 +9,7 @@ and branches stay, and take the values of the variables that they only read.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -28,6 +28,7 @@ _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _PROGRAM = "_tpu_replicate"
 # How the replicas of a TPU program sum.
 SUM = "CrossReplicaSum"
+SUMS = frozenset({SUM})
 
 
 def write_out(graph: CalledGraph, captured: Captured, program: str) -> Captured:
@@ -74,7 +75,7 @@ class _Flat:
             for name, ref in captured.view.variables.items()
             if ref.key in captured.variables
         }
-        self._sums = sums_over_replicas(captured.view)
+        self._sums = reaching(captured.view, SUMS)
         self._specialiser = Specialiser(graph, captured)
         # For each new node, the function that it stands in, and its name there.
         self._from: dict[str, tuple[CalledGraph, str]] = {}
@@ -245,8 +246,8 @@ def program_of(node: Any) -> bytes:
     return bytes(node.attr[_PROGRAM].s) if _PROGRAM in node.attr else b""
 
 
-def sums_over_replicas(view: GraphView) -> Callable[[str], bool]:
-    """Tells of functions, by name, whether replicas sum something in them."""
+def reaching(view: GraphView, op_types: Container[str]) -> Callable[[str], bool]:
+    """Tells of functions, by name, whether ops of some types stand in them or whom they call."""
     known: dict[str, bool] = {}
 
     def ask(name: str) -> bool:
@@ -254,7 +255,7 @@ def sums_over_replicas(view: GraphView) -> Callable[[str], bool]:
             known[name] = False  # a function that calls itself adds nothing of its own
             definition = view.functions.get(name)
             known[name] = any(
-                node.op == SUM
+                node.op in op_types
                 or (
                     is_call(node.op)
                     and any(ask(n) for _, names in callees(node.op, node.attr) for n in names)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
@@ -11,7 +13,13 @@ from tf_wu_shard.program.if_conversion import if_converted
 from tf_wu_shard.program.part_wise import with_part_wise
 
 
-def prepared(graph: CalledGraph, captured: Captured, program: str, num_replicas: int) -> Captured:
+def prepared(
+    graph: CalledGraph,
+    captured: Captured,
+    program: str,
+    num_replicas: int,
+    reduced: Callable[[GraphView], Iterable[Value]] | None = None,
+) -> Captured:
     """The same function, with what it does to variables in sight.
 
     Args:
@@ -19,11 +27,12 @@ def prepared(graph: CalledGraph, captured: Captured, program: str, num_replicas:
         captured: Its graph and variables.
         program: Name of the TPU program in it, or "" where all of it is inside of one.
         num_replicas: How many replicas run the program.
+        reduced: Finds its reduced gradients; None for what the replicas of a TPU sum.
     """
     captured = write_out(graph, captured, program)
     # Before reads are lifted: what works part by part reads the parts.
     captured = with_part_wise(graph, captured, program, num_replicas)
-    captured = if_converted(graph, captured, program, sums)
+    captured = if_converted(graph, captured, program, reduced or sums)
     return lift(graph, captured, program)
 
 
