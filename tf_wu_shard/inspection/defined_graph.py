@@ -18,6 +18,7 @@ from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.inspection.checked_nodes import OpForm, function_body
 from tf_wu_shard.inspection.shapes import Shape, Shapes
 from tf_wu_shard.program.inlining import Body
+from tf_wu_shard.tensorflow_private.graph_rebuilding import MADE, traced_name
 
 
 class Definitions:
@@ -51,7 +52,7 @@ class Definitions:
         """A name that no function has, for one that is made of another."""
         while True:
             self._made += 1
-            found = f"{name}_wu_shard_{self._made}"
+            found = f"{traced_name(name)}{MADE}{self._made}"
             if found not in self._functions:
                 return found
 

@@ -19,17 +19,19 @@ Shape = tuple[int, ...] | None
 
 
 class MadeFunction(Protocol):
-    """A function that was made out of another.
+    """A function that was made out of another."""
 
-    Attributes:
-        name: Its name, as TensorFlow's functions have theirs.
-        definition: Its FunctionDef.
-        graph: What `CalledGraph.inner` makes its graph of.
-    """
+    @property
+    def name(self) -> bytes:
+        """Its name, as TensorFlow's functions have theirs."""
 
-    name: bytes
-    definition: Any
-    graph: Any
+    @property
+    def definition(self) -> Any:
+        """Its FunctionDef."""
+
+    @property
+    def graph(self) -> Any:
+        """What `CalledGraph.inner` makes its graph of."""
 
 
 class CalledGraph(Protocol):

@@ -23,6 +23,9 @@ _CASES = frozenset({"Case", "StatelessCase"})
 # What `FlatFunctions` selects the results of.
 BRANCHES = frozenset({"If", "StatelessIf"}) | _CASES
 
+# What its branches are called, after the op's name and before their numbers.
+BRANCH = "wu_shard_branch_"
+
 _BOOL = 10
 _INT32 = 3
 
@@ -145,7 +148,7 @@ class FlatFunctions:
         """A call of each branch of an op, in place of it."""
         calls: list[Any] = []
         for name in (name for _, names in callees(node.op, node.attr) for name in names):
-            called = f"{node.name}/wu_shard_branch_{len(calls)}"
+            called = f"{node.name}/{BRANCH}{len(calls)}"
             call = self._new(node, called, "PartitionedCall", node.input[1:])
             call.attr["Tin"].CopyFrom(node.attr["Tin"])
             call.attr["Tout"].CopyFrom(node.attr["Tout"])

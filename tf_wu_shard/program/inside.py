@@ -91,9 +91,5 @@ def _view(
 def differs(view: GraphView, num_replicas: int) -> Callable[[Value], bool]:
     """Tells of values whether replicas may have different ones."""
     program = SingleProgram(view, {}, num_replicas)
-
-    def asked(value: Value) -> bool:
-        name = program.source(value).op
-        return program.match(0, name, name) is not None
-
-    return asked
+    differing = program.differing()
+    return lambda value: program.source(value).op in differing

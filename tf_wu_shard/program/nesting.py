@@ -98,7 +98,8 @@ def nested_programs(
     wanted = reaching(view, looking.op_types)
     found: list[Nested] = []
     for op in view:
-        if not is_call(op.type) or (program and program_of(op.node) != program.encode()):
+        here = not program or program_of(op.node) == program.encode()
+        if not is_call(op.type) or not here or op.name in view.part_wise:
             continue
         called_by = callees(op.type, op.node.attr)
         if not any(wanted(name) for _, names in called_by for name in names):
