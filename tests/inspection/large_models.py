@@ -11,7 +11,7 @@ from tf_wu_shard.tensorflow_private import model_protos
 
 SIDE = 40
 
-_FLOAT, _RESOURCE = 1, 20
+_FLOAT, _BOOL, _RESOURCE = 1, 10, 20
 
 # Names of the results in a FunctionDef, where they are not called "z".
 _RESULTS = {"ReadVariableOp": "value", "MatMul": "product", "Const": "output", "Identity": "output"}
@@ -33,6 +33,21 @@ class FunctionWriter:
         node.attr["Tout"].list.SetInParent()
         self._function.control_ret[name] = name
 
+    def branch(
+        self, name: str, then: str, otherwise: str, operands: list[tuple[str, int]], *after: str
+    ) -> None:
+        """Adds a branch that returns nothing, with operands of these types, after other ops."""
+        predicate = self._function.node_def.add(name=f"{name}/test", op="Const")
+        predicate.attr["dtype"].type = _BOOL
+        predicate.attr["value"].tensor.dtype = _BOOL
+        node = self._function.node_def.add(name=name, op="If")
+        node.input.extend([f"{name}/test:output:0", *(text for text, _ in operands), *after])
+        node.attr["then_branch"].func.name, node.attr["else_branch"].func.name = then, otherwise
+        node.attr["Tcond"].type = _BOOL
+        node.attr["Tin"].list.type.extend([dtype for _, dtype in operands])
+        node.attr["Tout"].list.SetInParent()
+        self._function.control_ret[name] = name
+
     def op(self, op: str, name: str, *inputs: str, shape: tuple[int, ...] = (SIDE, SIDE)) -> str:
         """Adds a node; returns its result, as other nodes read it."""
         node = self._function.node_def.add(name=name, op=op)
@@ -51,13 +66,16 @@ class FunctionWriter:
         return f"{name}:{_RESULTS.get(op, 'z')}:0"
 
 
-def write_large_model(folder: pathlib.Path, layers: int, nodes_a_layer: int) -> None:
+def write_large_model(
+    folder: pathlib.Path, layers: int, nodes_a_layer: int, *, in_a_branch: bool = False
+) -> None:
     """Writes a model of square layers, each with a weight and two slots, and its train step.
 
     Args:
         folder: Where to; it exists.
         layers: How many layers.
         nodes_a_layer: About how many nodes each has in the train step; at least 40.
+        in_a_branch: Whether all updates stand in one branch of the step.
     """
     saved = model_protos.saved_model()
     meta_graph = saved.meta_graphs.add()
@@ -77,12 +95,18 @@ def write_large_model(folder: pathlib.Path, layers: int, nodes_a_layer: int) -> 
             variable.name, variable.dtype, variable.trainable = name, _FLOAT, kind == "w"
             for _ in range(2):
                 variable.shape.dim.add(size=SIDE)
-    _write_step(FunctionWriter(function), layers, nodes_a_layer)
+    step = FunctionWriter(function)
+    gradients = _write_gradients(step, layers, nodes_a_layer)
+    if in_a_branch:
+        _write_branch(meta_graph.graph_def.library.function, step, gradients)
+    else:
+        for layer, gradient in gradients.items():
+            _write_update(step, layer, gradient, f"^read{layer}")
     (folder / "saved_model.pb").write_bytes(saved.SerializeToString())
     _write_values(folder, [f"{kind}{layer}" for layer in range(layers) for kind in "wmv"])
 
 
-def _write_step(step: FunctionWriter, layers: int, nodes_a_layer: int) -> None:
+def _write_gradients(step: FunctionWriter, layers: int, nodes_a_layer: int) -> dict[int, str]:
     value, values = "batch", []
     for layer in range(layers):
         weight = step.op("ReadVariableOp", f"read{layer}", f"w{layer}")
@@ -90,13 +114,34 @@ def _write_step(step: FunctionWriter, layers: int, nodes_a_layer: int) -> None:
         value = step.op("MatMul", f"layer{layer}", value, weight)
         for number in range(nodes_a_layer - 20):
             value = step.op("Tanh", f"tanh{layer}_{number}", value)
+    gradients = {}
     for layer in reversed(range(layers)):
-        gradient = step.op("MatMul", f"gradient{layer}", values[layer], value)
+        gradients[layer] = step.op("MatMul", f"gradient{layer}", values[layer], value)
         value = step.op("MatMul", f"back{layer}", value, f"read{layer}:value:0")
-        _write_update(step, layer, gradient)
+    return gradients
 
 
-def _write_update(step: FunctionWriter, layer: int, gradient: str) -> None:
+def _write_branch(library: Any, step: FunctionWriter, gradients: dict[int, str]) -> None:
+    """Writes updates into a function, and a branch of the step that calls it or does nothing."""
+    names = {f"g{layer}": (gradient, _FLOAT) for layer, gradient in gradients.items()}
+    names |= {f"{kind}{n}": (f"{kind}{n}", _RESOURCE) for n in gradients for kind in "wmv"}
+    for name in ("apply", "skip"):
+        function = library.add()
+        function.signature.name = name
+        for number, (argument, (_, dtype)) in enumerate(names.items()):
+            function.signature.input_arg.add(name=argument, type=dtype)
+            if dtype == _FLOAT:
+                said = function.arg_attr[number].attr["_output_shapes"].list.shape.add()
+                for _ in range(2):
+                    said.dim.add(size=SIDE)
+        if name == "apply":
+            for layer in gradients:
+                _write_update(FunctionWriter(function), layer, f"g{layer}")
+    reads = [f"^read{layer}" for layer in gradients]
+    step.branch("finite", "apply", "skip", list(names.values()), *reads)
+
+
+def _write_update(step: FunctionWriter, layer: int, gradient: str, *after: str) -> None:
     rate = step.op("Const", f"rate{layer}", shape=())
 
     def moved(slot: str, toward: str) -> str:
@@ -113,7 +158,7 @@ def _write_update(step: FunctionWriter, layer: int, gradient: str) -> None:
     root = step.op("AddV2", f"above_zero{layer}", root, rate)
     scaled = step.op("Mul", f"scaled{layer}", average, rate)
     change = step.op("RealDiv", f"ratio{layer}", scaled, root)
-    step.op("AssignSubVariableOp", f"put_w{layer}", f"w{layer}", change, f"^read{layer}")
+    step.op("AssignSubVariableOp", f"put_w{layer}", f"w{layer}", change, *after)
 
 
 def _write_values(folder: pathlib.Path, names: list[str]) -> None:

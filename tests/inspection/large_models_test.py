@@ -24,17 +24,19 @@ sys.exit(status)
 """
 
 
-def test_a_written_model_is_recognised(tmp_path: pathlib.Path) -> None:
-    write_large_model(tmp_path, 3, 40)
+@pytest.mark.parametrize("in_a_branch", [False, True])
+def test_a_written_model_is_recognised(tmp_path: pathlib.Path, in_a_branch: bool) -> None:
+    write_large_model(tmp_path, 3, 40, in_a_branch=in_a_branch)
     (found,) = inspect(read_model(tmp_path), Question(replicas=2)).functions
     assert [(u.optimizer, len(u.slots)) for u in found.updates] == [("adam-like", 2)] * 3
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("in_a_branch", [False, True])
 def test_5000_variables_and_200000_nodes_take_20_seconds_and_2_gigabytes(
-    tmp_path: pathlib.Path,
+    tmp_path: pathlib.Path, in_a_branch: bool
 ) -> None:
-    write_large_model(tmp_path, 1667, 122)
+    write_large_model(tmp_path, 1667, 122, in_a_branch=in_a_branch)
     command = [sys.executable, "-c", _MEASURED, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert "SavedModel, 5001 variables: 1 function trains" in done.stdout

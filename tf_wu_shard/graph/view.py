@@ -7,6 +7,7 @@ It does not know what the ops mean; that is the work of `rules`.
 
 from __future__ import annotations
 
+import collections
 import copy
 import dataclasses
 import functools
@@ -247,12 +248,16 @@ class GraphView:
         """
         waiting = {op.name for op in earlier}
         first = min((op.position for op in earlier), default=later.position)
-        stack, seen = [later], {later.name}
-        while stack and waiting:
-            op = stack.pop()
-            for name in (*op.controls, *(value.op for value in op.inputs)):
-                if name not in seen and self.ops[name].position >= first:
-                    seen.add(name)
-                    waiting.discard(name)
-                    stack.append(self.ops[name])
+        # What orders accesses is mostly a control edge or a few; data goes back to the inputs.
+        near, far = collections.deque([later]), collections.deque[Op]()
+        seen = {later.name}
+        while (near or far) and waiting:
+            op = (near or far).popleft()
+            sources = (value.op for value in op.inputs)
+            for queue, names in ((near, op.controls), (far, sources)):
+                for name in names:
+                    if name not in seen and self.ops[name].position >= first:
+                        seen.add(name)
+                        waiting.discard(name)
+                        queue.append(self.ops[name])
         return next((op for op in earlier if op.name in waiting), None)

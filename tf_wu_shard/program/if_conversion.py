@@ -14,6 +14,7 @@ Only what may run in vain is written out (see `speculation`); other branches sta
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -118,9 +119,10 @@ class _Conversion:
         reads, writes = [], []
         shapes = {}
         instead: dict[str, list[str]] = {}
+        waits = _Waits(self._captured.view, op, self._instead)
         for slot, ref in used.items():
             handle = node.input[slot]
-            controls = self._controls(op, node, handle)
+            controls = waits.of(handle)
             read = self._like(node, f"{node.name}/wu_shard_read_{slot}", READ, ref)
             read.input.extend([handle, *controls])
             reads.append(read)
@@ -157,29 +159,6 @@ class _Conversion:
         self._shapes |= known | fused.shapes
         self._instead[node.name] = instead
 
-    def _controls(self, op: Op, node: Any, handle: str) -> list[str]:
-        """What one of the accesses waits for that take a branch op's place.
-
-        The branch op waits for the accesses of all its variables. An access of one of them that
-        waits for the writes of the others, as theirs do for its own, stands in a cycle as soon as
-        two writes of each become one. So it waits for those of its own alone, unless some of them
-        order it by way of others only.
-        """
-        view = self._captured.view
-        controls = [text for text in node.input if text.startswith("^")]
-        found: dict[str, None] = {}
-        for text in controls:
-            name = text[1:]
-            if name in self._instead:
-                found.update(dict.fromkeys(f"^{n}" for n in self._instead[name].get(handle, ())))
-            elif not _takes_others(view, view.ops[name], handle):
-                found[text] = None
-        earlier = [a for a in accesses(view, handle) if a.op.position < op.position]
-        last = max((i for i, a in enumerate(earlier) if not a.access.is_read), default=0)
-        if all(access.op.name in op.controls for access in earlier[last:]):
-            return list(found)
-        return controls
-
     def _like(self, node: Any, name: str, op: str, ref: VariableRef) -> Any:
         new = tf.compat.v1.NodeDef(name=name, op=op, device=ref.device)
         new.attr["dtype"].type = ref.dtype
@@ -206,20 +185,70 @@ class _Conversion:
         return dataclasses.replace(old, view=view, kept_branches=self._kept)
 
 
-def _takes_others(view: GraphView, op: Op, handle: str) -> bool:
-    """Whether all that an op does is to read or write variables, this one not among them."""
-    taken = {value.op for value in op.inputs if value.op in view.variables}
-    return bool(taken) and handle not in taken and not is_call(op.type)
+class _Waits:
+    """What the accesses wait for that take a branch op's place.
+
+    The branch op waits for the accesses of all its variables. An access of one of them that waits
+    for the writes of the others, as theirs do for its own, stands in a cycle as soon as two writes
+    of each become one. So it waits for those of its own alone, unless some of them order it by way
+    of others only.
+    """
+
+    def __init__(
+        self, view: GraphView, op: Op, instead: Mapping[str, Mapping[str, list[str]]]
+    ) -> None:
+        """Looks at what a branch op waits for.
+
+        Args:
+            view: The graph.
+            op: The branch op, as it was.
+            instead: For each branch op that was written out before, by handle, what accesses that
+                in its place.
+        """
+        self._view = view
+        self._op = op
+        self._instead = instead
+        # What all of them wait for, and what only those of one variable do, by its handle.
+        self._always: list[str] = []
+        self._own: dict[str, list[str]] = {}
+        for name in op.controls:
+            if name in instead:
+                for handle, others in instead[name].items():
+                    self._own.setdefault(handle, []).extend(others)
+            elif is_call(view.ops[name].type) or not (taken := _taken(view, view.ops[name])):
+                self._always.append(name)
+            else:
+                for handle in taken:
+                    self._own.setdefault(handle, []).append(name)
+
+    def of(self, handle: str) -> list[str]:
+        """The control inputs of an access of one of the variables, by its handle."""
+        own, view = self._own.get(handle, []), self._view
+        earlier = [a for a in accesses(view, handle) if a.op.position < self._op.position]
+        last = max((i for i, a in enumerate(earlier) if not a.access.is_read), default=0)
+        everything = self._everything
+        if all(access.op.name in everything for access in earlier[last:]):
+            return [f"^{name}" for name in dict.fromkeys((*self._always, *own))]
+        return [f"^{name}" for name in self._op.controls]
+
+    @functools.cached_property
+    def _everything(self) -> frozenset[str]:
+        return frozenset(self._op.controls)
+
+
+def _taken(view: GraphView, op: Op) -> set[str]:
+    """The variables that an op takes, by their handles."""
+    return {value.op for value in op.inputs if value.op in view.variables}
 
 
 def _idle_after(view: GraphView, op: Op) -> set[str]:
     """The ops behind an op that nobody needs: what a branch returns is always given a name."""
-    idle: set[str] = set()
+    behind = {op.name}
     for other in view:
         sources = {value.op for value in other.inputs} | set(other.controls)
-        if other.name not in view.live and not sources.isdisjoint(idle | {op.name}):
-            idle.add(other.name)
-    return idle
+        if other.name not in view.live and not behind.isdisjoint(sources):
+            behind.add(other.name)
+    return behind - {op.name}
 
 
 def telling_why(analysis: Analysis, captured: Captured) -> Analysis:

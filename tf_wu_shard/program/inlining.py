@@ -122,7 +122,7 @@ class _Inlining:
             # What takes a handle waits itself: it may be a call that is written out in turn, where
             # nothing waits for what the call computes with.
             sources = {_source(text) for text in node.input}
-            if sources.isdisjoint(names) or not sources.isdisjoint(handles):
+            if names.keys().isdisjoint(sources) or not handles.isdisjoint(sources):
                 new.input.append(f"^{start.name}")
             self._adopt(new)
             self._origins[new.name] = (call.name, node.name)
