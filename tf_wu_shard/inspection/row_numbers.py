@@ -14,6 +14,7 @@ import heapq
 from collections.abc import Iterable, Mapping, Set
 
 from tf_wu_shard.analysis.row_branches import depending
+from tf_wu_shard.dtypes import INTEGERS
 from tf_wu_shard.graph.constants import integers
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
@@ -28,8 +29,6 @@ from tf_wu_shard.rules.sparse import (
     SPARSE_FUSED,
     UNIQUE,
 )
-
-_INTEGERS = frozenset({3, 9})
 
 # Of an update that has more ops, what is farther from its writes is not looked at.
 _MOST_OPS = 500
@@ -112,11 +111,11 @@ def _source(view: GraphView, value: Value, table: tuple[int, ...] | None) -> Val
     """Where numbers of rows were made; None where they are no integers."""
     for _ in range(_MOST_STEPS):
         op = view.producer(value)
-        if view.dtype(value) not in _INTEGERS:
+        if view.dtype(value) not in INTEGERS:
             return None
         if op.type in SAME:
             value = op.inputs[value.index]
-        elif op.type == UNIQUE or (op.type == "Cast" and view.dtype(op.inputs[0]) in _INTEGERS):
+        elif op.type == UNIQUE or (op.type == "Cast" and view.dtype(op.inputs[0]) in INTEGERS):
             value = op.inputs[0]
         elif op.type == BRANCH:
             taken = _returned_from(view, op, value.index, table)
@@ -136,7 +135,7 @@ def _returned_from(
         value
         for slot, value in enumerate(op.inputs)
         if slot > 0
-        and view.dtype(value) in _INTEGERS
+        and view.dtype(value) in INTEGERS
         and not _is_shape(view, value, table)
         and result in depending(view, op, slot)
     ]

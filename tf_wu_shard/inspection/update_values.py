@@ -13,12 +13,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from tf_wu_shard.analysis.types import OperandKind, WeightUpdate
-from tf_wu_shard.dtypes import INT32
+from tf_wu_shard.dtypes import INT32, INTEGERS
 from tf_wu_shard.graph.constants import floating_scalar, integers
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.inspection import newton_schulz
 from tf_wu_shard.inspection.algebra import Algebra, Sum
+from tf_wu_shard.inspection.row_values import COMBINED, ENTRY_BY_ENTRY, branch_values, row_ops
 from tf_wu_shard.inspection.value_rules import RULES
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.variables import READ, WRITES
@@ -58,7 +59,7 @@ class UpdateValues:
         """Follows the update.
 
         Args:
-            update: The update; it has one gradient.
+            update: The update; it has one gradient, which may be sparse.
             view: The graph that it was found in.
         """
         self.algebra = Algebra()
@@ -76,10 +77,12 @@ class UpdateValues:
         self.written: dict[str, list[Sum]] = {v.key: [] for v in update.variables}
         self._sizes = {math.prod(v.shape) for v in update.variables}
         self._assigned = self._assigned_by(update)
+        self._row_ops = row_ops(update)
         for op in update.body:
             node = view.ops[op.ops[0]]
             for operand, value in zip(op.operands, node.inputs, strict=False):
-                if operand.kind is OperandKind.GRADIENT:
+                # Of a sparse one, the values; its other parts are integers.
+                if operand.kind is OperandKind.GRADIENT and view.dtype(value) not in INTEGERS:
                     self._enter_gradient(value)
         for part in update.body:
             self._enter(view.ops[part.ops[0]])
@@ -155,13 +158,14 @@ class UpdateValues:
         return found
 
     def _enter(self, op: Op) -> None:
-        if op.type not in WRITES:
+        if op.type not in WRITES and op.type not in COMBINED:
             self.of(Value(op.name))
             return
         ref = self._view.variables.get(op.inputs[0].op)
         if ref is None or ref.key not in self.written:
             return
-        key, operand, combined = ref.key, self.of(op.inputs[1]), WRITES[op.type]
+        combined = COMBINED[op.type] if op.type in COMBINED else WRITES[op.type]
+        key, operand = ref.key, self.of(op.inputs[2 if op.type in COMBINED else 1])
         if self._assigned.get(op.inputs[1]) == key and key in self.new:
             self._held[key] = self.new[key]
             return
@@ -192,14 +196,19 @@ class UpdateValues:
             return op.inputs[value.index : value.index + 1]
         if self._looks_back and not self._scales(op):
             return ()
-        if op.type == "Transpose":
+        if op.type == "Transpose" or self._is_entry_by_entry(op):
             return op.inputs[:1]
+        if op.name in self._row_ops:
+            return [v for v in op.inputs[1:] if self._view.dtype(v) not in INTEGERS]
         known = any(op.type in rules for rules in (RULES, _PRODUCTS, _SUMS, _EXTREMES))
         relabels = family_of(op.type) is Family.RELABEL
         if op.type in WRITES or op.type == READ or not (known or relabels or op.type in _SAME):
             return ()
         needed = op.inputs[:1] if relabels else op.inputs
         return needed if len(needed) <= _MOST_OPERANDS else ()
+
+    def _is_entry_by_entry(self, op: Op) -> bool:
+        return op.type in ENTRY_BY_ENTRY and op.name in self._row_ops
 
     def _scales(self, op: Op) -> bool:
         if op.type in _PRODUCTS or op.type == "Transpose":
@@ -222,6 +231,8 @@ class UpdateValues:
         if not operands or any(o is None for o in operands):
             return self._unknown(value)
         known = [o for o in operands if o is not None]
+        if op.name in self._row_ops:
+            return self._on_rows(op, value, known)
         if op.type in _PRODUCTS:
             return self._product(op, known)
         if op.type == "Transpose":
@@ -232,6 +243,16 @@ class UpdateValues:
             return self._summed(op, value, known[0])
         found = RULES[op.type](algebra, known)
         return newton_schulz.folded(algebra, found) if op.type in _ADDS else found
+
+    def _on_rows(self, op: Op, value: Value, operands: Sequence[Sum]) -> Sum:
+        if self._is_entry_by_entry(op):
+            return operands[0]
+        branch = self._row_ops[op.name].branch
+        assert branch is not None, "row_ops has no others"
+        needed = dict(zip(self._needed(op, value), operands, strict=True))
+        given = [needed.get(v) for v in op.inputs[1:]]
+        found = branch_values(self._view, op, branch.local, given, self.algebra)[value.index]
+        return self._unknown(value) if found is None else found
 
     def _constant(self, tensor: Any, value: Value) -> Sum:
         number = floating_scalar(tensor)
