@@ -15,7 +15,7 @@ from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.sparse import SPARSE_WRITES
-from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.rules.variables import READ, WHOLE_READS, WRITES
 
 # The number of what lies before all inputs.
 _ROOT = 0
@@ -165,5 +165,6 @@ class Dominators:
         if op.name in self._view.own_inputs:
             return True
         known = op.type in WRITES or op.type in FUSED or op.type in SPARSE_WRITES
+        reads = op.type == READ or op.type in WHOLE_READS
         stateful = self._view.is_stateful(op.type) and op.type not in ("Placeholder", "NoOp")
-        return stateful and op.type != READ and not known and not is_call(op.type)
+        return stateful and not reads and not known and not is_call(op.type)
