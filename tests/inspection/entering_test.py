@@ -14,6 +14,7 @@ from tf_wu_shard.inspection.answer import FunctionAnswer
 from tf_wu_shard.inspection.grounds import Question
 from tf_wu_shard.inspection.inspect import inspect
 from tf_wu_shard.model_files.read import read_model
+from tf_wu_shard.topology import Topology, parse_topology
 
 SIZE = 2048
 
@@ -35,10 +36,11 @@ class Module(tf.Module):
         self._step(self.weight, self.slot, batch)
 
 
-def answer_to(step: Step, folder: pathlib.Path) -> FunctionAnswer:
+def answer_to(step: Step, folder: pathlib.Path, topology: Topology | None = None) -> FunctionAnswer:
     """What is said of a step: (weight, slot, batch) in, nothing out."""
     save(Module(step), folder, {})
-    (found,) = inspect(read_model(folder), Question(replicas=2, function="train")).functions
+    question = Question(None if topology else 2, topology=topology, function="train")
+    (found,) = inspect(read_model(folder), question).functions
     return found
 
 
@@ -172,7 +174,7 @@ def test_an_average_of_a_weight_trains_nothing(tmp_path: pathlib.Path) -> None:
 def lazy(weight: tf.Variable, slot: tf.Variable, batch: Any) -> None:
     """Adagrad of the rows that a batch names."""
     rows, values = rows_of(batch), batch[1, :2] * 3.0
-    slot.scatter_add(tf.IndexedSlices(values**2, rows))
+    slot.scatter_add(tf.IndexedSlices(tf.square(values), rows))
     root = tf.sqrt(tf.gather(slot.read_value(), rows))
     weight.scatter_sub(tf.IndexedSlices(0.1 * values / (root + 1e-6), rows))
 
@@ -214,6 +216,67 @@ def test_a_sparse_gradient_is_followed_to_where_rows_and_values_enter(
     assert (update.optimizer, update.slots) == (optimizer, ("slot",)) and found.assumed == 1
     assert found.report is not None
     assert [v.layout for v in found.report.variables] == [layout]
+
+
+def by_powers(weight: tf.Variable, slot: tf.Variable, batch: Any) -> None:
+    """Adagrad by an op that may round some entries otherwise than all."""
+    rows, values = rows_of(batch), batch[1, :2] * 3.0
+    slot.scatter_add(tf.IndexedSlices(values**2.0, rows))
+    weight.scatter_sub(tf.IndexedSlices(values * tf.gather(slot.read_value(), rows), rows))
+
+
+@pytest.mark.parametrize(
+    ("topology", "reason"),
+    [
+        (None, "Pow of some entries may be rounded otherwise than of all"),
+        ("v5e:2x2", "its gradient is sparse here and would be dense on TPUs"),
+    ],
+)
+def test_an_update_of_rows_that_is_refused_says_nothing_of_the_dense_one_on_tpus(
+    tmp_path: pathlib.Path, topology: str | None, reason: str
+) -> None:
+    found = answer_to(by_powers, tmp_path, parse_topology(topology) if topology else None)
+    assert found.report is not None and not found.report.variables
+    (left,) = found.report.left_alone
+    assert left.name == "weight" and reason in left.reason
+
+
+class LookedUp(tf.Module):
+    """A table whose rows are looked up in the variable itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = tf.Variable(tf.zeros((SIZE, 4)), name="weight")
+        self.slot = tf.Variable(tf.zeros((SIZE, 4)), name="slot", trainable=False)
+
+    @tf.function(input_signature=[tf.TensorSpec((8,), tf.int32)])
+    def train(self, ids: Any) -> None:
+        """One step."""
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.nn.embedding_lookup(self.weight, ids) ** 2)
+        gradient = tape.gradient(loss, self.weight)
+        self.slot.assign(0.9 * self.slot)
+        self.slot.scatter_add(gradient)
+        self.weight.assign_sub(0.1 * self.slot)
+
+
+def test_looking_rows_up_in_a_variable_writes_nothing(tmp_path: pathlib.Path) -> None:
+    save(LookedUp(), tmp_path, {})
+    (found,) = inspect(read_model(tmp_path), Question(replicas=2, function="train")).functions
+    assert found.report is not None
+    (sharded,) = found.report.variables
+    assert (sharded.name, sharded.layout, sharded.slots) == ("weight", "table 2048x4/2", ("slot",))
+
+
+def test_a_table_of_an_unknown_shape_is_said_to_be(tmp_path: pathlib.Path) -> None:
+    module = LookedUp()
+    graph = module.train.get_concrete_function().graph
+    file = tmp_path / "graph.pb"
+    file.write_bytes(graph.as_graph_def(add_shapes=True).SerializeToString())
+    (found,) = inspect(read_model(file), Question(replicas=2)).functions
+    assert found.report is not None and not found.report.variables
+    (left,) = found.report.left_alone
+    assert left.reason.startswith("the shape of its gradient") and "not known" in left.reason
 
 
 class TwoTables(tf.Module):

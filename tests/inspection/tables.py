@@ -134,8 +134,8 @@ def _reported(strategy: tf.distribute.Strategy, case: str) -> dict[str, Any]:
     return json.loads(tf_wu_shard.reports()[-1].to_json())
 
 
-def _export(folder: pathlib.Path, case: str) -> None:
-    """Writes the step of one device."""
+def export(folder: pathlib.Path, case: str) -> pathlib.Path:
+    """Writes the step of one device, one of `CASES`, into a folder of its own; returns that."""
     model, _, name = case.partition("-")
     keras.backend.clear_session()
     optimizer = OPTIMIZERS[name]()
@@ -144,7 +144,7 @@ def _export(folder: pathlib.Path, case: str) -> None:
     if not isinstance(optimizer, keras.optimizers.Optimizer):
         used = tables.train.get_concrete_function().graph.variables
         tables.kept = list({id(v): v for v in (*used, *optimizer.variables())}.values())
-    save(tables, folder / case, {})
+    return save(tables, folder / case, {})
 
 
 def main(ground: str, folder: pathlib.Path, cases: list[str]) -> None:
@@ -163,7 +163,7 @@ def main(ground: str, folder: pathlib.Path, cases: list[str]) -> None:
     found = {case: _reported(strategy, case) for case in cases}
     tf.config.optimizer.set_experimental_options({"weight_update_sharding": False})
     for case in cases:
-        _export(folder, case)
+        export(folder, case)
     print(json.dumps(found))
 
 

@@ -148,7 +148,7 @@ class Dominators:
 
     def _written(self, op: Op, keys: Sequence[str]) -> Sequence[str]:
         """The variables among those whose handles an op takes that it may write."""
-        if op.type == READ or not keys:
+        if op.type == READ or op.type in WHOLE_READS or not keys:
             return ()
         if op.type in WRITES:
             return keys[:1]

@@ -211,8 +211,10 @@ class Entering:
 
     def _of_entries(self, value: Value, rows: Value, update: _Update) -> Value | Refusal:
         """The same value, if it may be a row of the table for each entry."""
-        table, shape = update.ref.shape or (), self._view.shape(value)
+        table, shape = update.ref.shape, self._view.shape(value)
         numbers = self._view.shape(rows)
+        if table is None:
+            return self._unknown_shape(value, update.where)
         if self._view.dtype(value) != update.ref.dtype:
             return Refusal(
                 update.where,
@@ -233,7 +235,7 @@ class Entering:
     def _fitting(self, value: Value, shape: tuple[int, ...] | None, where: str) -> Value | Refusal:
         size = self._view.shape(value)
         if size is None or shape is None:
-            return Refusal(where, f"the shape of its gradient {value} is not known")
+            return self._unknown_shape(value, where)
         if math.prod(size) != math.prod(shape):
             return Refusal(
                 where,
@@ -241,6 +243,9 @@ class Entering:
                 f" shape {list(size)}: that is no gradient of a weight of shape {list(shape)}",
             )
         return value
+
+    def _unknown_shape(self, value: Value, where: str) -> Refusal:
+        return Refusal(where, f"the shape of its gradient {value} is not known")
 
     def _operands(self, op: Op) -> tuple[Value, ...]:
         """What a write writes, handles left out."""

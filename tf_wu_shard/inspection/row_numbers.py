@@ -31,7 +31,7 @@ from tf_wu_shard.rules.sparse import (
 )
 
 # Of an update that has more ops, what is farther from its writes is not looked at.
-_MOST_OPS = 500
+_MOST_OPS = 200
 # No numbers of rows pass on through more ops that keep them.
 _MOST_STEPS = 100
 
@@ -98,7 +98,7 @@ def _taken(view: GraphView, op: Op, table: tuple[int, ...] | None) -> Value | No
     if result is None:
         # How many entries are added up for each row of a list without repetitions is not known.
         return places if view.producer(places).type == UNIQUE else None
-    return places if result[:1] == (table or ())[:1] else None
+    return places if table is None or result[:1] == table[:1] else None
 
 
 def _is_made_before(view: GraphView, op: Op) -> bool:
