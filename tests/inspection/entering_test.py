@@ -103,11 +103,6 @@ def by_the_batch(weight: tf.Variable, slot: tf.Variable, batch: Any) -> None:
     weight.assign_sub(slot * tf.reduce_mean(batch))
 
 
-def in_a_branch(weight: tf.Variable, slot: tf.Variable, batch: Any) -> None:
-    if tf.reduce_sum(batch) > 0:
-        weight.assign_sub(gradient_of(weight, batch))
-
-
 def rows_of(batch: Any) -> Any:
     return tf.cast(batch[0, :2], tf.int32)
 
@@ -147,7 +142,6 @@ def of_one_number(weight: tf.Variable, slot: tf.Variable, batch: Any) -> None:
     [
         (two_ways, "is no gradient of a weight"),
         (by_the_batch, "is no gradient of a weight"),
-        (in_a_branch, "its update is inside of If, into which inspection does not look"),
         (scaled_by_rows, "enters its update by"),
         (of_two_lists, "enters its update by"),
         (of_counts, "that is of another element type than the weight"),

@@ -13,7 +13,7 @@ from tf_wu_shard.plan.types import TOO_SMALL
     [
         (f"64 {TOO_SMALL}1024", "lower min_elements"),
         ("no rule for Cumsum", "a rule for this op"),
-        ("its update is inside of While, into which inspection does not look", "outside of"),
+        ("its update runs inside of While, a branch or a loop", "outside of"),
         (
             "its gradient is sparse, and where its rows come from is unknown",
             "an optimizer whose update of single rows is known",

@@ -45,7 +45,6 @@ def described(
     model: Model,
     question: Question,
     step: FoundStep,
-    written: Mapping[str, bool],
     notes: tuple[str, ...] = (),
 ) -> FunctionAnswer:
     """Says what of a step would be sharded.
@@ -55,10 +54,10 @@ def described(
         model: What it belongs to.
         question: For which replicas to plan.
         step: The step.
-        written: The variables that it writes, each with whether it is trained.
         notes: What was noticed when it was read.
     """
     view, analysis = step.view, step.analysis
+    written = written_variables(view)
     replicas = grounds.asked_replicas(step.program, question, step.replicas)
     ground = grounds.assumed_ground(replicas, step.program, question)
     there, plan = planned(analysis, ground, replicas, question.options, step.whole)

@@ -156,7 +156,11 @@ class Dominators:
             return keys[: FUSED[op.type].num_handles]
         if op.type in SPARSE_WRITES:
             return keys[: SPARSE_WRITES[op.type]]
-        return keys if is_call(op.type) or self._view.has_effect(op) else ()
+        if not is_call(op.type) and not self._view.has_effect(op):
+            return ()
+        # What is done to every part of a weight alike is done whatever its gradient is.
+        part_wise = self._view.part_wise.get(op.name, ())
+        return [key for key in keys if key not in part_wise]
 
     def _is_own(self, op: Op) -> bool:
         """Whether each replica would have a result of its own, whatever enters."""

@@ -119,7 +119,7 @@ class Entering:
         other = next((op for op in writes if all(op.type not in types for types in known)), None)
         if other is not None:
             return Refusal(
-                where, f"its update is inside of {other.type}, into which inspection does not look"
+                other.name, f"its update runs inside of {other.type}, a branch or a loop"
             )
         slots = self._slots(written, math.prod(ref.shape or ()))
         if slots is None:

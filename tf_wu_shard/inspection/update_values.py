@@ -21,6 +21,7 @@ from tf_wu_shard.inspection import newton_schulz
 from tf_wu_shard.inspection.algebra import Algebra, Sum
 from tf_wu_shard.inspection.row_values import COMBINED, ENTRY_BY_ENTRY, branch_values, row_ops
 from tf_wu_shard.inspection.value_rules import RULES
+from tf_wu_shard.inspection.written_out import is_constant, unless_skipped
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.variables import READ, WRITES
 
@@ -133,9 +134,12 @@ class UpdateValues:
             self._values = {value: gradient}
 
     def _follow_beside(self, key: str, handle: str) -> None:
-        """Notes what is written to a variable beside the update, if that is known."""
+        """Notes what is written to a variable beside the update, if that is known.
+
+        What only begins anew, such as gradients that were added up, says nothing of the update.
+        """
         writes = self._writes_of(handle)
-        if len(writes) == 1:
+        if len(writes) == 1 and not is_constant(self._view, writes[0].inputs[1]):
             operand, combined = self.of(writes[0].inputs[1]), WRITES[writes[0].type]
             if combined is not None:
                 by = self.algebra.scaled(operand, -1.0 if combined == "Sub" else 1.0)
@@ -152,7 +156,7 @@ class UpdateValues:
         for part in update.body:
             node = self._view.ops[part.ops[0]]
             if WRITES.get(part.type, "") is None and part.variable in slots:
-                value = node.inputs[1]
+                value = unless_skipped(self._view, node.inputs[1], part.variable)
                 if self._view.ops[value.op].type != READ:
                     found[value] = part.variable
         return found
@@ -164,9 +168,13 @@ class UpdateValues:
         ref = self._view.variables.get(op.inputs[0].op)
         if ref is None or ref.key not in self.written:
             return
-        combined = COMBINED[op.type] if op.type in COMBINED else WRITES[op.type]
-        key, operand = ref.key, self.of(op.inputs[2 if op.type in COMBINED else 1])
-        if self._assigned.get(op.inputs[1]) == key and key in self.new:
+        key, scattered = ref.key, op.type in COMBINED
+        combined = COMBINED[op.type] if scattered else WRITES[op.type]
+        value = op.inputs[2 if scattered else 1]
+        if combined is None:
+            value = unless_skipped(self._view, value, key)
+        operand = self.of(value)
+        if self._assigned.get(value) == key and key in self.new:
             self._held[key] = self.new[key]
             return
         if combined is not None:
