@@ -41,6 +41,7 @@ OPTIMIZERS: dict[str, Callable[[], Any]] = {
     "rmsprop": lambda: keras.optimizers.RMSprop(centered=True, momentum=0.9),
     "lamb": lambda: keras.optimizers.Lamb(),
     "lion": lambda: keras.optimizers.Lion(),
+    "loss_scale": lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam()),
     "muon": lambda: keras.optimizers.Muon(),
     "tf_keras_adam": lambda: tf_keras.optimizers.legacy.Adam(),
     "tf_keras_momentum": lambda: tf_keras.optimizers.legacy.SGD(0.1, momentum=0.9),

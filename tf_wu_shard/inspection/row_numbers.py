@@ -27,6 +27,7 @@ from tf_wu_shard.rules.sparse import (
     SEGMENT_SUM,
     SHAPE,
     SPARSE_FUSED,
+    STRIDED_SLICE,
     UNIQUE,
 )
 
@@ -96,8 +97,11 @@ def _taken(view: GraphView, op: Op, table: tuple[int, ...] | None) -> Value | No
         return None
     places, result = op.inputs[1], view.shape(Value(op.name))
     if result is None:
-        # How many entries are added up for each row of a list without repetitions is not known.
-        return places if view.producer(places).type == UNIQUE else None
+        # Of a list without repetitions, how many rows it names is not known; of a table, its shape
+        # tells how many it has.
+        number = view.producer(op.inputs[2])
+        of_table = number.type == STRIDED_SLICE and _is_shape(view, number.inputs[0], table)
+        return places if of_table or view.producer(places).type == UNIQUE else None
     return places if table is None or result[:1] == table[:1] else None
 
 
