@@ -11,9 +11,13 @@ from tf_wu_shard.errors import WuShardError
 FLOAT32 = 1
 FLOAT64 = 2
 INT32 = 3
+INT64 = 9
 BOOL = 10
 BFLOAT16 = 14
 FLOAT16 = 19
+
+# What rows of a table are numbered with.
+INTEGERS = frozenset({INT32, INT64})
 
 _NAMES_AND_BYTES: dict[int, tuple[str, int]] = {
     1: ("float32", 4),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from tests.graph.text_graph import view_of
-from tf_wu_shard.analysis.gradients import gradient_reductions, result_names
+from tf_wu_shard.analysis.gradients import SparseParts, gradient_reductions, result_names
+from tf_wu_shard.analysis.types import GradientReduction
+from tf_wu_shard.dialects.base import Gathered
 from tf_wu_shard.dialects.recognition import recognise_in_process
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
@@ -102,3 +104,23 @@ def test_a_gradient_of_no_static_shape_is_refused_by_its_carrier() -> None:
     found, refusals = gradient_reductions(view, recognise_in_process(view, ("d0", "d1"))[0])
     assert found == ()
     assert [str(r) for r in refusals] == ["it reduces a tensor of no static shape (sum0)"]
+
+
+def test_the_parts_of_a_sparse_gradient_are_those_that_the_same_ops_carry() -> None:
+    def reduction(
+        key: int, carriers: tuple[str, ...], gathered: Gathered | None
+    ) -> GradientReduction:
+        return GradientReduction(key, (), (), 0, 1, 1, carriers, gathered)
+
+    found = SparseParts(
+        (
+            reduction(0, ("one", "lengths"), Gathered.VALUES),
+            reduction(1, ("one",), Gathered.ROWS),
+            reduction(2, ("two",), Gathered.VALUES),
+            reduction(3, ("pack",), None),
+            reduction(4, ("pack",), None),
+        )
+    )
+    assert found.with_others({1}) == {0, 1}
+    assert found.with_others({2, 3}) == {2, 3}
+    assert found.with_others(()) == set()

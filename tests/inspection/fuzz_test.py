@@ -8,6 +8,7 @@ import time
 import pytest
 
 from tests.inspection.mutations import damaged
+from tests.inspection.tables import export
 from tests.model_files.exported import exported
 from tf_wu_shard.errors import ModelFileError
 from tf_wu_shard.inspection.grounds import Question
@@ -42,6 +43,18 @@ def survives(data: bytes, count: int, seed: int, folder: pathlib.Path) -> None:
 
 def test_500_damaged_models_are_answered(tmp_path: pathlib.Path) -> None:
     survives((exported() / "saved_model.pb").read_bytes(), 500, 1, tmp_path)
+
+
+def test_200_damaged_models_with_tables_are_answered(tmp_path: pathlib.Path) -> None:
+    survives(
+        (export(tmp_path, "two_tables-adagrad") / "saved_model.pb").read_bytes(), 200, 3, tmp_path
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["once-adam", "once-v1_momentum", "two_tables-momentum"])
+def test_2_000_damaged_models_with_tables_are_answered(tmp_path: pathlib.Path, case: str) -> None:
+    survives((export(tmp_path, case) / "saved_model.pb").read_bytes(), 2000, 4, tmp_path)
 
 
 @pytest.mark.slow

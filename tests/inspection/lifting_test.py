@@ -14,7 +14,20 @@ from tf_wu_shard.plan.types import TOO_SMALL
         (f"64 {TOO_SMALL}1024", "lower min_elements"),
         ("no rule for Cumsum", "a rule for this op"),
         ("its update runs inside of While, a branch or a loop", "outside of"),
-        ("its gradient is sparse: rows and values enter apart", "a dense gradient"),
+        (
+            "its gradient is sparse, and where its rows come from is unknown",
+            "an optimizer whose update of single rows is known",
+        ),
+        (
+            "its gradient is sparse, and another's names its rows by ids too: which entries are"
+            " whose is not known",
+            "its own gradient's alone",
+        ),
+        (
+            "its gradient is sparse here and would be dense on TPUs: how it is updated then, this"
+            " step does not show",
+            "traced for TPUs",
+        ),
         ("the shape of its result is not known when traced", "shapes that are fixed"),
         ("it sums over some of the replicas only", "a sum over all replicas"),
     ],

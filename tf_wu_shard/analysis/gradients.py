@@ -72,11 +72,23 @@ def _slices(view: GraphView, reduction: CarriedSlices, key: int) -> GradientRedu
     )
 
 
-def with_parts(reductions: tuple[GradientReduction, ...], keys: Iterable[int]) -> set[int]:
-    """The keys, and those of the other parts of sparse gradients that the same ops carry."""
-    carriers = {c for key in keys if reductions[key].gathered for c in reductions[key].carriers}
-    more = {r.key for r in reductions if r.gathered and carriers.intersection(r.carriers)}
-    return {*keys, *more}
+class SparseParts:
+    """Which reductions are parts of one sparse gradient: those that the same ops carry."""
+
+    def __init__(self, reductions: Iterable[GradientReduction]) -> None:
+        self._carriers: dict[int, tuple[str, ...]] = {}
+        self._carried: dict[str, list[int]] = {}
+        for reduction in reductions:
+            if reduction.gathered is not None:
+                self._carriers[reduction.key] = reduction.carriers
+                for carrier in reduction.carriers:
+                    self._carried.setdefault(carrier, []).append(reduction.key)
+
+    def with_others(self, keys: Iterable[int]) -> set[int]:
+        """The keys of some reductions, and those of the other parts of their gradients."""
+        found = set(keys)
+        carriers = {name for key in found for name in self._carriers.get(key, ())}
+        return found.union(*(self._carried[name] for name in carriers))
 
 
 class ResultNames(dict[Value, tuple[int, int]]):

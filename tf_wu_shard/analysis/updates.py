@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from tf_wu_shard.analysis.accesses import accesses, feeds_a_layer
 from tf_wu_shard.analysis.body import BodyBuilder
 from tf_wu_shard.analysis.floods import Flood, entangled, mirrored_handles, written_keys
-from tf_wu_shard.analysis.gradients import ResultNames, with_parts
+from tf_wu_shard.analysis.gradients import ResultNames, SparseParts
 from tf_wu_shard.analysis.replicas import ReplicaMatcher
 from tf_wu_shard.analysis.row_body import RowBodyBuilder
 from tf_wu_shard.analysis.row_branches import depending
@@ -59,12 +59,13 @@ def weight_updates(
     common = (view, matcher, names, handles, devices, claimed)
     builder = BodyBuilder(*common)
     row_builder = RowBodyBuilder(*common, reductions=reductions)
+    parts = SparseParts(reductions)
     updates: list[WeightUpdate] = []
     refused: list[RefusedUpdate] = []
     for flood in entangled(floods):
         if not flood.variables:
             continue
-        keys = tuple(sorted(with_parts(reductions, flood.keys)))
+        keys = tuple(sorted(parts.with_others(flood.keys)))
         sparse = any(reductions[key].gathered for key in keys)
         chosen = row_builder if sparse else builder
         outcome = flood.refusal or chosen.build(keys, tuple(flood.variables))

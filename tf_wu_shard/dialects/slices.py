@@ -17,12 +17,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tf_wu_shard.dialects.base import CarriedReduction, CarriedSlices, Gathered
+from tf_wu_shard.dtypes import INTEGERS
 from tf_wu_shard.graph.constants import integers
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 
 _GATHER = "CollectiveGatherV2"
-_INTEGERS = frozenset({3, 9})
 
 
 def gathered_slices(view: GraphView, devices: Sequence[str]) -> list[CarriedReduction]:
@@ -124,7 +124,7 @@ def _gathering(view: GraphView, op: Op, num_replicas: int) -> _Gathering | None:
 
     values, rows = operand(gathered[0][0]), operand(gathered[1][0])
     lengths = operand(padded[0][2])
-    if view.dtype(rows) not in _INTEGERS or not _counts_entries(view, op, lengths, rows):
+    if view.dtype(rows) not in INTEGERS or not _counts_entries(view, op, lengths, rows):
         return None
     parts = (
         (Gathered.VALUES, values),
@@ -298,7 +298,7 @@ def _on_one_device(view: GraphView, devices: Sequence[str]) -> list[CarriedReduc
         if len(consumers) != len(devices) or set(results) != set(devices):
             continue
         shape = view.shape(op.inputs[0])
-        is_rows = view.dtype(Value(op.name)) in _INTEGERS and (shape is None or len(shape) == 1)
+        is_rows = view.dtype(Value(op.name)) in INTEGERS and (shape is None or len(shape) == 1)
         found.append(
             CarriedSlices(
                 operands=tuple(operands[d] for d in devices),

@@ -10,6 +10,7 @@ import types
 from collections.abc import Sequence
 from typing import Any
 
+from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.op import Value, parse_value
 from tf_wu_shard.graph.view import GraphView
 
@@ -28,6 +29,9 @@ def function_view(view: GraphView, name: str, operands: Sequence[Value]) -> Grap
     Returns:
         A view in which the i-th op, of type `ARGUMENT`, is the i-th argument and the outputs are
         what the function returns; None where the library has no such function.
+
+    Raises:
+        WuShardError: It reads what it does not compute, as a file may say.
     """
     function = view.functions.get(name)
     if function is None or len(function.signature.input_arg) != len(operands):
@@ -41,6 +45,8 @@ def function_view(view: GraphView, name: str, operands: Sequence[Value]) -> Grap
         if text.startswith("^") or not output:
             return text
         part, _, index = output.partition(":")
+        if source not in nodes or not (index or "0").isdecimal():
+            raise WuShardError(f"function {name!r} reads {text!r}, which it does not have")
         number = _first(view, nodes[source], part) + int(index or 0)
         return f"{source}:{number}" if number else source
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 
 from tf_wu_shard.analysis.types import Analysis
+from tf_wu_shard.dialects.base import Gathered
 from tf_wu_shard.dtypes import dtype_name, item_bytes
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.inspection import grounds, memory, optimizers
@@ -70,9 +71,9 @@ def described(
         trains=trains,
         verdict=_verdict(step, written, trains, guessed=GUESSED in notes),
         writes=len(written),
-        reductions=0 if step.is_assumed else len(analysis.reductions),
+        reductions=0 if step.is_assumed else _gradients(analysis),
         groups=_groups(step),
-        assumed=len(analysis.reductions) if step.is_assumed else 0,
+        assumed=_gradients(analysis) if step.is_assumed else 0,
         updates=_updates(analysis, view),
         report=said if trains else None,
         memory=rows,
@@ -80,6 +81,11 @@ def described(
         source_lines=op_lines(model, name, (left.where for left in report.left_alone)),
         diff=rewritten_diff(step, question) if question.diff and trains and in_file else None,
     )
+
+
+def _gradients(analysis: Analysis) -> int:
+    """How many gradients are reduced; a sparse one, which has several parts, counts once."""
+    return sum(r.gathered in (None, Gathered.VALUES) for r in analysis.reductions)
 
 
 def _groups(step: FoundStep) -> str:
@@ -101,7 +107,7 @@ def _verdict(step: FoundStep, written: Mapping[str, bool], trains: bool, *, gues
         return f"{len(written)} variable writes, none of a weight: nothing to shard"
     if step.is_assumed:
         return "trains on one device: no gradient is reduced; planned as if it ran on replicas"
-    return f"trains: sums {len(step.analysis.reductions)} gradients over {step.sums_over} replicas"
+    return f"trains: sums {_gradients(step.analysis)} gradients over {step.sums_over} replicas"
 
 
 def _updates(analysis: Analysis, view: GraphView) -> tuple[UpdateAnswer, ...]:

@@ -16,6 +16,8 @@ _LIFTS: tuple[tuple[str, str], ...] = (
         r"its update runs inside of",
         "an update outside of branches and loops",
     ),
+    (r"would be dense on TPUs", "a step that was traced for TPUs, in which its gradient is dense"),
+    (r"another's names its rows by", "numbers of rows that are its own gradient's alone"),
     (
         r"its gradient is sparse|sparse gradient",
         "a dense gradient, or an optimizer whose update of single rows is known",

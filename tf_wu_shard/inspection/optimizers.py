@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from tf_wu_shard.analysis.types import WeightUpdate
+from tf_wu_shard.analysis.types import OperandKind, WeightUpdate
+from tf_wu_shard.dtypes import INTEGERS
 from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.inspection.algebra import Sum
@@ -17,6 +18,7 @@ from tf_wu_shard.inspection.optimizer_forms import FORMS, SLOTS, OptimizerForm
 from tf_wu_shard.inspection.trust_ratios import trust_ratios
 from tf_wu_shard.inspection.update_values import UpdateValues
 from tf_wu_shard.rules.fused import FUSED
+from tf_wu_shard.rules.sparse import SPARSE_FUSED
 
 UNKNOWN = "unknown"
 
@@ -61,15 +63,32 @@ def recognise(update: WeightUpdate, view: GraphView) -> Recognised:
     """
     if sum(v.trainable for v in update.variables) > 1:
         return Recognised(UNKNOWN, "it updates several weights")
-    if len(update.reductions) != 1:
-        return Recognised(UNKNOWN, f"{len(update.reductions)} gradients enter it")
+    parts = _parts(update, view)
+    gradients = len(update.reductions) - len(parts)
+    if gradients != 1:
+        return Recognised(UNKNOWN, f"{gradients} gradients enter it")
     if len(update.variables) > _MOST_VARIABLES:
         return Recognised(UNKNOWN, f"it has {len(update.slots)} slots")
     reading = _Reading(update, view)
-    fused = [view.ops[op.ops[0]] for op in update.body if op.type in FUSED]
+    fused = [
+        view.ops[op.ops[0]] for op in update.body if op.type in FUSED or op.type in SPARSE_FUSED
+    ]
     if len(fused) > 1:
         return Recognised(UNKNOWN, f"{len(fused)} fused updates of one variable")
-    return reading.of_fused(fused[0]) if fused else reading.of_ops()
+    found = reading.of_fused(fused[0]) if fused else reading.of_ops()
+    if not parts or found.optimizer == UNKNOWN:
+        return found
+    return Recognised(found.optimizer, f"{found.because}; the gradient is sparse")
+
+
+def _parts(update: WeightUpdate, view: GraphView) -> set[int]:
+    """The reductions that are parts of a sparse gradient beside its values."""
+    return {
+        operand.index
+        for part in update.body
+        for operand, value in zip(part.operands, view.ops[part.ops[0]].inputs, strict=False)
+        if operand.kind is OperandKind.GRADIENT and view.dtype(value) in INTEGERS
+    }
 
 
 class _Reading:
@@ -88,7 +107,8 @@ class _Reading:
 
     def of_fused(self, op: Op) -> Recognised:
         """What a fused op and what is done besides it are."""
-        name, gradient = op.type.removeprefix("ResourceApply"), FUSED[op.type].gradient
+        name = op.type.removeprefix("ResourceApply").removeprefix("ResourceSparseApply")
+        gradient = (FUSED.get(op.type) or SPARSE_FUSED[op.type]).gradient
         entering = self._text(self._values.of(op.inputs[gradient]))
         if entering not in ("g", "g + w"):
             return Recognised(UNKNOWN, f"what enters its {op.type} is not the gradient alone")

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.dialects.base import Dialect
+from tf_wu_shard.dialects.base import Dialect, Gathered
+from tf_wu_shard.dialects.tpu import TpuCluster
+from tf_wu_shard.placement import Refusal
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.storage.function_slots import Whole
+
+# What of a gradient there is a sum of: a dense one, or the values of a sparse one.
+_SUMMED = (None, Gathered.VALUES)
+
+_DENSE_THERE = (
+    "its gradient is sparse here and would be dense on TPUs: how it is updated then, this step"
+    " does not show"
+)
 
 
 def planned(
@@ -29,9 +40,11 @@ def planned(
         whole: What cannot live in shards; None where nothing is known to.
 
     Returns:
-        The analysis for this number, and the plan.
+        The analysis for this number, and the plan. On TPUs every gradient is summed as a tensor.
     """
     there = dataclasses.replace(analysis, num_replicas=replicas)
+    if isinstance(ground, TpuCluster):
+        there = _with_dense_gradients(there)
     plan = make_plan(
         there,
         options or ShardingOptions(),
@@ -44,3 +57,35 @@ def planned(
         weights_in_shards=ground.weights_in_shards,
     )
     return there, plan
+
+
+def _with_dense_gradients(analysis: Analysis) -> Analysis:
+    """The same, with each sparse gradient made dense before it is summed, as TPUStrategy does.
+
+    Its update then is of tensors and has other ops, which this step does not hold, on the same
+    variables: a body that is none of it is left out.
+    """
+    reductions = list(analysis.reductions)
+    parts = {r.key for r in reductions if r.gathered is not None}
+    updates = []
+    for update in analysis.updates:
+        if parts.isdisjoint(update.reductions):
+            updates.append(update)
+            continue
+        values = [k for k in update.reductions if reductions[k].gathered in _SUMMED]
+        for key in values:
+            if key in parts:
+                size = math.prod(update.variables[0].shape)
+                reductions[key] = dataclasses.replace(
+                    reductions[key], size=size, gathered=None, order=()
+                )
+        updates.append(dataclasses.replace(update, reductions=tuple(values), body=()))
+    refused = tuple(
+        r
+        if parts.isdisjoint(r.reductions)
+        else dataclasses.replace(r, refusal=Refusal(r.refusal.where, _DENSE_THERE))
+        for r in analysis.refused
+    )
+    return dataclasses.replace(
+        analysis, reductions=tuple(reductions), updates=tuple(updates), refused=refused
+    )

@@ -13,13 +13,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from tf_wu_shard.analysis.types import OperandKind, WeightUpdate
-from tf_wu_shard.dtypes import INT32
+from tf_wu_shard.dtypes import INT32, INTEGERS
 from tf_wu_shard.graph.constants import floating_scalar, integers
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.inspection import newton_schulz
 from tf_wu_shard.inspection.algebra import Algebra, Sum
+from tf_wu_shard.inspection.row_values import COMBINED, ENTRY_BY_ENTRY, branch_values, row_ops
 from tf_wu_shard.inspection.value_rules import RULES
+from tf_wu_shard.inspection.written_out import is_constant, unless_skipped
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.variables import READ, WRITES
 
@@ -37,7 +39,6 @@ _PRODUCTS = {
 }
 _ADDS = frozenset({"Add", "AddV2", "AddN"})
 _EXTREMES = {"Max": "largest", "Min": "least", "All": "all", "Any": "any"}
-_SELECTS = frozenset({"Select", "SelectV2"})
 _SAME = frozenset({"Identity", "IdentityN", "Cast", "StopGradient", "PreventGradient"})
 
 
@@ -59,7 +60,7 @@ class UpdateValues:
         """Follows the update.
 
         Args:
-            update: The update; it has one gradient.
+            update: The update; it has one gradient, which may be sparse.
             view: The graph that it was found in.
         """
         self.algebra = Algebra()
@@ -77,10 +78,12 @@ class UpdateValues:
         self.written: dict[str, list[Sum]] = {v.key: [] for v in update.variables}
         self._sizes = {math.prod(v.shape) for v in update.variables}
         self._assigned = self._assigned_by(update)
+        self._row_ops = row_ops(update)
         for op in update.body:
             node = view.ops[op.ops[0]]
             for operand, value in zip(op.operands, node.inputs, strict=False):
-                if operand.kind is OperandKind.GRADIENT:
+                # Of a sparse one, the values; its other parts are integers.
+                if operand.kind is OperandKind.GRADIENT and view.dtype(value) not in INTEGERS:
                     self._enter_gradient(value)
         for part in update.body:
             self._enter(view.ops[part.ops[0]])
@@ -136,7 +139,7 @@ class UpdateValues:
         What only begins anew, such as gradients that were added up, says nothing of the update.
         """
         writes = self._writes_of(handle)
-        if len(writes) == 1 and not self._is_constant(writes[0].inputs[1]):
+        if len(writes) == 1 and not is_constant(self._view, writes[0].inputs[1]):
             operand, combined = self.of(writes[0].inputs[1]), WRITES[writes[0].type]
             if combined is not None:
                 by = self.algebra.scaled(operand, -1.0 if combined == "Sub" else 1.0)
@@ -153,20 +156,23 @@ class UpdateValues:
         for part in update.body:
             node = self._view.ops[part.ops[0]]
             if WRITES.get(part.type, "") is None and part.variable in slots:
-                value = self._unless_skipped(node.inputs[1], part.variable)
+                value = unless_skipped(self._view, node.inputs[1], part.variable)
                 if self._view.ops[value.op].type != READ:
                     found[value] = part.variable
         return found
 
     def _enter(self, op: Op) -> None:
-        if op.type not in WRITES:
+        if op.type not in WRITES and op.type not in COMBINED:
             self.of(Value(op.name))
             return
         ref = self._view.variables.get(op.inputs[0].op)
         if ref is None or ref.key not in self.written:
             return
-        key, combined = ref.key, WRITES[op.type]
-        value = self._unless_skipped(op.inputs[1], key) if combined is None else op.inputs[1]
+        key, scattered = ref.key, op.type in COMBINED
+        combined = COMBINED[op.type] if scattered else WRITES[op.type]
+        value = op.inputs[2 if scattered else 1]
+        if combined is None:
+            value = unless_skipped(self._view, value, key)
         operand = self.of(value)
         if self._assigned.get(value) == key and key in self.new:
             self._held[key] = self.new[key]
@@ -175,32 +181,6 @@ class UpdateValues:
             by = self.algebra.scaled(operand, -1.0 if combined == "Sub" else 1.0)
             operand = self.algebra.added([self._held[key], by])
         self._held[key] = self._becomes(key, operand)
-
-    def _is_constant(self, value: Value) -> bool:
-        op = self._view.ops[value.op]
-        sources = [op] if op.type != "Fill" else [self._view.ops[v.op] for v in op.inputs]
-        return all(source.type == "Const" for source in sources)
-
-    def _unless_skipped(self, value: Value, key: str) -> Value:
-        """What a variable is given, in a branch that is written out, where it is not left alone."""
-        while (op := self._view.ops[value.op]).type in _SELECTS:
-            given = [v for v in op.inputs[1:] if not self._holds(v, key)]
-            if len(given) != 1 or self._view.shape(op.inputs[0]) != ():
-                break
-            (value,) = given
-        return value
-
-    def _holds(self, value: Value, key: str) -> bool:
-        """Whether a value is what a variable held, whichever branch is taken."""
-        pending = [value]
-        while pending:
-            op = self._view.ops[pending.pop().op]
-            ref = self._view.variables.get(op.inputs[0].op) if op.type == READ else None
-            if op.type == "Identity" or op.type in _SELECTS:
-                pending += op.inputs[op.type in _SELECTS :]
-            elif ref is None or ref.key != key:
-                return False
-        return True
 
     def _becomes(self, key: str, value: Sum) -> Sum:
         """Notes what a variable becomes; returns what it is called from then on."""
@@ -224,14 +204,19 @@ class UpdateValues:
             return op.inputs[value.index : value.index + 1]
         if self._looks_back and not self._scales(op):
             return ()
-        if op.type == "Transpose":
+        if op.type == "Transpose" or self._is_entry_by_entry(op):
             return op.inputs[:1]
+        if op.name in self._row_ops:
+            return [v for v in op.inputs[1:] if self._view.dtype(v) not in INTEGERS]
         known = any(op.type in rules for rules in (RULES, _PRODUCTS, _SUMS, _EXTREMES))
         relabels = family_of(op.type) is Family.RELABEL
         if op.type in WRITES or op.type == READ or not (known or relabels or op.type in _SAME):
             return ()
         needed = op.inputs[:1] if relabels else op.inputs
         return needed if len(needed) <= _MOST_OPERANDS else ()
+
+    def _is_entry_by_entry(self, op: Op) -> bool:
+        return op.type in ENTRY_BY_ENTRY and op.name in self._row_ops
 
     def _scales(self, op: Op) -> bool:
         if op.type in _PRODUCTS or op.type == "Transpose":
@@ -254,6 +239,8 @@ class UpdateValues:
         if not operands or any(o is None for o in operands):
             return self._unknown(value)
         known = [o for o in operands if o is not None]
+        if op.name in self._row_ops:
+            return self._on_rows(op, value, known)
         if op.type in _PRODUCTS:
             return self._product(op, known)
         if op.type == "Transpose":
@@ -264,6 +251,16 @@ class UpdateValues:
             return self._summed(op, value, known[0])
         found = RULES[op.type](algebra, known)
         return newton_schulz.folded(algebra, found) if op.type in _ADDS else found
+
+    def _on_rows(self, op: Op, value: Value, operands: Sequence[Sum]) -> Sum:
+        if self._is_entry_by_entry(op):
+            return operands[0]
+        branch = self._row_ops[op.name].branch
+        assert branch is not None, "row_ops has no others"
+        needed = dict(zip(self._needed(op, value), operands, strict=True))
+        given = [needed.get(v) for v in op.inputs[1:]]
+        found = branch_values(self._view, op, branch.local, given, self.algebra)[value.index]
+        return self._unknown(value) if found is None else found
 
     def _constant(self, tensor: Any, value: Value) -> Sum:
         number = floating_scalar(tensor)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tf_wu_shard.dialects.base import CarriedReduction
+from tf_wu_shard.dialects.base import CarriedReduction, CarriedSlices, Gathered
 from tf_wu_shard.dialects.in_process import InProcess
 from tf_wu_shard.dialects.torus import Torus
 from tf_wu_shard.dialects.tpu import TpuCluster
@@ -77,4 +77,12 @@ def entering_gradients(view: GraphView) -> Recognised:
     """
     entering = Entering(view)
     carried = [CarriedReduction((v,), (v,), 1, (v.op,)) for v in entering.gradients]
+    for gradient in entering.sparse:
+        parts = {Gathered.VALUES: gradient.values, Gathered.ROWS: gradient.rows}
+        # Of all updates, none has the same rows; two might have values by one op.
+        carriers = (gradient.rows.op,)
+        carried += [
+            CarriedSlices((value,), (value,), 1, carriers, kind, (0,))
+            for kind, value in parts.items()
+        ]
     return carried, entering.refusals
