@@ -17,6 +17,7 @@ from tf_wu_shard.inspection.grounds import Question
 from tf_wu_shard.inspection.op_lines import op_lines
 from tf_wu_shard.inspection.picturing import picture_of
 from tf_wu_shard.inspection.planning import planned
+from tf_wu_shard.inspection.refused_weights import refused_weights, with_refused
 from tf_wu_shard.inspection.rewriting import rewritten_diff
 from tf_wu_shard.model_files.types import Model
 from tf_wu_shard.report.summary import summarize
@@ -61,9 +62,10 @@ def described(
     replicas = grounds.asked_replicas(step.program, question, step.replicas)
     ground = grounds.assumed_ground(replicas, step.program, question)
     there, plan = planned(analysis, ground, replicas, question.options, step.whole)
-    report = summarize(name, there, plan, {}, ground.place)
+    refused = refused_weights(model, view, analysis)
+    report = with_refused(summarize(name, there, plan, {}, ground.place), refused)
     trains = any(written.values()) or bool(plan.variables or plan.left_alone)
-    rows = memory.rows(model, analysis, step.program, question, step.whole) if trains else ()
+    rows = memory.rows(analysis, refused, step.program, question, step.whole) if trains else ()
     said = dataclasses.replace(report, notes=(*report.notes, *notes))
     in_file = step.is_assumed or step.program is not None
     return FunctionAnswer(
@@ -75,6 +77,7 @@ def described(
         groups=_groups(step),
         assumed=len(analysis.reductions) if step.is_assumed else 0,
         updates=_updates(analysis, view),
+        refused=refused,
         report=said if trains else None,
         memory=rows,
         picture=picture_of(view, analysis, plan),
