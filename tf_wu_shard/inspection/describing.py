@@ -20,12 +20,18 @@ from tf_wu_shard.inspection.planning import planned
 from tf_wu_shard.inspection.refused_weights import refused_weights, with_refused
 from tf_wu_shard.inspection.rewriting import rewritten_diff
 from tf_wu_shard.model_files.types import Model
-from tf_wu_shard.report.summary import summarize
+from tf_wu_shard.report.summary import Report, summarize
 
 # Said of a file that leaves open which variables are trained.
 GUESSED = (
     "the file does not say which variables are trained: a weight is taken for one where"
     " a fused update, or what reads it, shows it"
+)
+
+# Said of a file without shapes in which a gradient's shape would have to be known.
+SHAPELESS = (
+    "the file tells no value's shape, and a weight is left alone for want of one:"
+    " tf.Graph.as_graph_def(add_shapes=True) writes them"
 )
 
 
@@ -66,8 +72,10 @@ def described(
     report = with_refused(summarize(name, there, plan, {}, ground.place), refused)
     trains = any(written.values()) or bool(plan.variables or plan.left_alone)
     rows = memory.rows(analysis, refused, step.program, question, step.whole) if trains else ()
+    if _wants_shapes(report, view):
+        notes = (*notes, SHAPELESS)
     said = dataclasses.replace(report, notes=(*report.notes, *notes))
-    in_file = step.is_assumed or step.program is not None
+    in_file = step.whole is None
     return FunctionAnswer(
         name=name,
         trains=trains,
@@ -84,6 +92,14 @@ def described(
         source_lines=op_lines(model, name, (left.where for left in report.left_alone)),
         diff=rewritten_diff(step, question) if question.diff and trains and in_file else None,
     )
+
+
+def _wants_shapes(report: Report, view: GraphView) -> bool:
+    """Whether anything is left alone for want of a shape in a graph that tells none."""
+    wanted = any(
+        "static shape" in a.reason or "the shape of" in a.reason for a in report.left_alone
+    )
+    return wanted and not any("_output_shapes" in op.node.attr for op in view)
 
 
 def _groups(step: FoundStep) -> str:

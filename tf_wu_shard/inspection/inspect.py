@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from tf_wu_shard.analysis.analyze import analyze
+from tf_wu_shard.dialects.in_process import InProcess
+from tf_wu_shard.dialects.recognition import replica_devices
 from tf_wu_shard.errors import OptionError, WuShardError
 from tf_wu_shard.inspection import grounds
 from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection
@@ -30,6 +32,11 @@ _COLLECTIVES = frozenset({"CollectiveReduce", "CollectiveReduceV2", "CollectiveR
 _UNTIED = (
     "left alone: it sums gradients over replicas (CollectiveReduce), and the file does not tell"
     " which variables are components of one; a SavedModel does, and so does --script"
+)
+_ONE_FOR_ALL = (
+    "left alone: it was traced for several replicas of one process, and the file keeps one variable"
+    " for all of them, so that their copies of the update cannot be told apart; a SavedModel with"
+    " VariablePolicy.EXPAND_DISTRIBUTED_VARIABLES keeps them, and so does --script"
 )
 _NO_WRITES = "0 variable writes, nothing to shard"
 
@@ -159,9 +166,15 @@ class _Inspecting:
             return FunctionAnswer(
                 name, any(written.values()), f"left alone: {program.refusal}", len(written)
             )
-        if program is None and any(op.type in _COLLECTIVES for op in view):
-            return FunctionAnswer(name, any(written.values()), _UNTIED, len(written))
-        step = FoundStep(view, analyze(view, grounds.traced_ground(program, question)), program)
+        devices = replica_devices(view)
+        if program is None and not devices:
+            untied = _ONE_FOR_ALL if found.reordered else ""
+            if any(op.type in _COLLECTIVES for op in view):
+                untied = _UNTIED
+            if untied:
+                return FunctionAnswer(name, any(written.values()), untied, len(written))
+        ground = InProcess(devices) if devices else grounds.traced_ground(program, question)
+        step = FoundStep(view, analyze(view, ground), program, max(1, len(devices)))
         return described(name, self._model, question, step, written, tuple(_notes(found)))
 
 
