@@ -25,7 +25,7 @@ from tf_wu_shard.inspection.counted import (
 )
 from tf_wu_shard.inspection.lifting import lifted_by
 from tf_wu_shard.inspection.text import printable
-from tf_wu_shard.plan.types import TOO_SMALL
+from tf_wu_shard.plan.types import EACH, TOO_SMALL
 from tf_wu_shard.report.quantities import byte_text, shape_text
 from tf_wu_shard.report.summary import Bytes, LeftAloneVariable, Report, ShardedVariable
 from tf_wu_shard.report.tables import AnyCell, Cell, Name, Table
@@ -52,9 +52,13 @@ def variables(function: FunctionAnswer, report: Report, most: int) -> Table:
     known |= {answer.variable: _refused(answer) for answer in function.refused}
     known |= {update.variable: _updated(update) for update in function.updates}
     layouts = {variable.name: variable.layout for variable in report.variables}
-    small = {left.name for left in report.left_alone if TOO_SMALL in left.reason}
+    small = {
+        left.name: f"left alone, {_small(left.reason, report.num_replicas)}"
+        for left in report.left_alone
+        if TOO_SMALL in left.reason
+    }
     names = dict.fromkeys((*layouts, *(left.name for left in report.left_alone)))
-    plans = {name: "left alone, small" if name in small else "left alone" for name in names}
+    plans = {name: small.get(name, "left alone") for name in names}
     plans |= layouts
     rows = [(Name(printable(n)), *known.get(n, _NOTHING_KNOWN), plans[n]) for n in names]
     rows.sort(key=lambda row: -row[3].key if isinstance(row[3], Cell) else 0)
@@ -120,7 +124,7 @@ def left_alone(function: FunctionAnswer, report: Report, most: int) -> Table:
         if below:
             small.setdefault(limit, []).append(elements.strip())
     rows = [_left(left, lines.get(left.where, "")) for left in found[:most]]
-    rows += [_too_small(limit, sizes) for limit, sizes in small.items()]
+    rows += [_too_small(limit, sizes, report.num_replicas) for limit, sizes in small.items()]
     return Table(
         title="Left alone",
         columns=("Variable", "Why", "Found at", "What would lift it"),
@@ -138,13 +142,18 @@ def _left(left: LeftAloneVariable, line: str) -> tuple[AnyCell, ...]:
     return Name(printable(left.name)), printable(left.reason), place, lift
 
 
-def _too_small(limit: str, sizes: Sequence[str]) -> tuple[AnyCell, ...]:
+def _small(reason: str, replicas: int) -> str:
+    """For what a variable is small: the more replicas, the more is."""
+    return f"small for {replicas:,} replicas" if EACH in reason else "small"
+
+
+def _too_small(limit: str, sizes: Sequence[str], replicas: int) -> tuple[AnyCell, ...]:
     """One row for all variables that are too small to share; the table of variables has each."""
     numbers = sorted({int(size) for size in sizes})
     extent = f"{numbers[0]:,}" if len(numbers) == 1 else f"{numbers[0]:,} to {numbers[-1]:,}"
     reason = f"{extent} {TOO_SMALL}{limit}"
-    count = f"{len(sizes):,} small variables" if len(sizes) > 1 else "1 small variable"
-    return count, reason, _NO_OP, lifted_by(reason)
+    count = f"{len(sizes):,} variables" if len(sizes) > 1 else "1 variable"
+    return f"{count}, {_small(reason, replicas)}", reason, _NO_OP, lifted_by(reason)
 
 
 def memory(function: FunctionAnswer) -> Table:
