@@ -33,6 +33,7 @@ from tf_wu_shard.graph.tpu_cluster import cluster_of
 from tf_wu_shard.pipeline.hand_over import hand_over
 from tf_wu_shard.pipeline.nested_updates import NestedUpdates
 from tf_wu_shard.pipeline.stages import Outcome, run_stages
+from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.if_conversion import if_converted
 from tf_wu_shard.program.prepare import prepared
 from tf_wu_shard.report.published import nothing_sharded, publish, reports
@@ -186,8 +187,8 @@ def captured_program(graph: Any) -> Captured:
     captured = capture(graph)
     cluster = cluster_of(graph)
     if cluster is None:
-        return if_converted(graph, captured, "", reduced_values)
-    return prepared(graph, captured, cluster.name, cluster.num_replicas)
+        return if_converted(TracedGraph(graph), captured, "", reduced_values)
+    return prepared(TracedGraph(graph), captured, cluster.name, cluster.num_replicas)
 
 
 def _only_lowered(graph: Any) -> Any:

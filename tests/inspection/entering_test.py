@@ -101,11 +101,6 @@ def by_the_batch(weight: tf.Variable, slot: tf.Variable, batch: Any) -> None:
     weight.assign_sub(slot * tf.reduce_mean(batch))
 
 
-def in_a_branch(weight: tf.Variable, slot: tf.Variable, batch: Any) -> None:
-    if tf.reduce_sum(batch) > 0:
-        weight.assign_sub(gradient_of(weight, batch))
-
-
 def scattered(weight: tf.Variable, slot: tf.Variable, batch: Any) -> None:
     rows = tf.cast(batch[0, :2], tf.int32)
     weight.scatter_sub(tf.IndexedSlices(batch[1, :2], rows))
@@ -116,7 +111,6 @@ def scattered(weight: tf.Variable, slot: tf.Variable, batch: Any) -> None:
     [
         (two_ways, "is no gradient of a weight"),
         (by_the_batch, "is no gradient of a weight"),
-        (in_a_branch, "its update is inside of If, into which inspection does not look"),
         (scattered, "its gradient is sparse: rows and values enter apart"),
     ],
 )

@@ -14,7 +14,7 @@ from tf_wu_shard.plan.types import EACH, TOO_SMALL
         (f"64 {TOO_SMALL}1024", "lower min_elements"),
         (f"64 {TOO_SMALL}8192{EACH}8 replicas a tile of 1024", "fewer replicas, or a lower min"),
         ("no rule for Cumsum", "a rule for this op"),
-        ("its update is inside of While, into which inspection does not look", "outside of"),
+        ("its update runs inside of While, a branch or a loop", "outside of"),
         ("its gradient is sparse: rows and values enter apart", "a dense gradient"),
         ("the shape of its result is not known when traced", "shapes that are fixed"),
         ("it sums over some of the replicas only", "a sum over all replicas"),

@@ -92,11 +92,19 @@ def shared(module: Module, gradient: Any) -> None:
     noisily(module.other, module.slot)
 
 
-def in_a_case(module: Module, gradient: Any) -> None:
-    def step() -> Any:
-        return module.weight.assign_sub(module.slot.assign_add(gradient))
+def in_a_remote_call(module: Module, gradient: Any) -> None:
+    """Nobody looks into a function that is called by a device's name."""
 
-    tf.switch_case(tf.cast(module.count, tf.int32), [step, step, lambda: module.weight.value()])
+    @tf.function(input_signature=[tf.TensorSpec((SIZE,))])
+    def step(gradient: Any) -> Any:
+        module.weight.assign_sub(module.slot.assign_add(gradient))
+        return gradient
+
+    called = step.get_concrete_function()
+    handles = [value for value, _ in called.graph.captures]
+    tf.raw_ops.RemoteCall(
+        target="/device:CPU:0", args=[gradient, *handles], Tout=[tf.float32], f=called
+    )
 
 
 def test_a_weight_without_slots_has_none(tmp_path: pathlib.Path) -> None:
@@ -121,8 +129,8 @@ def test_what_two_weights_depend_on_is_no_slot_of_either(tmp_path: pathlib.Path)
     assert not any(a.slots or a.slots_told for a in answers)
 
 
-def test_slots_in_a_branch_are_not_told(tmp_path: pathlib.Path) -> None:
-    answer = refused(in_a_case, tmp_path)
+def test_slots_of_what_is_called_elsewhere_are_not_told(tmp_path: pathlib.Path) -> None:
+    answer = refused(in_a_remote_call, tmp_path)
     assert (answer.slots, answer.slots_told) == ((), False)
 
 
@@ -179,7 +187,7 @@ def test_every_format_says_what_is_left_alone(tmp_path: pathlib.Path) -> None:
 
 
 def test_what_is_not_counted_is_said(tmp_path: pathlib.Path) -> None:
-    inspection = inspected(in_a_case, tmp_path)
+    inspection = inspected(in_a_remote_call, tmp_path)
     for text in (as_lines(inspection), as_markdown(inspection), as_html(inspection)):
         assert "Counted are the weights of the one variable, sharded or left alone" in text
         assert "Slots of 1 weight left alone are not counted, or not all of them" in text

@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tf_wu_shard.graph.op import Value
+from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.flat_functions import BRANCHES, FlatFunctions, WrittenOut
 from tf_wu_shard.program.speculation import RunsInVainError
 
@@ -28,7 +29,9 @@ def written_out(function: Function) -> tuple[WrittenOut, Value, list[str]]:
     nodes = list(graph.as_graph_def().node)
     result = Value(graph.outputs[0].op.name, graph.outputs[0].value_index)
     chosen = {node.name for node in nodes if node.op in BRANCHES}
-    out = FlatFunctions({}, lambda node: None).write_out(nodes, chosen, graph, (result,))
+    out = FlatFunctions({}, lambda node: None).write_out(
+        nodes, chosen, TracedGraph(graph), (result,)
+    )
     return out, out.values.get(result, result), [t.op.name for t in graph.inputs]
 
 

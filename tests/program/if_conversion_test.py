@@ -13,11 +13,11 @@ from tf_wu_shard.graph.capture import Captured, capture
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.tpu_cluster import cluster_of
 from tf_wu_shard.placement import Refusal
+from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.flat_functions import BRANCHES
 from tf_wu_shard.program.if_conversion import if_converted, telling_why
 from tf_wu_shard.program.prepare import sums
 from tf_wu_shard.program.reduced_operands import branches_with_reduced_operands
-from tf_wu_shard.program.specialise import inner_graph
 
 Strategies = Callable[[int], tf.distribute.TPUStrategy]
 Step = Callable[["Given"], Any]
@@ -51,7 +51,7 @@ def traced(strategy: tf.distribute.TPUStrategy, step: Step) -> tuple[Any, Captur
 
 def converted(strategy: tf.distribute.TPUStrategy, step: Step) -> Captured:
     graph, captured, program = traced(strategy, step)
-    return if_converted(graph, captured, program, sums)
+    return if_converted(TracedGraph(graph), captured, program, sums)
 
 
 def branches(captured: Captured) -> list[str]:
@@ -142,7 +142,7 @@ def test_an_access_waits_for_those_of_its_own_variable_alone(emulated: Strategie
 @pytest.mark.parametrize("step", [local, of_its_norm])
 def test_other_branches_stay(emulated: Strategies, step: Step) -> None:
     graph, captured, program = traced(emulated(2), step)
-    assert if_converted(graph, captured, program, sums) is captured
+    assert if_converted(TracedGraph(graph), captured, program, sums) is captured
 
 
 def test_what_must_not_run_in_vain_stays_and_says_why(emulated: Strategies) -> None:
@@ -193,10 +193,10 @@ def test_a_variable_that_is_handed_on_by_its_handle_stays(emulated: Strategies) 
 def test_the_graph_that_was_traced_stays_as_it_was(emulated: Strategies) -> None:
     graph, captured, program = traced(emulated(2), applied)
     before = captured.view.fingerprint
-    if_converted(graph, captured, program, sums)
+    if_converted(TracedGraph(graph), captured, program, sums)
     assert captured.view.fingerprint == before
     (name,) = branches(captured)
     called = captured.view.ops[name].node.attr["then_branch"].func.name
-    inner = inner_graph(graph, {}, called)
+    inner = TracedGraph(graph).inner(called, {})
     assert inner is not None
-    assert any(op.type == "AssignSubVariableOp" for op in inner.get_operations())
+    assert any(node.op == "AssignSubVariableOp" for node in inner.body().nodes)

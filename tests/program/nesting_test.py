@@ -15,6 +15,7 @@ from tf_wu_shard.graph.capture import Captured, capture
 from tf_wu_shard.graph.tpu_cluster import cluster_of
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Refusal
+from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.nesting import Nested, everything, nested_programs, uses
 from tf_wu_shard.program.prepare import prepared
 
@@ -35,7 +36,7 @@ def captured(text: str) -> Captured:
 
 def branch(op: str, attribute: str) -> Nested:
     empty = captured("c = NoOp()")
-    return Nested(op, attribute, 0, "", None, empty, (), (), (), is_agreed=True)
+    return Nested(op, attribute, 0, "", TracedGraph(None), empty, (), (), (), is_agreed=True)
 
 
 IF = "p = Const()\nx = Const()\nc = If(p, x, w0) {then_branch=&training else_branch=&%s}\n"
@@ -79,8 +80,8 @@ def innermost(strategy: tf.distribute.TPUStrategy, step: Step) -> GraphView:
     graph = program.get_concrete_function(rows, tf.constant(np.float32(0.5))).graph
     cluster = cluster_of(graph)
     assert cluster is not None
-    flat = prepared(graph, capture(graph), cluster.name, 4)
-    nested = nested_programs(graph, flat, cluster.name, 4)
+    flat = prepared(TracedGraph(graph), capture(graph), cluster.name, 4)
+    nested = nested_programs(TracedGraph(graph), flat, cluster.name, 4)
     first, _ = next(everything(nested))
     return first.captured.view
 

@@ -8,6 +8,7 @@ variable is refused.
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Iterable
 from typing import Any
 
@@ -75,7 +76,8 @@ def first_argument(op_type: str) -> int:
 
 def access_by_callee(view: GraphView, function: str, argument: int) -> Access:
     """What a function, and what it calls, does to the handle that is one of its arguments."""
-    return _access_in_function(view, function, argument, ())
+    known = _accesses_in_function(view, function)
+    return known[argument] if argument < len(known) else Access.UNKNOWN
 
 
 def ignores(view: GraphView, node: Any, slot: int) -> bool:
@@ -140,7 +142,7 @@ def _access(view: GraphView, op: Op, slot: int) -> Access:
         ref = view.variables.get(op.inputs[slot].op)
         if ref is not None and ref.key in view.part_wise.get(op.name, ()):
             return Access.PART_WISE
-        return _access_in_call(view, op.type, op.node.attr, slot, ())
+        return _access_in_call(view, op.type, op.node.attr, slot)
     return Access.UNKNOWN
 
 
@@ -150,43 +152,51 @@ def _function_names(attribute: Any) -> list[str]:
     return [f.name for f in attribute.list.func]
 
 
-def _access_in_call(
-    view: GraphView, op_type: str, attributes: Any, slot: int, calling: tuple[str, ...]
-) -> Access:
+def _access_in_call(view: GraphView, op_type: str, attributes: Any, slot: int) -> Access:
     """What the functions that an op may call do to the handle it passes as operand `slot`."""
     names, first = _CALLS[op_type]
     callees = [name for a in names for name in _function_names(attributes[a])]
     if slot < first or not callees:
         return Access.UNKNOWN
-    return _strongest(_access_in_function(view, c, slot - first, calling) for c in callees)
+    return _strongest(access_by_callee(view, c, slot - first) for c in callees)
 
 
-def _access_in_function(
-    view: GraphView, function: str, argument: int, calling: tuple[str, ...]
-) -> Access:
+# What each function does to each of its arguments, by the view that knows the functions.
+_by_function: weakref.WeakKeyDictionary[GraphView, dict[str, tuple[Access, ...]]] = (
+    weakref.WeakKeyDictionary()
+)
+
+
+def _accesses_in_function(view: GraphView, function: str) -> tuple[Access, ...]:
+    """What a function, and what it calls, does to the handles that are its arguments."""
+    known = _by_function.setdefault(view, {})
+    if function in known:
+        return known[function]
     definition = view.functions.get(function)
-    if definition is None or function in calling:
-        return Access.UNKNOWN
-    if argument >= len(definition.signature.input_arg):
-        return Access.UNKNOWN
-    names = {definition.signature.input_arg[argument].name}
-    found = [Access.PASSED_ON]
+    if definition is None:
+        return ()
+    arguments = definition.signature.input_arg
+    # What calls itself may do anything.
+    known[function] = (Access.UNKNOWN,) * len(arguments)
+    found = [[Access.PASSED_ON] for _ in arguments]
+    names = {argument.name: number for number, argument in enumerate(arguments)}
     for node in definition.node_def:
         for slot, text in enumerate(i for i in node.input if not i.startswith("^")):
             if text not in names:
                 continue
+            access = Access.UNKNOWN
             if node.op in _FORWARDING:
-                names.add(f"{node.name}:output:0")
+                names[f"{node.name}:output:0"] = names[text]
+                access = Access.PASSED_ON
             elif node.op in _CALLS:
-                seen = (*calling, function)
-                found.append(_access_in_call(view, node.op, node.attr, slot, seen))
+                access = _access_in_call(view, node.op, node.attr, slot)
             elif node.op == READ:
-                found.append(Access.READ)
+                access = Access.READ
             elif node.op in WHOLE_READS:
-                found.append(Access.LOOK)
-            else:
-                found.append(Access.UNKNOWN)
-    return _strongest(found)
+                access = Access.LOOK
+            found[names[text]].append(access)
+    known[function] = tuple(map(_strongest, found))
+    return known[function]
 
 
 def _strongest(found: Iterable[Access]) -> Access:

@@ -65,13 +65,24 @@ class SingleProgram(ReplicaMatcher):
             if refusal is not None:
                 return refusal
             followed.add(name)
-            if op.name in self._view.variables or op.type == READ or self._is_sum_of_all(op):
-                stack += [v.op for v in op.inputs[:1] if op.type == READ]
-                continue
-            sources = (self.source(v) for v in op.inputs if v not in self._results)
-            stack += [v.op for v in sources if v not in self._results]
+            stack += self._entering(op)
         self._equal |= followed
         return None
+
+    def differing(self) -> frozenset[str]:
+        """Names of the ops whose results may differ between replicas; all found in one walk."""
+        found: set[str] = set()
+        for op in self._view:
+            if self._differs(op) is not None or not found.isdisjoint(self._entering(op)):
+                found.add(op.name)
+        return frozenset(found)
+
+    def _entering(self, op: Op) -> list[str]:
+        """The ops on whose results it depends whether an op's are equal on all replicas."""
+        if op.name in self._view.variables or op.type == READ or self._is_sum_of_all(op):
+            return [v.op for v in op.inputs[:1] if op.type == READ]
+        sources = (self.source(v) for v in op.inputs if v not in self._results)
+        return [v.op for v in sources if v not in self._results]
 
     def source(self, value: Value) -> Value:
         """The value that an IdentityN hands through; a gradient of one's own puts one there.

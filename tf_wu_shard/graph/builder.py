@@ -26,6 +26,17 @@ def graph_def_of(nodes: Iterable[Any], source: Any) -> Any:
 _NodeDef = tf.compat.v1.NodeDef
 
 
+def with_inputs(node: Any, instead: Mapping[str, str]) -> Any:
+    """A NodeDef that takes other results, as NodeDefs name them; the same one if it takes none."""
+    if instead.keys().isdisjoint(node.input):
+        return node
+    new = _NodeDef()
+    new.CopyFrom(node)
+    for slot, text in enumerate(node.input):
+        new.input[slot] = instead.get(text, text)
+    return new
+
+
 def _node(
     name: str, op_type: str, inputs: Sequence[Value], controls: Iterable[str], device: str
 ) -> Any:

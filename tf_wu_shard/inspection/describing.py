@@ -51,7 +51,6 @@ def described(
     model: Model,
     question: Question,
     step: FoundStep,
-    written: Mapping[str, bool],
     notes: tuple[str, ...] = (),
 ) -> FunctionAnswer:
     """Says what of a step would be sharded.
@@ -61,10 +60,10 @@ def described(
         model: What it belongs to.
         question: For which replicas to plan.
         step: The step.
-        written: The variables that it writes, each with whether it is trained.
         notes: What was noticed when it was read.
     """
     view, analysis = step.view, step.analysis
+    written = written_variables(view)
     replicas = grounds.asked_replicas(step.program, question, step.replicas)
     ground = grounds.assumed_ground(replicas, step.program, question)
     there, plan = planned(analysis, ground, replicas, question.options, step.whole)
@@ -75,7 +74,8 @@ def described(
     if _wants_shapes(report, view):
         notes = (*notes, SHAPELESS)
     said = dataclasses.replace(report, notes=(*report.notes, *notes))
-    in_file = step.whole is None
+    # Of a live step of several replicas the pass itself told what it rewrites.
+    in_file = step.is_assumed or step.program is not None or step.whole is None
     return FunctionAnswer(
         name=name,
         trains=trains,

@@ -156,7 +156,11 @@ class Dominators:
             return keys[: FUSED[op.type].num_handles]
         if op.type in SPARSE_WRITES:
             return keys[: SPARSE_WRITES[op.type]]
-        return keys if is_call(op.type) or self._view.has_effect(op) else ()
+        if not is_call(op.type) and not self._view.has_effect(op):
+            return ()
+        # What is done to every part of a weight alike is done whatever its gradient is.
+        part_wise = self._view.part_wise.get(op.name, ())
+        return [key for key in keys if key not in part_wise]
 
     def _is_own(self, op: Op) -> bool:
         """Whether each replica would have a result of its own, whatever enters."""
@@ -212,9 +216,7 @@ class Entering:
             return Refusal(where, "its gradient is sparse: rows and values enter apart")
         if any(op.type not in WRITES and op.type not in FUSED for op in writes):
             op = next(op for op in writes if op.type not in WRITES and op.type not in FUSED)
-            return Refusal(
-                where, f"its update is inside of {op.type}, into which inspection does not look"
-            )
+            return Refusal(op.name, f"its update runs inside of {op.type}, a branch or a loop")
         slots = self._slots(written, math.prod(shape or ()))
         if slots is None:
             return Refusal(where, f"it depends on more than {_MOST_STATES} variables of the step")

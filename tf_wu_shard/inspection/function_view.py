@@ -20,6 +20,7 @@ from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.inspection.calls import WRITERS, called_by
 from tf_wu_shard.inspection.checked_nodes import function_body, graph_body
+from tf_wu_shard.inspection.handed_twice import in_traced_order
 from tf_wu_shard.inspection.replica_components import components, with_components
 from tf_wu_shard.inspection.shapes import Shapes
 from tf_wu_shard.model_files.shapes import shape_of
@@ -195,28 +196,10 @@ def _one_handle_each(
             new.input[slot] = instead.get(text, text)
         twice.update(dict.fromkeys(handles[text].key for text in taken))
         led.append(new)
-    return _in_traced_order(led, all_handles, twice), all_handles, tuple(twice)
-
-
-def _in_traced_order(
-    nodes: list[Any], handles: Mapping[str, ModelVariable], keys: Mapping[str, Any]
-) -> list[Any]:
-    """The nodes, those that access a variable each waiting for the one before."""
-    last: dict[str, str] = {}
-    ordered = []
-    for node in nodes:
-        touched = {handles[t].key for t in node.input if t in handles and handles[t].key in keys}
-        if node.op == REPLICATED_INPUT:
-            touched = set()
-        waits = [f"^{last[key]}" for key in touched if key in last]
-        new = node
-        if waits:
-            new = tf.compat.v1.NodeDef()
-            new.CopyFrom(node)
-            new.input.extend(dict.fromkeys(waits))
-        last.update(dict.fromkeys(touched, node.name))
-        ordered.append(new)
-    return ordered
+    ordered = {name: v.key for name, v in all_handles.items() if v.key in twice}
+    program = in_traced_order((node for node in led if node.op != REPLICATED_INPUT), ordered)
+    entries = [node for node in led if node.op == REPLICATED_INPUT]
+    return [*entries, *program], all_handles, tuple(twice)
 
 
 def _view(

@@ -21,6 +21,7 @@ from tf_wu_shard.inspection.found_step import FoundStep
 from tf_wu_shard.inspection.function_names import short_name
 from tf_wu_shard.inspection.function_view import FunctionView, view_of_function, view_of_graph
 from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.steps import steps_in
 from tf_wu_shard.model_files.graph_variables import GIVEN
 from tf_wu_shard.model_files.types import BoundFunction, Model
 from tf_wu_shard.tensorflow_private import function_graph
@@ -61,11 +62,11 @@ def inspect(model: Model, question: Question) -> Inspection:
 def _inspection(model: Model, question: Question) -> Inspection:
     calls = Calls(model.functions)
     wanted = list(_wanted(model, calls, question.function))
-    answers = _by_call([_Inspecting(model, calls, question, wanted).answer(f) for f in wanted])
+    inspecting = _Inspecting(model, calls, question, wanted)
+    answers = _by_call([a for function in wanted for a in inspecting.answers(function)])
     roots = _train_ops(model)
     if roots and question.function in (None, GRAPH):
-        looking = _Inspecting(model, calls, question, wanted)
-        answers.append(looking.guarded(GRAPH, lambda: view_of_graph(model, roots)))
+        answers += inspecting.guarded(GRAPH, lambda: view_of_graph(model, roots))
     notes = [f"{a.name}: {a.refusal}" for a in answers if a.refusal]
     diffs = ((a.name, a.diff.refusal) for a in answers if a.diff is not None)
     notes += [f"{name}: no diff: {refusal}" for name, refusal in diffs if refusal]
@@ -123,17 +124,16 @@ class _Inspecting:
         self._question = question
         self._wanted = {function.name for function in wanted}
 
-    def answer(self, function: BoundFunction) -> FunctionAnswer:
-        """What is said of a function."""
+    def answers(self, function: BoundFunction) -> list[FunctionAnswer]:
+        """What is said of a function, and of those steps that are nested in it."""
         reach = self._calls.reach(function.name)
         if reach.refusal:
-            return _not_looked_at(function.name, reach.refusal)
+            return [_not_looked_at(function.name, reach.refusal)]
         if not reach.writes:
-            return FunctionAnswer(function.name, False, _NO_WRITES)
+            return [FunctionAnswer(function.name, False, _NO_WRITES)]
         by = self._trains_by_call(function.name)
         if by:
-            said = f"trains by calling {by}"
-            return FunctionAnswer(function.name, True, said, trained_by=by)
+            return [_by_calling(function.name, by)]
         return self.guarded(function.name, lambda: view_of_function(self._model, function))
 
     def _trains_by_call(self, name: str) -> str:
@@ -144,38 +144,54 @@ class _Inspecting:
         found = writing.pop() if len(writing) == 1 else ""
         return found if found in self._wanted else ""
 
-    def guarded(self, name: str, view_of: Callable[[], FunctionView]) -> FunctionAnswer:
+    def guarded(self, name: str, view_of: Callable[[], FunctionView]) -> list[FunctionAnswer]:
         """What is said of a graph; that it makes no sense where a stage breaks."""
         try:
             return self._looked_at(name, view_of())
         except WuShardError as error:
-            return _not_looked_at(name, str(error))
+            return [_not_looked_at(name, str(error))]
         except RecursionError:
-            return _not_looked_at(name, "it is nested too deep")
+            return [_not_looked_at(name, "it is nested too deep")]
         except MemoryError:
-            return _not_looked_at(name, "it needs more memory than there is")
+            return [_not_looked_at(name, "it needs more memory than there is")]
         # A file may hold any graph, and no check of it is complete.
         except Exception as error:
-            return _not_looked_at(name, f"its graph makes no sense ({type(error).__name__})")
+            return [_not_looked_at(name, f"its graph makes no sense ({type(error).__name__})")]
 
-    def _looked_at(self, name: str, found: FunctionView) -> FunctionAnswer:
-        view, question = found.view, self._question
+    def _looked_at(self, name: str, found: FunctionView) -> list[FunctionAnswer]:
+        view = found.view
         written = written_variables(view)
         program = grounds.program_in(view)
-        if program is not None and program.refusal:
-            return FunctionAnswer(
-                name, any(written.values()), f"left alone: {program.refusal}", len(written)
-            )
-        devices = replica_devices(view)
+        refusal = f"left alone: {program.refusal}" if program and program.refusal else ""
+        devices = replica_devices(view) if program is None else ()
         if program is None and not devices:
-            untied = _ONE_FOR_ALL if found.reordered else ""
+            refusal = _ONE_FOR_ALL if found.reordered else ""
             if any(op.type in _COLLECTIVES for op in view):
-                untied = _UNTIED
-            if untied:
-                return FunctionAnswer(name, any(written.values()), untied, len(written))
-        ground = InProcess(devices) if devices else grounds.traced_ground(program, question)
-        step = FoundStep(view, analyze(view, ground), program, max(1, len(devices)))
-        return described(name, self._model, question, step, written, tuple(_notes(found)))
+                refusal = _UNTIED
+        if refusal:
+            return [FunctionAnswer(name, any(written.values()), refusal, len(written))]
+        notes = tuple(_notes(found))
+        if devices:
+            step = FoundStep(view, analyze(view, InProcess(devices)), None, len(devices))
+            return [described(name, self._model, self._question, step, notes)]
+        around, steps = steps_in(view, self._model.functions, program, self._question)
+        nested = [
+            described(f"{name}/{inner}", self._model, self._question, step, notes)
+            for inner, step in steps
+        ]
+        told = [answer for answer in nested if _has_updates(answer)]
+        own = described(name, self._model, self._question, around, notes)
+        if told and not _has_updates(own):
+            own = _by_calling(name, told[0].name)
+        return [own, *told]
+
+
+def _has_updates(answer: FunctionAnswer) -> bool:
+    return bool(answer.updates or (answer.report and answer.report.left_alone))
+
+
+def _by_calling(name: str, by: str) -> FunctionAnswer:
+    return FunctionAnswer(name, True, f"trains by calling {by}", trained_by=by)
 
 
 def _notes(found: FunctionView) -> Iterator[str]:

@@ -17,7 +17,7 @@ _LIFTS: tuple[tuple[str, str], ...] = (
     ),
     (r"no rule for ", "a rule for this op, or an update without it"),
     (
-        r"its update is inside of|its update runs inside of|inside of .*, a branch, a loop",
+        r"its update runs inside of",
         "an update outside of branches and loops",
     ),
     (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tf_wu_shard.analysis.accesses import is_call
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.model_files.shapes import shape_of
@@ -64,6 +65,10 @@ class Shapes:
             return (ref.shape if ref is not None else None,)
         if op.type == "Const" and "value" in op.node.attr:
             return (shape_of(op.node.attr["value"].tensor.tensor_shape),)
+        if op.type == "Placeholder" and "shape" in op.node.attr:
+            return (shape_of(op.node.attr["shape"].shape),)
+        if is_call(op.type) and "output_shapes" in op.node.attr:
+            return tuple(map(shape_of, op.node.attr["output_shapes"].list.shape))
         if op.type == "IdentityN":
             return tuple(map(self.of, op.inputs))
         if op.type in _PASSED_ON:

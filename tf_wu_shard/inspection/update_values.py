@@ -37,6 +37,7 @@ _PRODUCTS = {
 }
 _ADDS = frozenset({"Add", "AddV2", "AddN"})
 _EXTREMES = {"Max": "largest", "Min": "least", "All": "all", "Any": "any"}
+_SELECTS = frozenset({"Select", "SelectV2"})
 _SAME = frozenset({"Identity", "IdentityN", "Cast", "StopGradient", "PreventGradient"})
 
 
@@ -130,9 +131,12 @@ class UpdateValues:
             self._values = {value: gradient}
 
     def _follow_beside(self, key: str, handle: str) -> None:
-        """Notes what is written to a variable beside the update, if that is known."""
+        """Notes what is written to a variable beside the update, if that is known.
+
+        What only begins anew, such as gradients that were added up, says nothing of the update.
+        """
         writes = self._writes_of(handle)
-        if len(writes) == 1:
+        if len(writes) == 1 and not self._is_constant(writes[0].inputs[1]):
             operand, combined = self.of(writes[0].inputs[1]), WRITES[writes[0].type]
             if combined is not None:
                 by = self.algebra.scaled(operand, -1.0 if combined == "Sub" else 1.0)
@@ -149,7 +153,7 @@ class UpdateValues:
         for part in update.body:
             node = self._view.ops[part.ops[0]]
             if WRITES.get(part.type, "") is None and part.variable in slots:
-                value = node.inputs[1]
+                value = self._unless_skipped(node.inputs[1], part.variable)
                 if self._view.ops[value.op].type != READ:
                     found[value] = part.variable
         return found
@@ -161,14 +165,42 @@ class UpdateValues:
         ref = self._view.variables.get(op.inputs[0].op)
         if ref is None or ref.key not in self.written:
             return
-        key, operand, combined = ref.key, self.of(op.inputs[1]), WRITES[op.type]
-        if self._assigned.get(op.inputs[1]) == key and key in self.new:
+        key, combined = ref.key, WRITES[op.type]
+        value = self._unless_skipped(op.inputs[1], key) if combined is None else op.inputs[1]
+        operand = self.of(value)
+        if self._assigned.get(value) == key and key in self.new:
             self._held[key] = self.new[key]
             return
         if combined is not None:
             by = self.algebra.scaled(operand, -1.0 if combined == "Sub" else 1.0)
             operand = self.algebra.added([self._held[key], by])
         self._held[key] = self._becomes(key, operand)
+
+    def _is_constant(self, value: Value) -> bool:
+        op = self._view.ops[value.op]
+        sources = [op] if op.type != "Fill" else [self._view.ops[v.op] for v in op.inputs]
+        return all(source.type == "Const" for source in sources)
+
+    def _unless_skipped(self, value: Value, key: str) -> Value:
+        """What a variable is given, in a branch that is written out, where it is not left alone."""
+        while (op := self._view.ops[value.op]).type in _SELECTS:
+            given = [v for v in op.inputs[1:] if not self._holds(v, key)]
+            if len(given) != 1 or self._view.shape(op.inputs[0]) != ():
+                break
+            (value,) = given
+        return value
+
+    def _holds(self, value: Value, key: str) -> bool:
+        """Whether a value is what a variable held, whichever branch is taken."""
+        pending = [value]
+        while pending:
+            op = self._view.ops[pending.pop().op]
+            ref = self._view.variables.get(op.inputs[0].op) if op.type == READ else None
+            if op.type == "Identity" or op.type in _SELECTS:
+                pending += op.inputs[op.type in _SELECTS :]
+            elif ref is None or ref.key != key:
+                return False
+        return True
 
     def _becomes(self, key: str, value: Sum) -> Sum:
         """Notes what a variable becomes; returns what it is called from then on."""

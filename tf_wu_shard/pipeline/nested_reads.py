@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_wu_shard.dialects.base import Dialect
-from tf_wu_shard.graph.builder import graph_def_of
+from tf_wu_shard.graph.builder import graph_def_of, with_inputs
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.layout import RowLayout
 from tf_wu_shard.rewrite.lowering import Lowered
@@ -39,7 +39,7 @@ def lead_reads(
     apart = {name: f"{name}/shards" for name in arguments}
     hosts = set(writers)
     nodes = [
-        _with_inputs(op.node, apart) if op.name in hosts else op.node
+        with_inputs(op.node, apart) if op.name in hosts else op.node
         for op in view
         if op.name not in arguments
     ]
@@ -59,19 +59,8 @@ def lead_reads(
     of_key = {key: name for name, key in arguments.items()}
     back = {other: name for name, other in apart.items()}
     back |= {added.placeholder: of_key[added.slot] for added in lowered.shard_inputs}
-    kept = tuple(_with_inputs(node, back) for node in lowered.nodes if node.name not in back)
+    kept = tuple(with_inputs(node, back) for node in lowered.nodes if node.name not in back)
     return Lowered(kept, (), lowered.control_outputs, lowered.outputs)
-
-
-def _with_inputs(node: Any, instead: Mapping[str, str]) -> Any:
-    """A node that takes other ops' results."""
-    if instead.keys().isdisjoint(node.input):
-        return node
-    new = tf.compat.v1.NodeDef()
-    new.CopyFrom(node)
-    for slot, text in enumerate(node.input):
-        new.input[slot] = instead.get(text, text)
-    return new
 
 
 def _placeholder(name: str) -> Any:

@@ -12,7 +12,6 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.dialects.base import Dialect
@@ -20,12 +19,13 @@ from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.tpu_cluster import Cluster
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.pipeline.nested_calls import Place, agreeing, as_arguments, by_place, calling
+from tf_wu_shard.pipeline.nested_plans import NestedPlans
 from tf_wu_shard.pipeline.nested_reads import lead_reads
 from tf_wu_shard.pipeline.planning import planned
-from tf_wu_shard.plan.types import ShardingPlan
-from tf_wu_shard.program.if_conversion import telling_why
-from tf_wu_shard.program.nesting import Nested, everything, nested_programs, uses
+from tf_wu_shard.program.called_graph import TracedGraph
+from tf_wu_shard.program.nesting import Nested, nested_programs
 from tf_wu_shard.report.summary import Report, summarize
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.result import RewriteResult, ShardInput
@@ -74,11 +74,10 @@ def share_nested_updates(
     Returns:
         What is to be worked on in place of `captured`; nothing is changed yet.
     """
-    nested = nested_programs(graph, captured, cluster.name, cluster.num_replicas)
+    nested = nested_programs(TracedGraph(graph), captured, cluster.name, cluster.num_replicas)
     if not nested:
         return NestedUpdates(captured)
     work = _Work(graph, captured, nested, dialect_in(""), options)
-    work.plan()
     work.rewrite()
     if not any(plan.variables for plan in work.plans.values()):
         return NestedUpdates(captured, reports=tuple(work.reports()))
@@ -90,7 +89,7 @@ def share_nested_updates(
 
 
 class _Work:
-    """The branches and bodies of one program, and the stages' findings on each, by number."""
+    """The branches and bodies of one program, and what is made of each, by number."""
 
     def __init__(
         self,
@@ -101,89 +100,31 @@ class _Work:
         options: ShardingOptions,
     ) -> None:
         self._graph = graph
-        self._captured = captured
         self._dialect = dialect
-        self._options = options
-        self._programs = [one for one, _ in everything(nested)]
-        self._around = [[self._programs.index(o) for o in a] for _, a in everything(nested)]
-        self._numbers = {id(one): number for number, one in enumerate(self._programs)}
-        # What each graph does to a variable; -1 stands for the enclosing one.
-        self._uses = {-1: uses(captured, nested)}
-        self._uses |= {n: uses(o.captured, o.inner) for n, o in enumerate(self._programs)}
-        self._analyses: list[Analysis] = []
-        for one in self._programs:
-            found = telling_why(analyze(one.captured.view, dialect), one.captured)
-            self._analyses.append(self._without_inner(found, one))
-        self.plans: dict[int, ShardingPlan] = {}
+        self._found = NestedPlans(captured, nested, dialect)
+        self._found.plan(
+            lambda analysis, one, whole: planned(analysis, one, dialect, options, whole),
+            lambda analysis, one: function_slots.must_stay_whole(graph, analysis, one),
+            function_slots.slots_in_shards(captured),
+        )
+        self.plans = self._found.plans
         self._results: dict[int, RewriteResult] = {}
-
-    def _without_inner(self, found: Analysis, one: Nested) -> Analysis:
-        """Leaves out updates that stand further inside; what is found there tells about them."""
-        hosts = {inner.op for inner in one.inner}
-        inner = [self._analyses[self._numbers[id(o)]] for o, _ in everything(one.inner)]
-        told = {r.variable for analysis in inner for r in analysis.refused}
-        told |= {v.key for a in inner for update in a.updates for v in update.variables}
-        kept = [r for r in found.refused if r.refusal.where not in hosts or r.variable not in told]
-        return dataclasses.replace(found, refused=tuple(kept))
-
-    def plan(self) -> None:
-        """Plans each, until no plan takes what another graph uses whole."""
-        wholes = [
-            function_slots.must_stay_whole(self._graph, analysis, one.captured)
-            for one, analysis in zip(self._programs, self._analyses, strict=True)
-        ]
-        again = True
-        while again:
-            self.plans = {number: self._plan(number, whole) for number, whole in enumerate(wholes)}
-            again = any([self._withdraw(number, wholes[number]) for number in self.plans])
-
-    def _plan(self, number: int, whole: function_slots.Whole) -> ShardingPlan:
-        captured = self._programs[number].captured
-        return planned(self._analyses[number], captured, self._dialect, self._options, whole)
-
-    def _withdraw(self, number: int, whole: function_slots.Whole) -> bool:
-        """Notes what a plan must not take; whether there is any."""
-        in_shards = function_slots.slots_in_shards(self._captured)
-        found = False
-        for variable in self.plans[number].variables:
-            for slot in (*variable.slots, *variable.masters):
-                is_weight = slot in variable.masters
-                reason = self._used_elsewhere(number, slot.variable, is_weight)
-                if reason is None:
-                    continue
-                found = True
-                may_be_whole = is_weight and slot.variable not in in_shards
-                (whole.weights if may_be_whole else whole.slots)[slot.variable] = reason
-        return found
-
-    def _used_elsewhere(self, number: int, key: str, is_weight: bool) -> str | None:
-        """Which other graph needs a variable whole that one graph's plan takes, if any."""
-        around = {-1, *self._around[number]}
-        for other, used in self._uses.items():
-            if other == number or key not in used:
-                continue
-            plan = self.plans.get(other)
-            if plan is not None and any(slot.variable == key for slot in plan.in_shards):
-                continue
-            if is_weight and used[key]:
-                continue  # its reads are led onto the shards
-            op = self._programs[number].op
-            where = "outside of it" if other in around else "in another branch or loop"
-            return f"is updated inside of {op} and also used {where}"
-        return None
 
     def rewrite(self) -> None:
         """Rewrites those of which something is shared."""
         for number, plan in self.plans.items():
             if plan.variables:
-                view, analysis = self._programs[number].captured.view, self._analyses[number]
+                view, analysis = self._of(number)
                 self._results[number] = rewrite(view, analysis, plan, self._dialect)
                 verify(view, analysis, plan, self._results[number])
 
+    def _of(self, number: int) -> tuple[GraphView, Analysis]:
+        return self._found.programs[number].captured.view, self._found.analyses[number]
+
     def reports(self) -> Iterable[Report]:
         """What to say of each."""
-        for number, one in enumerate(self._programs):
-            analysis, plan = self._analyses[number], self.plans[number]
+        for number, one in enumerate(self._found.programs):
+            analysis, plan = self._found.analyses[number], self.plans[number]
             if not plan.variables and not plan.left_alone:
                 continue
             title = f"{function_graph.title(self._graph)}/{traced_name(one.name)}"
@@ -208,12 +149,12 @@ class _Work:
         }
 
     def _shares(self, one: Nested) -> bool:
-        return self._numbers[id(one)] in self._results or any(map(self._shares, one.inner))
+        return self._found.number(one) in self._results or any(map(self._shares, one.inner))
 
     def made(self, one: Nested, slots: Mapping[str, Any]) -> Any:
         """The function that takes a branch's or body's place."""
         before = one.captured.view
-        number = self._numbers[id(one)]
+        number = self._found.number(one)
         result = self._results.get(number)
         inputs = result.shard_inputs if result is not None else ()
         own = {slot.variable for slot in self.plans[number].in_shards}
@@ -228,8 +169,9 @@ class _Work:
         nodes = calling(as_arguments(nodes, handles), inner)
         builder = GraphBuilder([node.name for node in nodes])
         nodes = agreeing(nodes, self.disagreements(one.inner), builder, self._dialect)
+        assert isinstance(one.graph, TracedGraph), "what a traced program calls was traced"
         return make_function(
-            one.graph,
+            one.graph.graph,
             [*nodes, *builder.nodes],
             arguments=one.arguments,
             results=[f"{handles.get(v.op, v.op)}:{v.index}" for v in (final or before).outputs],

@@ -13,16 +13,18 @@ import tensorflow as tf
 
 from tf_wu_shard.analysis.accesses import callees
 from tf_wu_shard.graph.op import Value, parse_value
+from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.inlining import Body, inline
-from tf_wu_shard.program.specialise import body_of, inner_graph
 from tf_wu_shard.program.speculation import RunsInVainError, Shape, check_speculable
-from tf_wu_shard.tensorflow_private import function_graph
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _CASES = frozenset({"Case", "StatelessCase"})
 
 # What `FlatFunctions` selects the results of.
 BRANCHES = frozenset({"If", "StatelessIf"}) | _CASES
+
+# What its branches are called, after the op's name and before their numbers.
+BRANCH = "wu_shard_branch_"
 
 _BOOL = 10
 _INT32 = 3
@@ -68,14 +70,18 @@ class FlatFunctions:
         self._adopt = adopt
 
     def write_out(
-        self, nodes: Sequence[Any], chosen: Collection[str], graph: Any, results: Iterable[Value]
+        self,
+        nodes: Sequence[Any],
+        chosen: Collection[str],
+        graph: CalledGraph,
+        results: Iterable[Value],
     ) -> WrittenOut:
         """Writes calls and branch ops out, with all that they call.
 
         Args:
             nodes: NodeDefs; never changed.
             chosen: Names of the calls and branch ops.
-            graph: The FuncGraph whose ops call the functions.
+            graph: That whose ops call the functions.
             results: What the nodes' function returns.
 
         Raises:
@@ -120,21 +126,19 @@ class FlatFunctions:
         )
         return WrittenOut(tuple(out), values, shapes)
 
-    def _function(self, graph: Any, name: str, count: int) -> _Flat:
+    def _function(self, graph: CalledGraph, name: str, count: int) -> _Flat:
         """A function of so many results without calls and branches."""
-        called = inner_graph(graph, self._made, name)
+        called = graph.inner(name, self._made)
         if called is None:
             raise RunsInVainError(f"{name} is known by its definition alone")
-        body = body_of(called, count)
+        body = called.body(count)
         chosen = {node.name for node in body.nodes if node.op in (*_CALLS, *BRANCHES)}
         out = self.write_out(body.nodes, chosen, called, body.results)
         shapes = dict(out.shapes)
         for node in body.nodes:
             if node.name not in chosen:
-                results = range(function_graph.num_results(called, node.name))
-                shapes[node.name] = tuple(
-                    function_graph.static_shape(called, node.name, i) for i in results
-                )
+                results = range(called.num_results(node.name))
+                shapes[node.name] = tuple(called.static_shape(node.name, i) for i in results)
         nodes = [_without_controls(node) for node in out.nodes if node.op != "NoOp"]
         check_speculable(nodes, shapes)
         returned = tuple(out.values.get(value, value) for value in body.results)
@@ -144,7 +148,7 @@ class FlatFunctions:
         """A call of each branch of an op, in place of it."""
         calls: list[Any] = []
         for name in (name for _, names in callees(node.op, node.attr) for name in names):
-            called = f"{node.name}/wu_shard_branch_{len(calls)}"
+            called = f"{node.name}/{BRANCH}{len(calls)}"
             call = self._new(node, called, "PartitionedCall", node.input[1:])
             call.attr["Tin"].CopyFrom(node.attr["Tin"])
             call.attr["Tout"].CopyFrom(node.attr["Tout"])

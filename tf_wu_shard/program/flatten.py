@@ -9,7 +9,7 @@ and branches stay, and take the values of the variables that they only read.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -18,23 +18,24 @@ from tf_wu_shard.analysis.accesses import access_by_callee, callees, first_argum
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
+from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.inlining import Body, inline
 from tf_wu_shard.program.lifting import LOOPS, HandleNeededError, taking_values
-from tf_wu_shard.program.specialise import Specialiser, body_of, inner_graph
+from tf_wu_shard.program.specialise import Specialiser
 from tf_wu_shard.rules.variables import READ, Access
-from tf_wu_shard.tensorflow_private import function_graph
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _PROGRAM = "_tpu_replicate"
 # How the replicas of a TPU program sum.
 SUM = "CrossReplicaSum"
+SUMS = frozenset({SUM})
 
 
-def write_out(graph: Any, captured: Captured, program: str) -> Captured:
+def write_out(graph: CalledGraph, captured: Captured, program: str) -> Captured:
     """The same function with the calls that matter written out.
 
     Args:
-        graph: The FuncGraph.
+        graph: The function.
         captured: Its graph and variables.
         program: Name of the TPU program in it, or "" where all of it is inside of one.
 
@@ -45,11 +46,11 @@ def write_out(graph: Any, captured: Captured, program: str) -> Captured:
     return flat.result() if flat.write_out() else captured
 
 
-def lift(graph: Any, captured: Captured, program: str) -> Captured:
+def lift(graph: CalledGraph, captured: Captured, program: str) -> Captured:
     """The same function with the reads of loops and branches brought out.
 
     Args:
-        graph: The FuncGraph.
+        graph: The function.
         captured: Its graph, calls written out, and variables. What its view says to work part by
             part keeps its variables.
         program: Name of the TPU program in it, or "" where all of it is inside of one.
@@ -62,7 +63,7 @@ def lift(graph: Any, captured: Captured, program: str) -> Captured:
 
 
 class _Flat:
-    def __init__(self, graph: Any, captured: Captured, program: str) -> None:
+    def __init__(self, graph: CalledGraph, captured: Captured, program: str) -> None:
         self._graph = graph
         self._captured = captured
         self._program = program.encode()
@@ -74,10 +75,10 @@ class _Flat:
             for name, ref in captured.view.variables.items()
             if ref.key in captured.variables
         }
-        self._sums = sums_over_replicas(captured.view)
+        self._sums = reaching(captured.view, SUMS)
         self._specialiser = Specialiser(graph, captured)
-        # For each new node, the FuncGraph that it stands in, and its name there.
-        self._from: dict[str, tuple[Any, str]] = {}
+        # For each new node, the function that it stands in, and its name there.
+        self._from: dict[str, tuple[CalledGraph, str]] = {}
         self._values: dict[str, VariableRef] = {}
 
     def _is_here(self, node: Any) -> bool:
@@ -101,18 +102,20 @@ class _Flat:
             self._control_outputs = tuple(dict.fromkeys(ends))
         return found
 
-    def _calls(self) -> dict[str, tuple[Any, Body]]:
+    def _calls(self) -> dict[str, tuple[CalledGraph, Body]]:
         """The calls that matter, by the name of the calling op: what they call."""
-        found: dict[str, tuple[Any, Body]] = {}
+        found: dict[str, tuple[CalledGraph, Body]] = {}
         for node in self._nodes:
             if node.op not in _CALLS or not self._is_here(node):
                 continue
             name = node.attr["f"].func.name
             if not any(text in self._handles for text in node.input) and not self._sums(name):
                 continue
-            called = inner_graph(self._graph, self._specialiser.functions, name)
-            body = called and body_of(called, len(node.attr["Tout"].list.type))
-            if body is not None and len(body.arguments) == len(node.attr["Tin"].list.type):
+            called = self._graph.inner(name, self._specialiser.functions)
+            if called is None:
+                continue
+            body = called.body(len(node.attr["Tout"].list.type))
+            if len(body.arguments) == len(node.attr["Tin"].list.type):
                 found[node.name] = (called, body)
         return found
 
@@ -233,7 +236,7 @@ class _Flat:
             return self._values[value.op].shape
         if value.op in self._from:
             called, name = self._from[value.op]
-            return function_graph.static_shape(called, name, value.index)
+            return called.static_shape(name, value.index)
         return self._captured.view.shape(value)
 
 
@@ -243,8 +246,8 @@ def program_of(node: Any) -> bytes:
     return bytes(node.attr[_PROGRAM].s) if _PROGRAM in node.attr else b""
 
 
-def sums_over_replicas(view: GraphView) -> Callable[[str], bool]:
-    """Tells of functions, by name, whether replicas sum something in them."""
+def reaching(view: GraphView, op_types: Container[str]) -> Callable[[str], bool]:
+    """Tells of functions, by name, whether ops of some types stand in them or whom they call."""
     known: dict[str, bool] = {}
 
     def ask(name: str) -> bool:
@@ -252,7 +255,7 @@ def sums_over_replicas(view: GraphView) -> Callable[[str], bool]:
             known[name] = False  # a function that calls itself adds nothing of its own
             definition = view.functions.get(name)
             known[name] = any(
-                node.op == SUM
+                node.op in op_types
                 or (
                     is_call(node.op)
                     and any(ask(n) for _, names in callees(node.op, node.attr) for n in names)

@@ -19,6 +19,7 @@ from tf_wu_shard.analysis.accesses import access_by_callee, callees, first_argum
 from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.view import VariableRef
+from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.flat_functions import BRANCHES
 from tf_wu_shard.program.fused_values import OnValues
 from tf_wu_shard.program.lifting import HandleNeededError, taking_values
@@ -64,7 +65,7 @@ class _Functionalizing:
     ) -> None:
         self._captured = captured
         self._handles = handles
-        self._specialiser = Specialiser(graph, captured, fused)
+        self._specialiser = Specialiser(TracedGraph(graph), captured, fused)
         self._branches_alone = fused is not None
         self._nodes: list[Any] = []
         self._shapes: dict[str, tuple[int, ...] | None] = {}

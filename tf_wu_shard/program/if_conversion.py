@@ -25,6 +25,7 @@ from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
+from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.flat_functions import BRANCHES, FlatFunctions, with_operands
 from tf_wu_shard.program.fused_values import restored, stand_in
 from tf_wu_shard.program.lifting import HandleNeededError, taking_values
@@ -37,7 +38,7 @@ _PROGRAM = "_tpu_replicate"
 
 
 def if_converted(
-    graph: Any,
+    graph: CalledGraph,
     captured: Captured,
     program: str,
     reduced: Callable[[GraphView], Iterable[Value]],
@@ -45,7 +46,7 @@ def if_converted(
     """The same function, the branches that apply reduced gradients written out.
 
     Args:
-        graph: The FuncGraph.
+        graph: The function.
         captured: Its graph and variables.
         program: Name of the TPU program in it, or "" where there is none, or all is inside of one.
         reduced: Finds the results of its gradient reductions.
@@ -65,7 +66,7 @@ def if_converted(
 class _Conversion:
     """The function as it becomes, branch by branch."""
 
-    def __init__(self, graph: Any, captured: Captured) -> None:
+    def __init__(self, graph: CalledGraph, captured: Captured) -> None:
         self._graph = graph
         self._captured = captured
         self._specialiser = Specialiser(graph, captured, stand_in)

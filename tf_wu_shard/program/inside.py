@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from tf_wu_shard.analysis.accesses import first_argument
 from tf_wu_shard.analysis.single_program import SingleProgram
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.inlining import Body
 from tf_wu_shard.program.lifting import LOOPS
-from tf_wu_shard.program.specialise import body_of
-from tf_wu_shard.tensorflow_private import function_graph
 
 BRANCHES = frozenset({"If", "StatelessIf"})
 
 
 def view_inside(
-    captured: Captured, op: Op, called: Any, name: str, num_replicas: int
+    captured: Captured, op: Op, called: CalledGraph, name: str, num_replicas: int
 ) -> GraphView | None:
     """The graph of a branch or a loop's body, seen as part of the program around it.
 
     Args:
         captured: The enclosing graph and variables.
         op: The loop or branch op.
-        called: The FuncGraph of the branch or body.
+        called: The branch or body.
         name: Its name.
         num_replicas: How many replicas run the program.
 
@@ -34,7 +32,7 @@ def view_inside(
         The view, or None where the graph is not what the op calls.
     """
     definition = captured.view.functions[name]
-    body = body_of(called, len(definition.signature.output_arg))
+    body = called.body(len(definition.signature.output_arg))
     operands = op.inputs[first_argument(op.type) :]
     if len(operands) != len(body.arguments):
         return None
@@ -44,7 +42,7 @@ def view_inside(
 def _view(
     outer: GraphView,
     op: Op,
-    called: Any,
+    called: CalledGraph,
     body: Body,
     operands: tuple[Value, ...],
     num_replicas: int,
@@ -62,7 +60,7 @@ def _view(
     given = () if op.type in LOOPS else zip(body.arguments, operands, strict=True)
     known = {argument: outer.constant(value) for argument, value in given}
     constants = {argument: tensor for argument, tensor in known.items() if tensor is not None}
-    shape_of = function_graph.shapes_given(called, constants)
+    shape_of = called.shapes_given(constants)
 
     def view(own_inputs: set[str]) -> GraphView:
         return GraphView(
@@ -93,9 +91,5 @@ def _view(
 def differs(view: GraphView, num_replicas: int) -> Callable[[Value], bool]:
     """Tells of values whether replicas may have different ones."""
     program = SingleProgram(view, {}, num_replicas)
-
-    def asked(value: Value) -> bool:
-        name = program.source(value).op
-        return program.match(0, name, name) is not None
-
-    return asked
+    differing = program.differing()
+    return lambda value: program.source(value).op in differing

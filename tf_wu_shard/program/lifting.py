@@ -24,6 +24,9 @@ LOOPS = frozenset({"While", "StatelessWhile"})
 # Which operands an op only reads; kept by TensorFlow while it traces.
 _READ_ONLY = "_read_only_resource_inputs"
 
+# The shapes of a node's results, where a graph was written with them.
+_SAID_SHAPES = "_output_shapes"
+
 
 class Function(NamedTuple):
     """A function, as it is traced.
@@ -86,6 +89,8 @@ def taking_values(
     """
     new = tf.compat.v1.NodeDef()
     new.CopyFrom(node)
+    # What a file said of its results; some become others.
+    new.attr.pop(_SAID_SHAPES, None)
     first = first_argument(node.op)
     arguments = {slot - first: ref for slot, ref in operands.items()}
     loops = node.op in LOOPS

@@ -8,8 +8,7 @@ it reads may be shared in the other one. All replicas take the same branch, or t
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from tf_wu_shard.analysis.accesses import (
     access_by_callee,
@@ -21,11 +20,11 @@ from tf_wu_shard.analysis.accesses import (
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.program.flatten import program_of, sums_over_replicas
+from tf_wu_shard.program.called_graph import CalledGraph
+from tf_wu_shard.program.flatten import SUMS, program_of, reaching
 from tf_wu_shard.program.inside import BRANCHES, differs, view_inside
 from tf_wu_shard.program.lifting import LOOPS
 from tf_wu_shard.program.prepare import prepared
-from tf_wu_shard.program.specialise import body_of, inner_graph
 from tf_wu_shard.rules.variables import READ, Access
 
 
@@ -38,7 +37,7 @@ class Nested:
         attribute: The op's attribute that names the function.
         number: Which of the functions that the attribute names.
         name: The function's name.
-        graph: Its FuncGraph.
+        graph: Its graph.
         captured: Its graph, and the variables that reach it as arguments.
         arguments: Names of its arguments' Placeholders, in order.
         operands: For each argument, what the op hands over.
@@ -50,7 +49,7 @@ class Nested:
     attribute: str
     number: int
     name: str
-    graph: Any
+    graph: CalledGraph
     captured: Captured
     arguments: tuple[str, ...]
     operands: tuple[Value, ...]
@@ -65,46 +64,73 @@ class Nested:
         return None
 
 
+@dataclasses.dataclass(frozen=True)
+class Looking:
+    """Which branches and bodies to look at, and how.
+
+    Attributes:
+        op_types: Types of ops that those have in them, or in what they call.
+        prepare: Does to the graph of one what is done to the program's, as `prepared` does.
+    """
+
+    op_types: frozenset[str]
+    prepare: Callable[[CalledGraph, Captured, str, int], Captured]
+
+
 def nested_programs(
-    graph: Any, captured: Captured, program: str, num_replicas: int
+    graph: CalledGraph,
+    captured: Captured,
+    program: str,
+    num_replicas: int,
+    looking: Looking | None = None,
 ) -> tuple[Nested, ...]:
     """Finds them.
 
     Args:
-        graph: The FuncGraph that holds the TPU program, or a Nested's.
+        graph: The function that holds the TPU program, or a Nested's.
         captured: Its graph, flattened, and variables.
         program: Name of the TPU program, or "" where all of the graph is inside of it.
         num_replicas: How many replicas run the program.
+        looking: What to look for; None for what the replicas of a TPU sum.
     """
     view = captured.view
-    sums = sums_over_replicas(view)
+    looking = looking or Looking(SUMS, prepared)
+    wanted = reaching(view, looking.op_types)
     found: list[Nested] = []
     for op in view:
-        if not is_call(op.type) or (program and program_of(op.node) != program.encode()):
+        here = not program or program_of(op.node) == program.encode()
+        if not is_call(op.type) or not here or op.name in view.part_wise:
             continue
         called_by = callees(op.type, op.node.attr)
-        if not any(sums(name) for _, names in called_by for name in names):
+        if not any(wanted(name) for _, names in called_by for name in names):
             continue
         for attribute, names in called_by:
             if op.type in LOOPS and attribute != "body":
                 continue
             for number, name in enumerate(names):
-                called = inner_graph(graph, captured.functions, name)
-                nested = called and _nested(captured, op, called, name, num_replicas)
+                called = graph.inner(name, captured.functions)
+                nested = called and _nested(captured, op, called, name, num_replicas, looking)
                 if nested:
                     found.append(dataclasses.replace(nested, attribute=attribute, number=number))
     return tuple(found)
 
 
-def _nested(captured: Captured, op: Op, called: Any, name: str, num_replicas: int) -> Nested | None:
+def _nested(
+    captured: Captured,
+    op: Op,
+    called: CalledGraph,
+    name: str,
+    num_replicas: int,
+    looking: Looking,
+) -> Nested | None:
     view = view_inside(captured, op, called, name, num_replicas)
     if view is None:
         return None
-    own = prepared(called, dataclasses.replace(captured, view=view), "", num_replicas)
-    inner = nested_programs(called, own, "", num_replicas)
+    own = looking.prepare(called, dataclasses.replace(captured, view=view), "", num_replicas)
+    inner = nested_programs(called, own, "", num_replicas, looking)
     agreed = op.type not in BRANCHES or not differs(captured.view, num_replicas)(op.inputs[0])
     operands = op.inputs[first_argument(op.type) :]
-    arguments = body_of(called, 0).arguments
+    arguments = called.body(0).arguments
     return Nested(op.name, "", 0, name, called, own, arguments, operands, inner, agreed)
 
 

@@ -7,7 +7,6 @@ the whole: given the handles of shards it stays as it is.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from tf_wu_shard.analysis.accesses import (
     access_by_callee,
@@ -19,9 +18,9 @@ from tf_wu_shard.analysis.single_program import SingleProgram
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.flatten import program_of
 from tf_wu_shard.program.inside import BRANCHES, view_inside
-from tf_wu_shard.program.specialise import inner_graph
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.variables import READ, WRITES, Access
 
@@ -30,7 +29,9 @@ from tf_wu_shard.rules.variables import READ, WRITES, Access
 PartWise = dict[str, dict[str, frozenset[str]]]
 
 
-def with_part_wise(graph: Any, captured: Captured, program: str, num_replicas: int) -> Captured:
+def with_part_wise(
+    graph: CalledGraph, captured: Captured, program: str, num_replicas: int
+) -> Captured:
     """The same graph, in whose view such branches are known; see `part_wise`."""
     found = part_wise(graph, captured, program, num_replicas)
     if not found:
@@ -38,11 +39,11 @@ def with_part_wise(graph: Any, captured: Captured, program: str, num_replicas: i
     return dataclasses.replace(captured, view=captured.view.with_part_wise(found))
 
 
-def part_wise(graph: Any, captured: Captured, program: str, num_replicas: int) -> PartWise:
+def part_wise(graph: CalledGraph, captured: Captured, program: str, num_replicas: int) -> PartWise:
     """Finds the branch ops of a program that write variables so.
 
     Args:
-        graph: The FuncGraph that holds the TPU program, or a branch or loop of it.
+        graph: The function that holds the TPU program, or a branch or loop of it.
         captured: Its graph, flattened, and variables.
         program: Name of the TPU program, or "" where all of the graph is inside of it.
         num_replicas: How many replicas run the program.
@@ -63,7 +64,7 @@ def part_wise(graph: Any, captured: Captured, program: str, num_replicas: int) -
 
 
 def _of_branches(
-    graph: Any, captured: Captured, op: Op, num_replicas: int
+    graph: CalledGraph, captured: Captured, op: Op, num_replicas: int
 ) -> dict[str, frozenset[str]]:
     """The variables on which each branch of an op works so or does nothing."""
     view, first = captured.view, first_argument(op.type)
@@ -84,7 +85,7 @@ def _of_branches(
             touched = {view.variables[handle].key for handle in handles} - ignored
             if not touched:
                 continue
-            called = inner_graph(graph, captured.functions, name)
+            called = graph.inner(name, captured.functions)
             inner = called and view_inside(captured, op, called, name, num_replicas)
             own = _groups(inner, touched, num_replicas) if inner else []
             groups += own

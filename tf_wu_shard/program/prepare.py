@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable
 
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.flatten import SUM, lift, write_out
 from tf_wu_shard.program.if_conversion import if_converted
 from tf_wu_shard.program.part_wise import with_part_wise
 
 
-def prepared(graph: Any, captured: Captured, program: str, num_replicas: int) -> Captured:
+def prepared(
+    graph: CalledGraph,
+    captured: Captured,
+    program: str,
+    num_replicas: int,
+    reduced: Callable[[GraphView], Iterable[Value]] | None = None,
+) -> Captured:
     """The same function, with what it does to variables in sight.
 
     Args:
-        graph: The FuncGraph.
+        graph: The function.
         captured: Its graph and variables.
         program: Name of the TPU program in it, or "" where all of it is inside of one.
         num_replicas: How many replicas run the program.
+        reduced: Finds its reduced gradients; None for what the replicas of a TPU sum.
     """
     captured = write_out(graph, captured, program)
     # Before reads are lifted: what works part by part reads the parts.
     captured = with_part_wise(graph, captured, program, num_replicas)
-    captured = if_converted(graph, captured, program, sums)
+    captured = if_converted(graph, captured, program, reduced or sums)
     return lift(graph, captured, program)
 
 

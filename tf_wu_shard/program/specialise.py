@@ -7,13 +7,10 @@ from typing import Any
 
 from tf_wu_shard.analysis.accesses import access_by_callee, callees, first_argument
 from tf_wu_shard.graph.capture import Captured
-from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import VariableRef
+from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.fused_values import OnValues
-from tf_wu_shard.program.inlining import Body
 from tf_wu_shard.program.lifting import Function, HandleNeededError, with_values
-from tf_wu_shard.tensorflow_private import function_graph
-from tf_wu_shard.tensorflow_private.graph_rebuilding import make_function
 
 
 class Specialiser:
@@ -23,11 +20,13 @@ class Specialiser:
         functions: All that were made since the trace, by name.
     """
 
-    def __init__(self, graph: Any, captured: Captured, fused: OnValues | None = None) -> None:
+    def __init__(
+        self, graph: CalledGraph, captured: Captured, fused: OnValues | None = None
+    ) -> None:
         """Begins with what was made already.
 
         Args:
-            graph: The FuncGraph whose ops call the functions.
+            graph: That whose ops call the functions.
             captured: Its graph and variables.
             fused: Does with values what fused updates do, in functions that may write.
         """
@@ -64,7 +63,7 @@ class Specialiser:
             return self._made[wanted]
         called, num_results = self._called(name)
         self._graphs.append(called)
-        body = body_of(called, num_results)
+        body = called.body(num_results)
         function = Function(body.nodes, body.arguments, tuple(map(str, body.results)))
         own = with_values(
             function,
@@ -74,32 +73,26 @@ class Specialiser:
             fused=self._fused if writing else None,
         )
         results = [*own.results, *(own.finals[number] for number in handed_back)]
-        new = make_function(
-            called,
+        new = called.remade(
             own.nodes,
-            arguments=body.arguments,
-            results=[text if ":" in text else f"{text}:0" for text in results],
-            control_outputs=body.control_outputs,
-            handles={},
-            functions=self.functions.values(),
+            [text if ":" in text else f"{text}:0" for text in results],
+            self.functions.values(),
         )
         self._made[wanted] = new.name.decode()
         self.functions[new.name.decode()] = new
         return self._made[wanted]
 
-    def _called(self, name: str) -> tuple[Any, int]:
-        """A function's FuncGraph, and how many results it had when it was called.
+    def _called(self, name: str) -> tuple[CalledGraph, int | None]:
+        """A function's graph, and how many results it had when it was called; None for all.
 
         Raises:
             HandleNeededError: If it is known by its definition alone: a loaded one.
         """
         for graph in self._graphs:
-            called = inner_graph(graph, self.functions, name)
+            called = graph.inner(name, self.functions)
             if called is not None:
                 definition = self._view.functions.get(name)
-                if definition is None:
-                    return called, len(called.outputs)
-                return called, len(definition.signature.output_arg)
+                return called, definition and len(definition.signature.output_arg)
         raise HandleNeededError(name)
 
     def may_write(self, node: Any, slot: int) -> bool:
@@ -109,18 +102,3 @@ class Specialiser:
         return argument >= 0 and not all(
             access_by_callee(self._view, name, argument).is_read for name in names
         )
-
-
-def inner_graph(graph: Any, made: Mapping[str, Any], name: str) -> Any | None:
-    """The FuncGraph of a function that ops of `graph` call, or of one made since."""
-    return made[name].graph if name in made else function_graph.inner_graph(graph, name)
-
-
-def body_of(called: Any, num_results: int) -> Body:
-    """A function's graph; one that a gradient was taken of has got more outputs since."""
-    return Body(
-        list(called.as_graph_def().node),
-        tuple(tensor.op.name for tensor in called.inputs),
-        tuple(Value(t.op.name, t.value_index) for t in called.outputs[:num_results]),
-        tuple(op.name for op in called.control_outputs),
-    )

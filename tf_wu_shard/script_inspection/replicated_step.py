@@ -15,7 +15,7 @@ from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.tpu_cluster import Cluster, cluster_of
 from tf_wu_shard.graph_pass import captured_program
 from tf_wu_shard.inspection.answer import SCRIPT, FunctionAnswer
-from tf_wu_shard.inspection.describing import described, written_variables
+from tf_wu_shard.inspection.describing import described
 from tf_wu_shard.inspection.found_step import FoundStep
 from tf_wu_shard.inspection.graph_diff import GraphDiff
 from tf_wu_shard.inspection.grounds import Question
@@ -120,7 +120,7 @@ def answers(step: ReplicatedStep, question: Question) -> list[FunctionAnswer]:
     view = step.captured.view
     replicas = len(replica_devices(view)) if step.cluster is None else 1
     live = FoundStep(view, analysis, step.cluster, replicas, outcome.whole)
-    answer = described(step.title, _model(step), question, live, written_variables(view))
+    answer = described(step.title, _model(step), question, live)
     diff = _diff(step, live) if question.diff else None
     return [*found, dataclasses.replace(answer, diff=diff)]
 

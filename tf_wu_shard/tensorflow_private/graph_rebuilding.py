@@ -18,7 +18,7 @@ from tensorflow.python.ops import handle_data_util
 _HANDLE_TYPES = (tf.resource, tf.variant)
 
 # What follows the name of a traced function in that of one made of it.
-_MADE = "_wu_shard_"
+MADE = "_wu_shard_"
 
 
 def rebuild(
@@ -104,7 +104,7 @@ def make_function(
     """
     named = {node.name: node for node in nodes}
     old = {t.op.name: t for t in graph.inputs}
-    new = func_graph_module.FuncGraph(f"{traced_name(graph.name)}{_MADE}{ops.uid()}")
+    new = func_graph_module.FuncGraph(f"{traced_name(graph.name)}{MADE}{ops.uid()}")
     with new.as_default(), ops.name_scope(None):
         new._device_function_stack = type(new._device_function_stack)()
         for function in (*graph._functions.values(), *functions):
@@ -119,7 +119,7 @@ def make_function(
 
 def traced_name(name: str) -> str:
     """The name under which a function was traced, of which another may have been made."""
-    return name.partition(_MADE)[0]
+    return name.partition(MADE)[0]
 
 
 def _tensor(new: Any, name: str, inputs: Mapping[str, Any]) -> Any:
