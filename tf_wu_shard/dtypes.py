@@ -56,6 +56,18 @@ def dtype_name(dtype: int) -> str:
     return _look_up(dtype)[0]
 
 
+def bytes_of_named(name: str) -> int:
+    """Bytes of one element of a type, given its name, such as "float32".
+
+    Raises:
+        WuShardError: If no type of fixed size has this name.
+    """
+    found = [size for known, size in _NAMES_AND_BYTES.values() if known == name]
+    if not found:
+        raise WuShardError(f"no element type of a fixed size is called {name!r}")
+    return found[0]
+
+
 def _look_up(dtype: int) -> tuple[str, int]:
     if dtype not in _NAMES_AND_BYTES:
         raise WuShardError(f"elements of DataType {dtype} have no fixed size; they are not sharded")

@@ -41,12 +41,14 @@ class Graph:
         losses: For each replica the name of its loss, whose fetching trains.
         variables: Names of all variables.
         saver: The SaverDef of a saver that is part of it.
+        meta_graph: The MetaGraphDef that this saver writes beside a checkpoint.
     """
 
     graph_def: Any
     losses: tuple[str, ...]
     variables: tuple[str, ...]
     saver: Any
+    meta_graph: Any
 
 
 def optimizer_step(make: Callable[[], Any]) -> Callable[[Any, Any], tf.Tensor]:
@@ -109,6 +111,7 @@ def graph(
             losses=tuple(loss[0].name for loss in losses),
             variables=tuple(variable.op.name for variable in variables),
             saver=saver.as_saver_def(),
+            meta_graph=saver.export_meta_graph(),
         )
 
 

@@ -14,6 +14,7 @@ from tf_wu_shard.errors import OptionError
 from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection
 from tf_wu_shard.inspection.grounds import Question
 from tf_wu_shard.inspection.inspect import inspect
+from tf_wu_shard.inspection.markdown import as_markdown
 from tf_wu_shard.model_files.read import read_model
 from tf_wu_shard.tensorflow_private import model_protos
 from tf_wu_shard.topology import parse_topology
@@ -52,6 +53,16 @@ def test_a_tpu_slice_is_planned_for_as_a_tpu() -> None:
     question = Question(topology=parse_topology("v5e:2x2"))
     report = training(inspect(read_model(exported()), question)).report
     assert report is not None and report.num_replicas == 4 and "2x2 torus" in report.place
+
+
+def test_on_many_tpu_cores_a_variable_is_small_for_their_number() -> None:
+    """1,024 elements are a tile for one core and none for the others."""
+    question = Question(topology=parse_topology("v5e:2x2"))
+    inspection = inspect(read_model(exported()), question)
+    markdown = as_markdown(inspection)
+    assert "| 4 variables, small for 4 replicas | 10 to 1,024 elements, below" in markdown
+    assert "min\\_elements=4096, for each of 4 replicas a tile of 1024" in markdown
+    assert "left alone, small for 4 replicas |" in markdown
 
 
 def test_inference_alone_has_nothing_to_shard() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tf_wu_shard.inspection.lifting import lifted_by
-from tf_wu_shard.plan.types import TOO_SMALL
+from tf_wu_shard.plan.types import EACH, TOO_SMALL
 
 
 @pytest.mark.parametrize(
     ("reason", "lift"),
     [
         (f"64 {TOO_SMALL}1024", "lower min_elements"),
+        (f"64 {TOO_SMALL}8192{EACH}8 replicas a tile of 1024", "fewer replicas, or a lower min"),
         ("no rule for Cumsum", "a rule for this op"),
         ("its update runs inside of While, a branch or a loop", "outside of"),
         (

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
+import tf_keras
 
 from tests.equivalence import norm_optimizers
 from tests.inspection.inspect_test import training
@@ -86,9 +87,9 @@ Rule = Callable[[tf.Variable, tf.Variable, tf.Variable, Any], None]
 class ByHand(tf.Module):
     """A weight and two slots, which a rule updates from a gradient."""
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: Rule, shape: tuple[int, ...] = (SIZE,)) -> None:
         super().__init__()
-        self.weight = tf.Variable(tf.zeros((SIZE,)), name="weight")
+        self.weight = tf.Variable(tf.zeros(shape), name="weight")
         self.one = tf.Variable(tf.zeros((SIZE,)), name="one", trainable=False)
         self.two = tf.Variable(tf.zeros((SIZE,)), name="two", trainable=False)
         self._rule = rule
@@ -96,13 +97,20 @@ class ByHand(tf.Module):
     @tf.function(input_signature=[tf.TensorSpec((4, SIZE))])
     def train(self, batch: Any) -> None:
         """One step."""
-        gradient = tf.linalg.matvec(batch, tf.linalg.matvec(batch, self.weight), transpose_a=True)
+        values = tf.reshape(self.weight, (SIZE,))
+        gradient = tf.linalg.matvec(batch, tf.linalg.matvec(batch, values), transpose_a=True)
+        gradient = tf.reshape(gradient, self.weight.shape)
         self._rule(self.weight, self.one, self.two, gradient)
 
 
 def recognised(rule: Rule, folder: pathlib.Path) -> tuple[str, str]:
     """What an update by hand is taken for, and why."""
-    save(ByHand(rule), folder, {})
+    return recognised_of(ByHand(rule), folder)
+
+
+def recognised_of(module: ByHand, folder: pathlib.Path) -> tuple[str, str]:
+    """What a module's update is taken for, and why."""
+    save(module, folder, {})
     (found,) = inspect(read_model(folder), Question(replicas=2, function="train")).functions
     (update,) = found.updates
     return update.optimizer, update.because
@@ -134,6 +142,13 @@ def adamw(w: tf.Variable, m: tf.Variable, v: tf.Variable, g: Any) -> None:
     adam(w, m, v, g)
 
 
+def nadam_of_a_fixed_momentum(w: tf.Variable, m: tf.Variable, v: tf.Variable, g: Any) -> None:
+    """Dozat (2016) with no schedule: the average one step ahead."""
+    m.assign(m + (g - m) * 0.1)
+    v.assign(0.99 * v + 0.01 * g * g)
+    w.assign_sub(0.1 * (0.9 * m + 0.1 * g) / (tf.sqrt(v) + 1e-6))
+
+
 def lion(w: tf.Variable, m: tf.Variable, v: tf.Variable, g: Any) -> None:
     w.assign_sub(0.1 * tf.sign(0.9 * m + 0.1 * g))
     m.assign(0.99 * m + 0.01 * g)
@@ -146,6 +161,7 @@ def lion(w: tf.Variable, m: tf.Variable, v: tf.Variable, g: Any) -> None:
         (adam_otherwise, "adam-like"),
         (adam_of_regularized, "adam-like"),
         (adamw, "adamw-like"),
+        (nadam_of_a_fixed_momentum, "nadam-like"),
         (lion, "lion-like"),
     ],
 )
@@ -220,6 +236,13 @@ def quasi_hyperbolic(w: tf.Variable, m: tf.Variable, v: tf.Variable, g: Any) -> 
     w.assign_sub(0.1 * (0.7 * m + 0.3 * g))
 
 
+def quasi_hyperbolic_adam(w: tf.Variable, m: tf.Variable, v: tf.Variable, g: Any) -> None:
+    """Ma and Yarats (2019) again: the share of the gradient is fixed."""
+    m.assign(0.9 * m + 0.1 * g)
+    v.assign(0.99 * v + 0.01 * g * g)
+    w.assign_sub(0.1 * (0.7 * m + 0.3 * g) / (tf.sqrt(v) + 1e-6))
+
+
 def two_momentums(w: tf.Variable, m: tf.Variable, v: tf.Variable, g: Any) -> None:
     m.assign(0.9 * m + 0.1 * g)
     v.assign(0.99 * v + 0.01 * g)
@@ -250,6 +273,7 @@ def lamb_of_the_gradient(w: tf.Variable, m: tf.Variable, v: tf.Variable, g: Any)
         sign_of_a_difference,
         sign_of_the_gradient,
         quasi_hyperbolic,
+        quasi_hyperbolic_adam,
         two_momentums,
         lamb_of_the_gradient,
     ],
@@ -257,6 +281,52 @@ def lamb_of_the_gradient(w: tf.Variable, m: tf.Variable, v: tf.Variable, g: Any)
 def test_what_looks_like_an_optimizer_is_unknown(tmp_path: pathlib.Path, rule: Rule) -> None:
     name, because = recognised(rule, tmp_path)
     assert name == "unknown" and because
+
+
+@pytest.mark.parametrize(("scheduled", "name"), [(True, "nadam-like"), (False, "unknown")])
+def test_a_share_of_the_gradient_that_is_fixed_is_no_nadams(
+    tmp_path: pathlib.Path, scheduled: bool, name: str
+) -> None:
+    """Adam's corrections change from step to step: of Nadam's also what the gradient is times."""
+
+    def rule(w: tf.Variable, m: tf.Variable, v: tf.Variable, g: Any) -> None:
+        corrected = 1.0 - tf.pow(0.9, module.count)
+        m.assign(0.9 * m + 0.1 * g)
+        v.assign(0.99 * v + 0.01 * g * g)
+        gradient = 0.3 * g / corrected if scheduled else 0.3 * g
+        average = 0.7 * m / (1.0 - tf.pow(0.9, module.count + 1.0))
+        w.assign_sub(0.1 * (average + gradient) / (tf.sqrt(v) + 1e-6))
+
+    module = ByHand(rule)
+    module.count = tf.Variable(1.0, trainable=False, name="count")
+    assert recognised_of(module, tmp_path)[0] == name
+
+
+def trained_by(optimizer: Any, weight: Any, shape: tuple[int, ...]) -> ByHand:
+    """A module whose gradient an optimizer applies to a weight of the same shape, or to its own."""
+    module = ByHand(lambda w, one, two, g: optimizer.apply_gradients([(g, module.trained)]), shape)
+    module.trained = module.weight if weight is None else weight
+    optimizer.build([module.trained])
+    module.optimizer = optimizer
+    return module
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 8, 32), (1, 1, 16, 128), (4, 16, 32)])
+@pytest.mark.parametrize("ours", [True, False])
+def test_factors_of_a_stack_of_matrices_are_recognised(
+    tmp_path: pathlib.Path, ours: bool, shape: tuple[int, ...]
+) -> None:
+    """A convolution's kernel has four axes, and Adafactor's factors are of the last two."""
+    package = tf.keras if ours else tf_keras
+    weight = tf.keras.Variable(tf.zeros(shape), name="trained") if ours else None
+    module = trained_by(package.optimizers.Adafactor(), weight, shape)
+    assert recognised_of(module, tmp_path)[0] == "adafactor-like"
+
+
+def test_a_slot_that_keeps_the_gradient_alone_is_no_momentum(tmp_path: pathlib.Path) -> None:
+    """As SGD of tf_keras has one, whose momentum is 0."""
+    name, because = recognised_of(trained_by(tf_keras.optimizers.SGD(), None, (SIZE,)), tmp_path)
+    assert name == "sgd-like" and "one slot, which keeps that alone" in because
 
 
 def fused_momentum(w: tf.Variable, m: tf.Variable, v: tf.Variable, g: Any) -> None:

@@ -95,6 +95,17 @@ def test_the_users_min_elements_counts_more_than_the_dialects() -> None:
     assert left(plan) == {"w": "8 elements, below min_elements=9"}
 
 
+def test_a_limit_that_grows_with_the_replicas_says_so() -> None:
+    """2,048 elements are not few: they are for four replicas that each want a tile."""
+    analysis = analysis_of([Weight("w", (2048,))])
+    each = ", for each of 4 replicas a tile of 1024"
+    assert left(plan_of(analysis, min_elements=4096)) == {
+        "w": f"2048 elements, below min_elements=4096{each}"
+    }
+    asked = plan_of(analysis, ShardingOptions(min_elements=4096), min_elements=4096)
+    assert left(asked) == {"w": "2048 elements, below min_elements=4096"}
+
+
 def test_a_scalar_may_be_sharded_and_an_empty_variable_may_not() -> None:
     plan = plan_of(analysis_of([Weight("s", ()), Weight("e", (3, 0))]))
     assert [str(v.layout) for v in plan.variables] == ["flat 1/4 pad 63"]

@@ -38,13 +38,38 @@ class UpdateAnswer:
 
 
 @dataclasses.dataclass(frozen=True)
+class RefusedAnswer:
+    """A weight whose update is left alone because it was not understood.
+
+    Attributes:
+        variable: The weight; where none was found, the op of the gradient.
+        shape: Its shape; None where nothing tells it.
+        dtype: Its element type; "" where nothing tells it.
+        bytes: How many it has; None where that is not known.
+        slots: Its slots' names, as far as the files or the step's graph tell them.
+        slot_bytes: Bytes of these slots.
+        slots_told: Whether these are all.
+        is_summed: Whether its gradient was found, and so counts among the bytes received.
+    """
+
+    variable: str
+    shape: tuple[int, ...] | None
+    dtype: str
+    bytes: int | None
+    slots: tuple[str, ...]
+    slot_bytes: int
+    slots_told: bool
+    is_summed: bool
+
+
+@dataclasses.dataclass(frozen=True)
 class MemoryRow:
     """What the fullest of some number of replicas holds, without and with sharding.
 
     Attributes:
         replicas: How many.
-        weights: Bytes of the weights that are trained.
-        slots: Bytes of their slots.
+        weights: Bytes of the weights that the step updates, those left alone too.
+        slots: Bytes of their slots; of what is left alone, those that are told.
     """
 
     replicas: int
@@ -65,8 +90,9 @@ class FunctionAnswer:
         groups: Over which; "" where it sums none.
         assumed: Where no gradient is summed: how many were taken for summed, one device being N.
         updates: Its weight updates that can be shared.
-        report: What the plan does, for the number of replicas that was asked for; None where
-            there is nothing to plan.
+        refused: The weights whose updates were not understood.
+        report: What the plan does, for the number of replicas that was asked for; its bytes count
+            the refused weights and their slots too. None where there is nothing to plan.
         memory: For more and more replicas what they would hold.
         picture: One of the updates that would be shared; None where there is none to draw.
         source_lines: For ops at which something was refused, as far as the files tell, the line of
@@ -86,6 +112,7 @@ class FunctionAnswer:
     groups: str = ""
     assumed: int = 0
     updates: tuple[UpdateAnswer, ...] = ()
+    refused: tuple[RefusedAnswer, ...] = ()
     report: Report | None = None
     memory: tuple[MemoryRow, ...] = ()
     picture: UpdatePicture | None = None

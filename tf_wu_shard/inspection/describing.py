@@ -18,14 +18,21 @@ from tf_wu_shard.inspection.grounds import Question
 from tf_wu_shard.inspection.op_lines import op_lines
 from tf_wu_shard.inspection.picturing import picture_of
 from tf_wu_shard.inspection.planning import planned
+from tf_wu_shard.inspection.refused_weights import refused_weights, with_refused
 from tf_wu_shard.inspection.rewriting import rewritten_diff
 from tf_wu_shard.model_files.types import Model
-from tf_wu_shard.report.summary import summarize
+from tf_wu_shard.report.summary import Report, summarize
 
 # Said of a file that leaves open which variables are trained.
 GUESSED = (
     "the file does not say which variables are trained: a weight is taken for one where"
     " a fused update, or what reads it, shows it"
+)
+
+# Said of a file without shapes in which a gradient's shape would have to be known.
+SHAPELESS = (
+    "the file tells no value's shape, and a weight is left alone for want of one:"
+    " tf.Graph.as_graph_def(add_shapes=True) writes them"
 )
 
 
@@ -61,11 +68,15 @@ def described(
     replicas = grounds.asked_replicas(step.program, question, step.replicas)
     ground = grounds.assumed_ground(replicas, step.program, question)
     there, plan = planned(analysis, ground, replicas, question.options, step.whole)
-    report = summarize(name, there, plan, {}, ground.place)
+    refused = refused_weights(model, view, analysis)
+    report = with_refused(summarize(name, there, plan, {}, ground.place), refused)
     trains = any(written.values()) or bool(plan.variables or plan.left_alone)
-    rows = memory.rows(model, analysis, step.program, question, step.whole) if trains else ()
+    rows = memory.rows(analysis, refused, step.program, question, step.whole) if trains else ()
+    if _wants_shapes(report, view):
+        notes = (*notes, SHAPELESS)
     said = dataclasses.replace(report, notes=(*report.notes, *notes))
-    in_file = step.is_assumed or step.program is not None
+    # Of a live step of several replicas the pass itself told what it rewrites.
+    in_file = step.is_assumed or step.program is not None or step.whole is None
     return FunctionAnswer(
         name=name,
         trains=trains,
@@ -75,6 +86,7 @@ def described(
         groups=_groups(step),
         assumed=_gradients(analysis) if step.is_assumed else 0,
         updates=_updates(analysis, view),
+        refused=refused,
         report=said if trains else None,
         memory=rows,
         picture=picture_of(view, analysis, plan),
@@ -86,6 +98,14 @@ def described(
 def _gradients(analysis: Analysis) -> int:
     """How many gradients are reduced; a sparse one, which has several parts, counts once."""
     return sum(r.gathered in (None, Gathered.VALUES) for r in analysis.reductions)
+
+
+def _wants_shapes(report: Report, view: GraphView) -> bool:
+    """Whether anything is left alone for want of a shape in a graph that tells none."""
+    wanted = any(
+        "static shape" in a.reason or "the shape of" in a.reason for a in report.left_alone
+    )
+    return wanted and not any("_output_shapes" in op.node.attr for op in view)
 
 
 def _groups(step: FoundStep) -> str:

@@ -21,6 +21,7 @@ from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.inspection.calls import WRITERS, called_by
 from tf_wu_shard.inspection.checked_nodes import function_body, graph_body
 from tf_wu_shard.inspection.handed_twice import in_traced_order
+from tf_wu_shard.inspection.replica_components import components, with_components
 from tf_wu_shard.inspection.shapes import Shapes
 from tf_wu_shard.model_files.shapes import shape_of
 from tf_wu_shard.model_files.types import BoundFunction, Model, ModelVariable
@@ -68,13 +69,18 @@ def view_of_function(model: Model, function: BoundFunction) -> FunctionView:
     body = function_body(definition, op_def)
     handles = _bound(body, function, model.variables)
     body = _written_out(body, set(handles), model.functions, op_def)
-    nodes, handles, reordered = _one_handle_each(list(body.nodes), handles)
+    nodes = list(body.nodes)
+    reordered: tuple[str, ...] = ()
+    replicas = components(nodes, handles)
+    if not replicas:
+        nodes, handles, reordered = _one_handle_each(nodes, handles)
     own = [
         name
         for name, node in zip(body.arguments, definition.signature.input_arg, strict=True)
         if node.type != _RESOURCE
     ]
     view = _view(model, nodes, handles, body.results, body.control_outputs, own)
+    view = with_components(view, replicas, handles)
     return FunctionView(view, reordered, _is_guessed(handles))
 
 

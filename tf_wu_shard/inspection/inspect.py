@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from tf_wu_shard.analysis.analyze import analyze
+from tf_wu_shard.dialects.in_process import InProcess
+from tf_wu_shard.dialects.recognition import replica_devices
 from tf_wu_shard.errors import OptionError, WuShardError
 from tf_wu_shard.inspection import grounds
 from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection
 from tf_wu_shard.inspection.calls import WRITERS, Calls
 from tf_wu_shard.inspection.describing import GUESSED, described, written_variables
+from tf_wu_shard.inspection.found_step import FoundStep
 from tf_wu_shard.inspection.function_names import short_name
 from tf_wu_shard.inspection.function_view import FunctionView, view_of_function, view_of_graph
 from tf_wu_shard.inspection.grounds import Question
@@ -29,6 +33,11 @@ _COLLECTIVES = frozenset({"CollectiveReduce", "CollectiveReduceV2", "CollectiveR
 _UNTIED = (
     "left alone: it sums gradients over replicas (CollectiveReduce), and the file does not tell"
     " which variables are components of one; a SavedModel does, and so does --script"
+)
+_ONE_FOR_ALL = (
+    "left alone: it was traced for several replicas of one process, and the file keeps one variable"
+    " for all of them, so that their copies of the update cannot be told apart; a SavedModel with"
+    " VariablePolicy.EXPAND_DISTRIBUTED_VARIABLES keeps them, and so does --script"
 )
 _NO_WRITES = "0 variable writes, nothing to shard"
 
@@ -154,12 +163,18 @@ class _Inspecting:
         written = written_variables(view)
         program = grounds.program_in(view)
         refusal = f"left alone: {program.refusal}" if program and program.refusal else ""
-        if program is None and any(op.type in _COLLECTIVES for op in view):
-            refusal = _UNTIED
+        devices = replica_devices(view) if program is None else ()
+        if program is None and not devices:
+            refusal = _ONE_FOR_ALL if found.reordered else ""
+            if any(op.type in _COLLECTIVES for op in view):
+                refusal = _UNTIED
         if refusal:
             return [FunctionAnswer(name, any(written.values()), refusal, len(written))]
-        around, steps = steps_in(view, self._model.functions, program, self._question)
         notes = tuple(_notes(found))
+        if devices:
+            step = FoundStep(view, analyze(view, InProcess(devices)), None, len(devices))
+            return [described(name, self._model, self._question, step, notes)]
+        around, steps = steps_in(view, self._model.functions, program, self._question)
         nested = [
             described(f"{name}/{inner}", self._model, self._question, step, notes)
             for inner, step in steps

@@ -7,12 +7,16 @@ import json
 from typing import Any
 
 from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection
+from tf_wu_shard.inspection.counted import what_is_counted
 
 # What of a report says what would be done; the rest is about a graph that was rewritten.
 _PLAN = (
     *("verdict", "num_replicas", "variables", "notes", "place"),
     *("wire_bytes", "slot_bytes_per_replica", "weight_bytes_per_replica"),
 )
+
+# What is said of a weight that is left alone, null where it is not known.
+_KNOWN = ("shape", "dtype", "bytes", "slots")
 
 
 def as_json(inspection: Inspection) -> str:
@@ -64,14 +68,27 @@ def _plan(function: FunctionAnswer) -> list[dict[str, Any]]:
     if function.report is None:
         return []
     plan = dataclasses.asdict(function.report)
-    return [{key: plan[key] for key in _PLAN}]
+    said = what_is_counted(function, function.report)
+    return [{**{key: plan[key] for key in _PLAN}, "counted": said}]
 
 
 def _left_alone(function: FunctionAnswer) -> list[dict[str, Any]]:
     report = function.report
     lines = dict(function.source_lines)
-    found = [] if report is None else report.left_alone
-    return [{**dataclasses.asdict(a), "source_line": lines.get(a.where, "")} for a in found]
+    refused = {answer.variable: dataclasses.asdict(answer) for answer in function.refused}
+    updates = {update.variable: dataclasses.asdict(update) for update in function.updates}
+    known = {
+        name: {key: said.get(key) for key in _KNOWN} for name, said in (refused | updates).items()
+    }
+    return [
+        {
+            **dataclasses.asdict(left),
+            "source_line": lines.get(left.where, ""),
+            **known.get(left.name, dict.fromkeys(_KNOWN)),
+            "slots_told": left.name in updates or refused.get(left.name, {}).get("slots_told"),
+        }
+        for left in ([] if report is None else report.left_alone)
+    ]
 
 
 def _memory(function: FunctionAnswer) -> list[dict[str, Any]]:

@@ -8,6 +8,10 @@ import re
 # tells what the pass saw and nothing of what to do: then nothing is said.
 _LIFTS: tuple[tuple[str, str], ...] = (
     (
+        r"elements, below min_elements=\d+, for each of",
+        "fewer replicas, or a lower min_elements: then part of what they exchange is padding",
+    ),
+    (
         r"elements, below min_elements=\d+",
         "lower min_elements; it is left alone because sharing so little costs more than it saves",
     ),

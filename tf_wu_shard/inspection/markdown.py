@@ -11,10 +11,15 @@ from collections.abc import Iterator, Sequence
 
 from tf_wu_shard.inspection import page_tables
 from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection
+from tf_wu_shard.inspection.counted import (
+    bytes_text,
+    counts_all_gradients,
+    counts_all_slots,
+    counts_all_weights,
+)
 from tf_wu_shard.inspection.function_names import short_name
 from tf_wu_shard.inspection.page import about, verdict
 from tf_wu_shard.inspection.text import diff_about, diff_lines, printable
-from tf_wu_shard.report.quantities import byte_text
 from tf_wu_shard.report.summary import Report
 from tf_wu_shard.report.tables import AnyCell, Name, Table, cell_text
 
@@ -79,11 +84,11 @@ def _chapter(function: FunctionAnswer, report: Report, rows: int) -> Iterator[st
     yield f"## {escaped(short_name(function.name))}"
     yield f"**{escaped(verdict(report))}**"
     yield "\n".join(f"- {escaped(sentence)}" for sentence in about(function, report))
-    yield _table(_sizes(report))
+    yield _table(_sizes(function, report))
     for table in (
         page_tables.left_alone(function, report, rows),
         page_tables.variables(function, report, rows),
-        page_tables.memory(function.memory),
+        page_tables.memory(function),
     ):
         yield f"### {table.title}"
         if table.note:
@@ -106,16 +111,23 @@ def _diff(lines: Sequence[str]) -> str:
     return "\n".join((f"{fence}diff", *lines, fence))
 
 
-def _sizes(report: Report) -> Table:
+def _sizes(function: FunctionAnswer, report: Report) -> Table:
     kinds = (
-        ("slots", report.slot_bytes_per_replica),
-        ("weights", report.weight_bytes_per_replica),
-        ("received in a step", report.wire_bytes),
+        ("slots", report.slot_bytes_per_replica, counts_all_slots(function)),
+        ("weights", report.weight_bytes_per_replica, counts_all_weights(function)),
+        ("received in a step", report.wire_bytes, counts_all_gradients(function)),
     )
     return Table(
         title="",
         columns=(f"A replica of {report.num_replicas:,}", "Without sharding", "With sharding"),
-        rows=tuple((k, byte_text(s.unsharded), byte_text(s.sharded)) for k, s in kinds),
+        rows=tuple(
+            (
+                kind,
+                bytes_text(size.unsharded, all_counted=whole),
+                bytes_text(size.sharded, all_counted=whole),
+            )
+            for kind, size, whole in kinds
+        ),
         numbers=("Without sharding", "With sharding"),
     )
 

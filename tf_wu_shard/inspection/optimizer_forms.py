@@ -29,11 +29,13 @@ SLOTS: Mapping[str, tuple[tuple[str, bool | None], ...]] = {
         ("a'^0.5*w + a^0.5*w + g + s", True),
         ("a'^0.5*w + a^0.5*w + g + s + w", True),
     ),
+    "k": (("g", False), ("g + w", False)),
     "r": (("s + sum[-1] of(1 + g^2)", False),),
     "c": (("s + sum[-2] of(1 + g^2)", False),),
     "f": (
         ("1 + g^2 + s", False),
         ("as[1,n](c')*as[n,1](r'*sum of(r')^-1)", None),
+        ("as[1,n](c')*as[n,1](r'*sum[-1] kept of(r')^-1)", None),
         ("as[1,n](c')*as[n,1](as[1](sum of(r'))^-1*r')", None),
     ),
 }
@@ -64,6 +66,9 @@ _FACTORED = "f'^-0.5*g*max(1, sum of(f'^-1*g^2)^0.5)^-1*max(1, sum of(w^2)^0.5) 
 
 FORMS = (
     OptimizerForm("sgd-like", "", "g + w", "no slot, the gradient times a number"),
+    OptimizerForm(
+        "sgd-like", "k", "k' + w", "the gradient times a number; one slot, which keeps that alone"
+    ),
     OptimizerForm("momentum-like", "m", "m' + w", "one slot, an average of the gradient"),
     OptimizerForm(
         "nesterov-like", "m", "g + m' + w", "one slot, an average of the gradient, one step ahead"

@@ -8,6 +8,7 @@ most. What has no known form is unknown.
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from tf_wu_shard.analysis.types import OperandKind, WeightUpdate
 from tf_wu_shard.dtypes import INTEGERS
@@ -24,6 +25,9 @@ UNKNOWN = "unknown"
 
 # An average of the weight, kept beside any optimizer.
 _AVERAGE_OF_WEIGHT = "e"
+
+# Constants of a graph are mostly float32, each rounded by up to 6e-8; a product has a few of them.
+_ROUNDED = 1e-6
 
 # More than any known optimizer updates.
 _MOST_VARIABLES = 8
@@ -144,7 +148,8 @@ class _Reading:
         return self._named(form, new, keeps)
 
     def _named(self, form: OptimizerForm, new: Sum, keeps: bool) -> Recognised:
-        if form.name == "nesterov-like" and not self._is_ahead(new):
+        ahead = form.name not in ("nesterov-like", "nadam-like") or self._is_ahead(new)
+        if not ahead and not (form.name == "nadam-like" and self._is_scheduled(new)):
             return Recognised(
                 UNKNOWN,
                 "its weight moves by the gradient and an average of it, in other shares"
@@ -198,14 +203,38 @@ class _Reading:
 
     def _is_ahead(self, new: Sum) -> bool:
         """Whether gradient and average enter the weight as they would the next average."""
-        (key,) = (k for k, kind in self._kinds.items() if kind == "m")
-        (written,), gradient = self._slots[key], self._values.algebra.once(self._values.gradient)
-        multiplied = self._values.algebra.multiplied
-        one = multiplied(self._factor(new, gradient), self._factor(written, self._old[key]))
-        other = multiplied(
-            self._factor(new, self._values.new[key]), self._factor(written, gradient)
+        (written,), multiplied = self._slots[self._key("m")], self._values.algebra.multiplied
+        of_gradient, of_average = self._shares(new)
+        gradient = self._values.algebra.once(self._values.gradient)
+        one = multiplied(of_gradient, self._factor(written, self._old[self._key("m")]))
+        other = multiplied(of_average, self._factor(written, gradient))
+        return one.keys() == other.keys() and all(
+            math.isclose(one[product], other[product], rel_tol=_ROUNDED) for product in one
         )
-        return one == other
+
+    def _is_scheduled(self, new: Sum) -> bool:
+        """Whether the gradient's share changes from step to step otherwise than the average's.
+
+        Dozat's momentum follows a schedule, so that shares cannot be compared with those of the
+        average; a quasi-hyperbolic step (Ma and Yarats, 2019) gives the gradient a fixed one.
+        """
+        shares = self._shares(new)
+        if any(len(share) != 1 for share in shares):
+            return False
+        (of_gradient,), (of_average,) = shares
+        return not set(of_gradient) <= set(of_average)
+
+    def _shares(self, new: Sum) -> tuple[Sum, Sum]:
+        """What gradient and average are times in what moves the weight, both over any root."""
+        algebra, average = self._values.algebra, self._values.new[self._key("m")]
+        found = [algebra.once(self._values.gradient), average]
+        if "v" in self._kinds.values():
+            root = algebra.raised(self._values.new[self._key("v")], -0.5)
+            found = [algebra.multiplied(value, root) for value in found]
+        return self._factor(new, found[0]), self._factor(new, found[1])
+
+    def _key(self, kind: str) -> str:
+        return next(key for key, known in self._kinds.items() if known == kind)
 
     def _is_mixed(self, new: Sum) -> bool:
         """Whether known shares of what the sign is taken of are both positive."""

@@ -11,13 +11,19 @@ from collections.abc import Sequence
 
 from tf_wu_shard.inspection import page_tables
 from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection
+from tf_wu_shard.inspection.counted import (
+    bytes_text,
+    counts_all_gradients,
+    counts_all_slots,
+    counts_all_weights,
+    what_is_counted,
+)
 from tf_wu_shard.inspection.function_names import short_name
 from tf_wu_shard.inspection.graph_diff import GraphDiff
 from tf_wu_shard.inspection.text import diff_about, diff_lines, printable
 from tf_wu_shard.inspection.update_flow import update_flows
 from tf_wu_shard.report.charts import LineChart, Series
 from tf_wu_shard.report.html import Listing, Page, Section, Tile, render
-from tf_wu_shard.report.quantities import byte_text
 from tf_wu_shard.report.summary import Bytes, Report
 from tf_wu_shard.report.tables import Table
 
@@ -90,7 +96,7 @@ def _chapter(function: FunctionAnswer, rows: int) -> Section:
         text=" ".join(about(function, report)),
         verdict=verdict(report),
         good=bool(report.variables),
-        tiles=_tiles(report),
+        tiles=_tiles(function, report),
         lines=_curves(function),
         flows=() if function.picture is None else (update_flows(function.picture),),
         tables=tuple(_tables(function, report, rows)),
@@ -120,7 +126,7 @@ def verdict(report: Report) -> str:
 
 
 def about(function: FunctionAnswer, report: Report) -> list[str]:
-    """What a function does, in sentences: how it was traced, its optimizers, its replicas."""
+    """What a function does, in sentences: how it was traced, optimizers, replicas, what counts."""
     found = [f"{printable(function.name)} {printable(function.verdict)}."]
     if function.assumed:
         found.append(
@@ -131,27 +137,28 @@ def about(function: FunctionAnswer, report: Report) -> list[str]:
         f"{count:,} updates are {optimizer}: {printable(because)}."
         for (optimizer, because), count in counted.items()
     ]
-    return found + ([f"Replicas: {printable(report.place)}."] if report.place else [])
+    found += [f"Replicas: {printable(report.place)}."] if report.place else []
+    return [*found, *what_is_counted(function, report)]
 
 
-def _tiles(report: Report) -> tuple[Tile, ...]:
+def _tiles(function: FunctionAnswer, report: Report) -> tuple[Tile, ...]:
     total = len(report.variables) + len(report.left_alone)
     kinds = (
-        ("slots of a replica", report.slot_bytes_per_replica),
-        ("weights of a replica", report.weight_bytes_per_replica),
-        ("received in a step", report.wire_bytes),
+        ("slots of a replica", report.slot_bytes_per_replica, counts_all_slots(function)),
+        ("weights of a replica", report.weight_bytes_per_replica, counts_all_weights(function)),
+        ("received in a step", report.wire_bytes, counts_all_gradients(function)),
     )
     return (
         Tile("variables sharded", f"{len(report.variables):,}", f"of {total:,}"),
         *(
             Tile(
                 label,
-                byte_text(size.sharded),
+                bytes_text(size.sharded, all_counted=whole),
                 "the same without sharding"
                 if size.sharded == size.unsharded
-                else f"{byte_text(size.unsharded)} without sharding",
+                else f"{bytes_text(size.unsharded, all_counted=whole)} without sharding",
             )
-            for label, size in kinds
+            for label, size, whole in kinds
         ),
     )
 
@@ -197,7 +204,7 @@ def _tables(function: FunctionAnswer, report: Report, rows: int) -> list[Table]:
     found = [
         page_tables.left_alone(function, report, rows),
         page_tables.variables(function, report, rows),
-        page_tables.memory(function.memory),
+        page_tables.memory(function),
     ]
     if report.notes:
         found.append(page_tables.notes(report.notes, "Notes", rows))

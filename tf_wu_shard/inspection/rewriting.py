@@ -1,9 +1,9 @@
 """What the rewrite would make of a step out of a file: a graph to compare, which nothing runs.
 
-A TPU program is rewritten as it is. A step of one device reduces nothing that could be scattered:
-its gradients are summed first, each where it enters its update, as the one program that all
-replicas of a TPU run would do; that graph is compared with its rewrite. Replicas of one process
-would each have a copy of the whole step.
+A TPU program is rewritten as it is, and so is a step that holds the copies of all replicas of one
+process. A step of one device reduces nothing that could be scattered: its gradients are summed
+first, each where it enters its update, as the one program that all replicas of a TPU run would do;
+that graph is compared with its rewrite.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.dialects.base import Dialect
+from tf_wu_shard.dialects.in_process import InProcess
+from tf_wu_shard.dialects.recognition import replica_devices
 from tf_wu_shard.dialects.torus import Torus
 from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.errors import WuShardError
@@ -39,14 +41,13 @@ def rewritten_diff(step: FoundStep, question: Question) -> GraphDiff:
     """Compares a step with what the rewrite would make of it.
 
     Args:
-        step: The step, of one device or a TPU program.
+        step: The step.
         question: For which replicas, where the step is of one device.
     """
     if not step.is_assumed:
-        assert step.program is not None, (
-            "replicas of one process were rewritten as they were traced"
-        )
-        ground = grounds.traced_ground(step.program, question)
+        ground: Dialect = InProcess(replica_devices(step.view))
+        if step.program is not None:
+            ground = grounds.traced_ground(step.program, question)
         about = f"the step as it was traced, for {step.sums_over} replicas, and as rewritten"
         return _compared(step.view, step.analysis, ground, step.sums_over, about, question.options)
     replicas = grounds.asked_replicas(None, question)

@@ -1,7 +1,8 @@
 """The shapes of values in a graph out of a file.
 
 Files mostly say them. Where one does not, only what follows from a variable's shape through
-elementwise ops is known: that is the update itself.
+elementwise ops and sums over replicas is known, forwards from what reads the variable and backwards
+from what is written to it: that is the update itself, up to its gradient.
 """
 
 from __future__ import annotations
@@ -17,6 +18,12 @@ from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.variables import READ
 
 _SAID = "_output_shapes"
+
+# Ops whose result has the shape of their first operand; what else they take has a shape of its own.
+_PASSED_ON = frozenset({"Identity", "CrossReplicaSum"})
+
+# Writes whose kernels take no operand of another shape than the variable's.
+_ADDED_TO = frozenset({"AssignAddVariableOp", "AssignSubVariableOp"})
 Shape = tuple[int, ...] | None
 
 
@@ -42,7 +49,10 @@ class Shapes:
         for op in view:
             said = op.node.attr[_SAID].list.shape if _SAID in op.node.attr else ()
             self.known[op.name] = tuple(map(shape_of, said)) or self._followed(op)
-        self._from_fused(view)
+        if self._from_written(view):
+            for op in view:
+                if None in self.known[op.name]:
+                    self.known[op.name] = self._followed(op)
 
     def of(self, value: Value) -> Shape:
         """The shape of a value, or None where it is not known."""
@@ -59,20 +69,48 @@ class Shapes:
             return (shape_of(op.node.attr["shape"].shape),)
         if is_call(op.type) and "output_shapes" in op.node.attr:
             return tuple(map(shape_of, op.node.attr["output_shapes"].list.shape))
-        if op.type in ("Identity", "IdentityN"):
+        if op.type == "IdentityN":
             return tuple(map(self.of, op.inputs))
+        if op.type in _PASSED_ON:
+            return (self.of(op.inputs[0]),)
         if family_of(op.type) is Family.ELEMENTWISE:
             return (_broadcast([self.of(value) for value in op.inputs]),)
         return ()
 
-    def _from_fused(self, view: GraphView) -> None:
-        """A fused update's kernel takes no gradient of another shape than the weight's."""
-        for op in view:
-            ref = self._variables.get(op.inputs[0].op) if op.type in FUSED else None
-            if ref is not None:
-                gradient = op.inputs[FUSED[op.type].gradient]
-                if gradient.index == 0 and not self.known.get(gradient.op):
-                    self.known[gradient.op] = (ref.shape,)
+    def _from_written(self, view: GraphView) -> bool:
+        """What follows backwards, the last op first; whether anything does.
+
+        The kernel of a fused update takes no gradient of another shape than the weight's, nor do
+        those that add to a variable or subtract from it take any other operand.
+        """
+        found = False
+        for op in reversed(list(view)):
+            if op.type in FUSED or op.type in _ADDED_TO:
+                ref = self._variables.get(op.inputs[0].op)
+                number = FUSED[op.type].gradient if op.type in FUSED else 1
+                operand, shape = op.inputs[number], ref.shape if ref is not None else None
+            else:
+                operands = [v for v in op.inputs if self.of(v) is None]
+                if len(operands) != 1 or not self._keeps_shape(op):
+                    continue
+                operand, shape = operands[0], self.of(Value(op.name))
+            if shape is not None and self.of(operand) is None and self._is_only(view, operand):
+                self.known[operand.op] = (shape,)
+                found = True
+        return found
+
+    def _keeps_shape(self, op: Op) -> bool:
+        """Whether an op's result has the shape of its one operand that is no scalar."""
+        if op.type in _PASSED_ON:
+            return True
+        others = [shape for value in op.inputs if (shape := self.of(value)) is not None]
+        return family_of(op.type) is Family.ELEMENTWISE and not any(others)
+
+    def _is_only(self, view: GraphView, value: Value) -> bool:
+        """Whether a value is the only one of its op, as far as is known."""
+        return (
+            value.index == 0 and len(self.known[value.op]) <= 1 and value.op not in view.variables
+        )
 
 
 def _broadcast(shapes: list[Shape]) -> Shape:

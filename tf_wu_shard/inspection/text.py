@@ -10,8 +10,15 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tf_wu_shard.inspection.answer import SCRIPT, FunctionAnswer, Inspection, MemoryRow
+from tf_wu_shard.inspection.counted import (
+    bytes_text,
+    counts_all_slots,
+    counts_all_weights,
+    described_line,
+    what_is_counted,
+)
 from tf_wu_shard.inspection.graph_diff import GraphDiff
-from tf_wu_shard.report.quantities import byte_text
+from tf_wu_shard.report.summary import Bytes
 from tf_wu_shard.report.text import as_text
 
 _LONGEST_LINE = 400
@@ -103,14 +110,22 @@ def _of_function(function: FunctionAnswer) -> Iterator[str]:
     for (optimizer, because), count in found.items():
         yield f"  {count} updates: {optimizer} ({because})"
     if function.report is not None:
-        for line in as_text(function.report).splitlines():
+        known = {answer.variable: described_line(answer) for answer in function.refused}
+        for line in as_text(function.report, known).splitlines():
             yield f"  {line}"
     if function.memory:
         yield "  replicas   weights a replica        slots a replica"
-        yield from map(_of_row, function.memory)
+        yield from (_of_row(row, function) for row in function.memory)
+    if function.report is not None:
+        yield from (f"  {said}" for said in what_is_counted(function, function.report))
 
 
-def _of_row(row: MemoryRow) -> str:
-    weights = f"{byte_text(row.weights.unsharded)} -> {byte_text(row.weights.sharded)}"
-    slots = f"{byte_text(row.slots.unsharded)} -> {byte_text(row.slots.sharded)}"
+def _of_row(row: MemoryRow, function: FunctionAnswer) -> str:
+    weights = _before_and_after(row.weights, all_counted=counts_all_weights(function))
+    slots = _before_and_after(row.slots, all_counted=counts_all_slots(function))
     return f"  {row.replicas:>8}   {weights:<22}   {slots}"
+
+
+def _before_and_after(size: Bytes, *, all_counted: bool) -> str:
+    counts = (size.unsharded, size.sharded)
+    return " -> ".join(bytes_text(count, all_counted=all_counted) for count in counts)

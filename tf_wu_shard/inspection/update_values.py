@@ -295,8 +295,15 @@ class UpdateValues:
         whole = before is not None and (math.prod(before) in self._sizes or math.prod(before) == 1)
         if before == after or whole or before is None or after is None:
             return operand
-        # Where a row or a column stands decides how it is broadcast.
+        dropped = before[: len(before) - len(after)]
+        if set(dropped) == {1} and before[len(dropped) :] == after:
+            return operand  # Leading axes of one element are there again where it is broadcast.
+        # Where a row or a column stands decides how it is broadcast: of a stack of matrices too.
         sizes = ",".join("1" if size == 1 else "n" for size in after)
+        if after == (*before, 1):
+            sizes = "n,1"
+        elif after == (*before[:-1], 1, *before[-1:]):
+            sizes = "1,n"
         return self.algebra.thing(f"as[{sizes}]", operand)
 
     def _summed(self, op: Op, value: Value, operand: Sum) -> Sum:
@@ -312,8 +319,8 @@ class UpdateValues:
         elif math.prod(result) == 1:
             found = newton_schulz.total(algebra, name, operand)
         else:
-            axes = self._axes(op, len(shape))
-            found = algebra.thing(f"{name}[{axes}] of", operand)
+            kept = " kept" if len(result) == len(shape) else ""
+            found = algebra.thing(f"{name}[{self._axes(op, len(shape))}]{kept} of", operand)
         return algebra.raised(found, 0.5) if op.type == "EuclideanNorm" else found
 
     def _product(self, op: Op, operands: Sequence[Sum]) -> Sum:
@@ -333,7 +340,7 @@ class UpdateValues:
         return newton_schulz.transposed(self.algebra, operand)
 
     def _axes(self, op: Op, rank: int) -> str:
-        """The axes of a sum, counted from the last, and whether they are kept."""
+        """The axes of a sum, counted from the last."""
         axes = integers(self._view.constant(op.inputs[1])) if len(op.inputs) > 1 else None
         if axes is None:
             return f"? {op.name}"

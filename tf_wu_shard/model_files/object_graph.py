@@ -19,6 +19,9 @@ from tf_wu_shard.model_files.types import BoundFunction, ModelVariable, SlotRela
 _VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 _SLOT = "/.OPTIMIZER_SLOT/"
 
+# The VariableSynchronization (variable.proto) of a variable that each replica writes on its own.
+_ON_READ = 3
+
 # The list of weights of an optimizer of Keras 3, and the one of everything that it keeps.
 _WEIGHTS, _ALL = "_trainable_variables", "_variables"
 
@@ -60,7 +63,12 @@ class ObjectGraph:
             key = f"{name}_{count[name]}"
         self._keys[number] = key
         self.variables[key] = ModelVariable(
-            key, shape_of(variable.shape), variable.dtype, variable.trainable
+            key,
+            shape_of(variable.shape),
+            variable.dtype,
+            variable.trainable,
+            tuple(c.device for c in variable.experimental_distributed_variable_components),
+            variable.synchronization != _ON_READ,
         )
 
     def bound_functions(self) -> tuple[BoundFunction, ...]:

@@ -18,12 +18,17 @@ class ModelVariable:
         shape: Its shape, or None where it is not fully known.
         dtype: The DataType enum's number; 0 where it is not known.
         trainable: Whether the model trains it; None where the file does not say.
+        devices: Of a variable of several replicas whose components the file keeps, the device of
+            each; else ().
+        mirrored: Whether its components hold the same value by contract.
     """
 
     key: str
     shape: tuple[int, ...] | None
     dtype: int
     trainable: bool | None
+    devices: tuple[str, ...] = ()
+    mirrored: bool = True
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,6 +23,7 @@ from tf_wu_shard.plan.buckets import assign_buckets, assign_in_turn
 from tf_wu_shard.plan.owners import assign_owners, cost_of
 from tf_wu_shard.plan.stacks import plan_stacks
 from tf_wu_shard.plan.types import (
+    EACH,
     PLAN_VERSION,
     TOO_SMALL,
     LeftAlone,
@@ -70,6 +71,7 @@ def make_plan(
         The plan. Every variable with a reduced gradient is in it, sharded or left alone.
     """
     smallest = min_elements if options.min_elements is None else options.min_elements
+    below = f"{TOO_SMALL}{smallest}{_each(analysis.num_replicas, options, min_elements)}"
     cut = layout_of or (lambda shape, width: flat_layout(shape, analysis.num_replicas, width))
     chosen: list[tuple[int, WeightUpdate, tuple[AnyLayout, ...]]] = []
     left: list[LeftAlone] = []
@@ -77,7 +79,7 @@ def make_plan(
     owners = _owners(analysis, smallest, held)
     for number, update in enumerate(analysis.updates):
         committed = any(variable.key in held for variable in update.variables)
-        reason = _reason_against(update, 1 if committed else smallest)
+        reason = _reason_against(update, 1 if committed else smallest, below)
         layouts = () if reason else _layouts(analysis, update, owners.get(number), cut)
         reason = reason or _reason_against_cut(update, layouts) or _misfit(update, layouts, held)
         reason = reason or _pinned(update, pinned or {})
@@ -113,12 +115,20 @@ def make_plan(
     )
 
 
-def _reason_against(update: WeightUpdate, smallest: int) -> str | None:
+def _each(num_replicas: int, options: ShardingOptions, default: int) -> str:
+    """What a limit asks of each replica, where it is more the more of them there are."""
+    tile = math.prod(TILE)
+    if options.min_elements is not None or num_replicas < 2 or default != num_replicas * tile:
+        return ""
+    return f"{EACH}{num_replicas} replicas a tile of {tile}"
+
+
+def _reason_against(update: WeightUpdate, smallest: int, below: str = TOO_SMALL) -> str | None:
     size = math.prod(update.variables[0].shape)
     if size == 0:
         return "it has no elements"
     if size < smallest:
-        return f"{size} {TOO_SMALL}{smallest}"
+        return f"{size} {below}"
     if not update.slots and len(weights_by_rows(update)) == len(update.weights):
         return "its update touches no rows but those looked up, and has no slot: all is done"
     return None

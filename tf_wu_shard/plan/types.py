@@ -69,6 +69,9 @@ class VariablePlan:
 # What is said of a variable that is not worth it; of all reasons the one that matters least.
 TOO_SMALL = "elements, below min_elements="
 
+# What follows where the limit grows with the number of replicas: the variable need not be small.
+EACH = ", for each of "
+
 
 @dataclasses.dataclass(frozen=True)
 class LeftAlone:

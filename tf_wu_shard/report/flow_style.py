@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-FLOW_STYLE = """
+WIDE_FLOW_STYLE = """
 .flow .steps { position: relative; --line: 30px; --scale: 1px;
                --gutter: calc(var(--width) * var(--scale)); }
 .flow svg { position: absolute; left: 0; top: 0; width: var(--gutter); height: 100%;
@@ -40,7 +40,11 @@ FLOW_STYLE = """
 .flow li.value::before { left: calc(var(--x) - 5px); top: calc(50% - 5px); width: 10px;
                          height: 10px; background: var(--ink); }
 .flow li.write::before { background: var(--ink); }
-@media (max-width: 640px) {
+"""
+
+FLOW_STYLE = (
+    WIDE_FLOW_STYLE
+    + """@media (max-width: 640px) {
   .flow .steps { --line: 46px; --scale: .75px; }
   .flow li { grid-template: auto auto / minmax(0, 1fr) fit-content(60%); gap: 0 8px;
              padding-right: 8px; align-content: center; }
@@ -53,3 +57,4 @@ FLOW_STYLE = """
   figure { padding: 12px 10px 8px; }
 }
 """
+)

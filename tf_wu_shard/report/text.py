@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tf_wu_shard.plan.types import TOO_SMALL
@@ -9,6 +11,8 @@ from tf_wu_shard.report.quantities import byte_text
 
 if TYPE_CHECKING:
     from tf_wu_shard.report.summary import Report
+
+_NOTHING: Mapping[str, str] = types.MappingProxyType({})
 
 
 def headline(report: Report) -> str:
@@ -48,10 +52,15 @@ def facts(report: Report) -> list[str]:
     return found
 
 
-def as_text(report: Report) -> str:
-    """The whole report."""
+def as_text(report: Report, known: Mapping[str, str] = _NOTHING) -> str:
+    """The whole report.
+
+    Args:
+        report: The report.
+        known: What else to say of variables that are left alone, by name.
+    """
     lines = [headline(report), *facts(report)]
-    lines += variable_lines(report)
+    lines += variable_lines(report, known)
     lines += [f"note: {note}" for note in report.notes]
     if report.emitted:
         counts = ", ".join(f"{n} {kind}" for kind, n in sorted(report.emitted.items()))
@@ -59,8 +68,13 @@ def as_text(report: Report) -> str:
     return "\n".join(lines)
 
 
-def variable_lines(report: Report) -> list[str]:
-    """A line for each variable that is sharded, then for each that is left alone, with why."""
+def variable_lines(report: Report, known: Mapping[str, str] = _NOTHING) -> list[str]:
+    """A line for each variable that is sharded, then for each that is left alone, with why.
+
+    Args:
+        report: The report.
+        known: What else to say of variables that are left alone, by name.
+    """
     names = [v.name for v in report.variables] + [a.name for a in report.left_alone]
     width = max(map(len, names), default=0)
     lines = []
@@ -76,7 +90,8 @@ def variable_lines(report: Report) -> list[str]:
         lines.append("left alone")
     for left in report.left_alone:
         where = f" (at {left.where})" if left.where else ""
-        lines.append(f"  {left.name:<{width}}  {left.reason}{where}")
+        more = f"{known[left.name]}   " if left.name in known else ""
+        lines.append(f"  {left.name:<{width}}  {more}{left.reason}{where}")
     return lines
 
 

@@ -19,10 +19,12 @@ from tf_wu_shard.inspection.describing import described
 from tf_wu_shard.inspection.found_step import FoundStep
 from tf_wu_shard.inspection.graph_diff import GraphDiff
 from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.refused_weights import described_alone
 from tf_wu_shard.inspection.rewriting import compared
 from tf_wu_shard.model_files.source_lines import SourceLines
 from tf_wu_shard.model_files.types import Model, ModelVariable
 from tf_wu_shard.pipeline.stages import Outcome, run_stages
+from tf_wu_shard.report.summary import Report
 from tf_wu_shard.script_inspection.live_model import slot_relations
 from tf_wu_shard.tensorflow_private import function_graph, op_traces, tpu_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import (
@@ -107,13 +109,12 @@ def answers(step: ReplicatedStep, question: Question) -> list[FunctionAnswer]:
     """
     outcome = step.outcome
     found = [
-        FunctionAnswer(report.function, True, "trains inside of a branch or loop", report=report)
+        _by_report(step, report.function, report, "trains inside of a branch or loop")
         for report in outcome.nested.reports
     ]
     report, analysis = outcome.report, outcome.analysis
     if report is not None and analysis is None:
-        said = FunctionAnswer(step.title, True, "trains; left alone as a whole", report=report)
-        return [*found, said]
+        return [*found, _by_report(step, step.title, report, "trains; left alone as a whole")]
     if analysis is None or report is None:
         return found
     view = step.captured.view
@@ -122,6 +123,13 @@ def answers(step: ReplicatedStep, question: Question) -> list[FunctionAnswer]:
     answer = described(step.title, _model(step), question, live)
     diff = _diff(step, live) if question.diff else None
     return [*found, dataclasses.replace(answer, diff=diff)]
+
+
+def _by_report(step: ReplicatedStep, name: str, report: Report, verdict: str) -> FunctionAnswer:
+    """What is said where there is a report and no analysis."""
+    names = (left.name for left in report.left_alone)
+    refused = tuple(described_alone(_model(step), step.captured.view, names))
+    return FunctionAnswer(name, True, verdict, refused=refused, report=report)
 
 
 def _diff(step: ReplicatedStep, live: FoundStep) -> GraphDiff:
