@@ -35,7 +35,7 @@ main { font: 16px/1.5 system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif;
 
 def picture() -> str:
     """The picture as SVG: a page's figures, of one width, which a narrow screen makes smaller."""
-    from tf_wu_shard.inspection.update_flow import update_flows
+    from tf_wu_shard.inspection.formats.update_flow import update_flows
     from tf_wu_shard.report.flow_chart import render_flow
     from tf_wu_shard.report.flow_style import WIDE_FLOW_STYLE
     from tf_wu_shard.report.page_style import STYLE
@@ -61,8 +61,8 @@ def _update(folder: pathlib.Path) -> Any:
     """The drawn update of a saved train step."""
     import tensorflow as tf
 
-    from tf_wu_shard.inspection.grounds import Question
     from tf_wu_shard.inspection.inspect import inspect
+    from tf_wu_shard.inspection.steps.grounds import Question
     from tf_wu_shard.model_files.read import read_model
 
     tf.keras.backend.clear_session()  # which counts what it names

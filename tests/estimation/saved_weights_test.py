@@ -14,8 +14,8 @@ from tests.model_files.exported import exported, save
 from tf_wu_shard.errors import ModelFileError
 from tf_wu_shard.estimation.optimizer_step import optimizer_of
 from tf_wu_shard.estimation.saved_weights import inspect_with_optimizer
-from tf_wu_shard.inspection.answer import Inspection
-from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.answers.answer import Inspection
+from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.model_files.read import read_model
 from tf_wu_shard.model_files.types import Model, ModelVariable
 from tf_wu_shard.topology import parse_topology

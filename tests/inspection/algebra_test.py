@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from tf_wu_shard.inspection import newton_schulz
-from tf_wu_shard.inspection.algebra import Algebra, Sum
+from tf_wu_shard.inspection.recognition import newton_schulz
+from tf_wu_shard.inspection.recognition.algebra import Algebra, Sum
 
 
 @pytest.fixture

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection, MemoryRow, UpdateAnswer
-from tf_wu_shard.inspection.graph_diff import GraphDiff
-from tf_wu_shard.inspection.update_picture import (
+from tf_wu_shard.inspection.answers.answer import (
+    FunctionAnswer,
+    Inspection,
+    MemoryRow,
+    UpdateAnswer,
+)
+from tf_wu_shard.inspection.answers.graph_diff import GraphDiff
+from tf_wu_shard.inspection.answers.update_picture import (
     PictureGradient,
     PictureOp,
     PictureTensor,

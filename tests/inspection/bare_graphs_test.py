@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from tf_wu_shard.inspection.answer import Inspection
-from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.answers.answer import Inspection
 from tf_wu_shard.inspection.inspect import inspect
+from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.model_files.read import read_model
 
 Strategies = Callable[[int], tf.distribute.MirroredStrategy]

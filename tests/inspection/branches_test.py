@@ -19,9 +19,9 @@ from tests.model_files.exported import Step as Classifier
 from tests.model_files.exported import save
 from tests.project.imports import ROOT
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.inspection.answer import FunctionAnswer
-from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.answers.answer import FunctionAnswer
 from tf_wu_shard.inspection.inspect import inspect
+from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.model_files.read import read_model
 
 SIZE = 2048

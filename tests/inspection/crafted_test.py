@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tests.inspection.large_models import FunctionWriter
-from tf_wu_shard.inspection.answer import FunctionAnswer
-from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.answers.answer import FunctionAnswer
 from tf_wu_shard.inspection.inspect import inspect
+from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.model_files.read import read_model
 from tf_wu_shard.tensorflow_private import model_protos
 

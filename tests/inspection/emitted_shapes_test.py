@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.inspection.inspect_test import training
 from tests.model_files.exported import exported
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.inspection.grounds import Question
 from tf_wu_shard.inspection.inspect import inspect
+from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.model_files.read import read_model
 from tf_wu_shard.topology import parse_topology
 

@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 
 from tests.model_files.exported import save
-from tf_wu_shard.inspection.answer import FunctionAnswer
-from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.answers.answer import FunctionAnswer
 from tf_wu_shard.inspection.inspect import inspect
+from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.model_files.read import read_model
 from tf_wu_shard.topology import Topology, parse_topology
 

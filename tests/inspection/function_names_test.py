@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tf_wu_shard.inspection.function_names import short_name
+from tf_wu_shard.inspection.reading.function_names import short_name
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ from tests.inspection.mutations import damaged
 from tests.inspection.tables import export
 from tests.model_files.exported import exported
 from tf_wu_shard.errors import ModelFileError
-from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.formats.json_text import as_json
+from tf_wu_shard.inspection.formats.text import as_lines
 from tf_wu_shard.inspection.inspect import inspect
-from tf_wu_shard.inspection.json_text import as_json
-from tf_wu_shard.inspection.text import as_lines
+from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.model_files.read import read_model
 
 # A whole model takes a hundredth of that.

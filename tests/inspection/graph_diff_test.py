@@ -7,7 +7,7 @@ import tensorflow as tf
 from tests.graph.tracing import bare_view
 from tf_wu_shard.graph.text import op_text
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.inspection.graph_diff import GraphDiff, graph_diff
+from tf_wu_shard.inspection.answers.graph_diff import GraphDiff, graph_diff
 
 
 def view_of(*ops: str) -> GraphView:

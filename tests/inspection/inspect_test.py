@@ -11,10 +11,10 @@ from tests.cli.command import python
 from tests.model_files.exported import exported
 from tests.project.imports import ROOT
 from tf_wu_shard.errors import OptionError
-from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection
-from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.answers.answer import FunctionAnswer, Inspection
+from tf_wu_shard.inspection.formats.markdown import as_markdown
 from tf_wu_shard.inspection.inspect import inspect
-from tf_wu_shard.inspection.markdown import as_markdown
+from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.model_files.read import read_model
 from tf_wu_shard.tensorflow_private import model_protos
 from tf_wu_shard.topology import parse_topology

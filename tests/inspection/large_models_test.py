@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from tests.inspection.large_models import write_large_model
-from tf_wu_shard.inspection.grounds import Question
 from tf_wu_shard.inspection.inspect import inspect
+from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.model_files.read import read_model
 
 _MEASURED = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tf_wu_shard.inspection.lifting import lifted_by
+from tf_wu_shard.inspection.answers.lifting import lifted_by
 from tf_wu_shard.plan.types import EACH, TOO_SMALL
 
 

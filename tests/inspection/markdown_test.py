@@ -7,8 +7,8 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from tests.inspection.answers import HOSTILE, answer
-from tf_wu_shard.inspection.answer import Inspection
-from tf_wu_shard.inspection.markdown import as_markdown, code, escaped
+from tf_wu_shard.inspection.answers.answer import Inspection
+from tf_wu_shard.inspection.formats.markdown import as_markdown, code, escaped
 
 READER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 

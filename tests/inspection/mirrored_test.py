@@ -13,10 +13,10 @@ from tests.cli.command import python
 from tests.inspection.inspect_test import training
 from tests.model_files.exported import exported as of_one_device
 from tests.project.imports import ROOT
-from tf_wu_shard.inspection.answer import FunctionAnswer
-from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.answers.answer import FunctionAnswer
 from tf_wu_shard.inspection.inspect import inspect
-from tf_wu_shard.inspection.replica_components import components
+from tf_wu_shard.inspection.reading.replica_components import components
+from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.model_files.read import read_model
 from tf_wu_shard.model_files.types import ModelVariable
 from tf_wu_shard.tensorflow_private import model_protos

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tf_wu_shard.inspection.op_lines import op_lines
+from tf_wu_shard.inspection.reading.op_lines import op_lines
 from tf_wu_shard.model_files.source_lines import SourceLines
 from tf_wu_shard.model_files.types import Model
 from tf_wu_shard.tensorflow_private import model_protos

@@ -13,8 +13,8 @@ import tf_keras
 from tests.equivalence import norm_optimizers
 from tests.inspection.inspect_test import training
 from tests.model_files.exported import Step, save, save_step
-from tf_wu_shard.inspection.grounds import Question
 from tf_wu_shard.inspection.inspect import inspect
+from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.model_files.read import read_model
 
 SIZE = 2048

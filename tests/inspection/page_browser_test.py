@@ -15,10 +15,10 @@ from tests.inspection.answers import HOSTILE, answer
 from tests.model_files.exported import exported
 from tests.report import browser
 from tests.report.browser import Browser
-from tf_wu_shard.inspection.answer import Inspection
-from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.answers.answer import Inspection
+from tf_wu_shard.inspection.formats.page import as_html
 from tf_wu_shard.inspection.inspect import inspect
-from tf_wu_shard.inspection.page import as_html
+from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.model_files.read import read_model
 
 WIDTHS = (1280, 400)

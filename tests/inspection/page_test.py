@@ -7,8 +7,8 @@ import html.parser
 import re
 
 from tests.inspection.answers import HOSTILE, answer
-from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection
-from tf_wu_shard.inspection.page import as_html, page
+from tf_wu_shard.inspection.answers.answer import FunctionAnswer, Inspection
+from tf_wu_shard.inspection.formats.page import as_html, page
 from tf_wu_shard.report.summary import Bytes
 
 

@@ -7,10 +7,10 @@ import json
 
 from tests.inspection.inspect_test import training
 from tests.model_files.exported import exported
-from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.answers.update_picture import UpdatePicture
+from tf_wu_shard.inspection.formats.json_text import as_json
 from tf_wu_shard.inspection.inspect import inspect
-from tf_wu_shard.inspection.json_text import as_json
-from tf_wu_shard.inspection.update_picture import UpdatePicture
+from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.model_files.read import read_model
 
 

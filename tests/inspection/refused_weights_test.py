@@ -12,13 +12,13 @@ import tensorflow as tf
 
 from tests.inspection.inspect_test import training
 from tests.model_files.exported import Step, save, save_step
-from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection, RefusedAnswer
-from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.answers.answer import FunctionAnswer, Inspection, RefusedAnswer
+from tf_wu_shard.inspection.formats.json_text import as_json
+from tf_wu_shard.inspection.formats.markdown import as_markdown
+from tf_wu_shard.inspection.formats.page import as_html
+from tf_wu_shard.inspection.formats.text import as_lines
 from tf_wu_shard.inspection.inspect import inspect
-from tf_wu_shard.inspection.json_text import as_json
-from tf_wu_shard.inspection.markdown import as_markdown
-from tf_wu_shard.inspection.page import as_html
-from tf_wu_shard.inspection.text import as_lines
+from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.model_files.read import read_model
 
 SIZE = 2048

@@ -10,9 +10,9 @@ from tests.inspection.inspect_test import training
 from tests.model_files.exported import exported
 from tests.project.imports import ROOT
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.inspection.graph_diff import GraphDiff
-from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.answers.graph_diff import GraphDiff
 from tf_wu_shard.inspection.inspect import inspect
+from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.model_files.read import read_model
 from tf_wu_shard.topology import parse_topology
 

@@ -13,9 +13,9 @@ from tests.cli.command import python
 from tests.inspection.inspect_test import training
 from tests.inspection.tables import CASES, REPLICAS
 from tests.project.imports import ROOT
-from tf_wu_shard.inspection.answer import FunctionAnswer
-from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.answers.answer import FunctionAnswer
 from tf_wu_shard.inspection.inspect import inspect
+from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.model_files.read import read_model
 from tf_wu_shard.topology import parse_topology
 

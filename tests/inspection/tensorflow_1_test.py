@@ -15,10 +15,10 @@ import tf_wu_shard
 from tests.graph_def import programs
 from tests.graph_def.programs import OPTIMIZERS, optimizer_step
 from tests.inspection.inspect_test import training
-from tf_wu_shard.inspection.answer import FunctionAnswer
-from tf_wu_shard.inspection.describing import SHAPELESS
-from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.answers.answer import FunctionAnswer
+from tf_wu_shard.inspection.answers.describing import SHAPELESS
 from tf_wu_shard.inspection.inspect import inspect
+from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.model_files.read import read_model
 from tf_wu_shard.report.summary import Report
 

@@ -9,12 +9,12 @@ from collections.abc import Callable
 import pytest
 
 from tests.inspection.answers import answer
-from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection
-from tf_wu_shard.inspection.graph_diff import GraphDiff
-from tf_wu_shard.inspection.json_text import as_json
-from tf_wu_shard.inspection.markdown import as_markdown
-from tf_wu_shard.inspection.page import as_html
-from tf_wu_shard.inspection.text import as_all_lines, as_lines, printable
+from tf_wu_shard.inspection.answers.answer import FunctionAnswer, Inspection
+from tf_wu_shard.inspection.answers.graph_diff import GraphDiff
+from tf_wu_shard.inspection.formats.json_text import as_json
+from tf_wu_shard.inspection.formats.markdown import as_markdown
+from tf_wu_shard.inspection.formats.page import as_html
+from tf_wu_shard.inspection.formats.text import as_all_lines, as_lines, printable
 
 HOSTILE = "\x1b[2J<script>\r\x00\u202e\ud800"
 

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from tests.inspection.answers import chain, op, picture
-from tf_wu_shard.inspection.update_flow import update_flows
+from tf_wu_shard.inspection.formats.update_flow import update_flows
 from tf_wu_shard.report.flow_chart import FlowChart
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 from tests.model_files.exported import Step, exported
-from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection
-from tf_wu_shard.inspection.function_names import short_name
-from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.answers.answer import FunctionAnswer, Inspection
 from tf_wu_shard.inspection.inspect import inspect
+from tf_wu_shard.inspection.reading.function_names import short_name
+from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.model_files.read import read_model
 from tf_wu_shard.script_inspection.live_model import live_model
 

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from tests.model_files.exported import Step
 from tf_wu_shard.errors import OptionError
-from tf_wu_shard.inspection.answer import Inspection
-from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.answers.answer import Inspection
+from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.script_inspection import replicated_step, stop
 from tf_wu_shard.script_inspection.stop import Stop
 from tf_wu_shard.tensorflow_private import function_graph, step_stop

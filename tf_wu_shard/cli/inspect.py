@@ -17,13 +17,13 @@ from tf_wu_shard.cli.script_process import inspect_script
 from tf_wu_shard.errors import OptionError
 from tf_wu_shard.estimation.optimizer_step import optimizer_of
 from tf_wu_shard.estimation.saved_weights import inspect_with_optimizer
-from tf_wu_shard.inspection.answer import Inspection
-from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.answers.answer import Inspection
+from tf_wu_shard.inspection.formats.json_text import as_json
+from tf_wu_shard.inspection.formats.markdown import as_markdown
+from tf_wu_shard.inspection.formats.page import as_html
+from tf_wu_shard.inspection.formats.text import as_all_lines, as_lines, printable
 from tf_wu_shard.inspection.inspect import inspect
-from tf_wu_shard.inspection.json_text import as_json
-from tf_wu_shard.inspection.markdown import as_markdown
-from tf_wu_shard.inspection.page import as_html
-from tf_wu_shard.inspection.text import as_all_lines, as_lines, printable
+from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.model_files.read import read_model
 from tf_wu_shard.topology import parse_topology
 

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 
 import tf_wu_shard
 from tf_wu_shard.errors import OptionError, WuShardError
-from tf_wu_shard.inspection.answer import SCRIPT, Inspection
-from tf_wu_shard.inspection.grounds import Question
-from tf_wu_shard.inspection.text import printable
+from tf_wu_shard.inspection.answers.answer import SCRIPT, Inspection
+from tf_wu_shard.inspection.formats.text import printable
+from tf_wu_shard.inspection.steps.grounds import Question
 
 _PROCESS = "tf_wu_shard.cli.traced_script"
 

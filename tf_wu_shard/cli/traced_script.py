@@ -76,7 +76,7 @@ def main() -> int:
 
 
 def _watching(script: str, question: dict[str, Any], give: Callable[[Any], NoReturn]) -> Stop:
-    from tf_wu_shard.inspection.grounds import Question
+    from tf_wu_shard.inspection.steps.grounds import Question
     from tf_wu_shard.script_inspection.stop import Stop
 
     slice_ = None if question["topology"] is None else parse_topology(question["topology"])

@@ -22,7 +22,7 @@ from tf_wu_shard.estimation.optimizer_step import (
 )
 from tf_wu_shard.estimation.result import Estimate, ReplicaEstimate
 from tf_wu_shard.estimation.weights import TrainedWeight, number_of, trained_weights
-from tf_wu_shard.inspection.planning import planned
+from tf_wu_shard.inspection.steps.planning import planned
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.report.summary import bytes_on_fullest_replica, summarize
 from tf_wu_shard.tensorflow_private import function_graph

@@ -18,7 +18,7 @@ from tf_wu_shard.estimation.estimate import analysis_of
 from tf_wu_shard.estimation.grounds import ground_of, is_on_tpus, live_ground, replicas_of
 from tf_wu_shard.estimation.optimizer_step import makes_dense, optimizer_of, trace
 from tf_wu_shard.estimation.weights import TrainedWeight, number_of, trained_weights
-from tf_wu_shard.inspection.planning import planned
+from tf_wu_shard.inspection.steps.planning import planned
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.report.published import reports
 from tf_wu_shard.report.quantities import byte_text

@@ -28,13 +28,18 @@ from tf_wu_shard.estimation.optimizer_step import (
 from tf_wu_shard.estimation.weights import TrainedWeight
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection, MemoryRow, UpdateAnswer
-from tf_wu_shard.inspection.calls import Calls
-from tf_wu_shard.inspection.function_view import view_of_function
-from tf_wu_shard.inspection.grounds import DEFAULT_REPLICAS, Question
-from tf_wu_shard.inspection.memory import REPLICAS
-from tf_wu_shard.inspection.picturing import picture_of
-from tf_wu_shard.inspection.planning import planned
+from tf_wu_shard.inspection.answers.answer import (
+    FunctionAnswer,
+    Inspection,
+    MemoryRow,
+    UpdateAnswer,
+)
+from tf_wu_shard.inspection.answers.memory import REPLICAS
+from tf_wu_shard.inspection.answers.picturing import picture_of
+from tf_wu_shard.inspection.reading.calls import Calls
+from tf_wu_shard.inspection.reading.function_view import view_of_function
+from tf_wu_shard.inspection.steps.grounds import DEFAULT_REPLICAS, Question
+from tf_wu_shard.inspection.steps.planning import planned
 from tf_wu_shard.model_files.types import Model, ModelVariable
 from tf_wu_shard.report.summary import summarize
 from tf_wu_shard.tensorflow_private import function_graph

@@ -13,15 +13,19 @@ from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.dialects.in_process import InProcess
 from tf_wu_shard.dialects.recognition import replica_devices
 from tf_wu_shard.errors import OptionError, WuShardError
-from tf_wu_shard.inspection import grounds
-from tf_wu_shard.inspection.answer import FunctionAnswer, Inspection
-from tf_wu_shard.inspection.calls import WRITERS, Calls
-from tf_wu_shard.inspection.describing import GUESSED, described, written_variables
-from tf_wu_shard.inspection.found_step import FoundStep
-from tf_wu_shard.inspection.function_names import short_name
-from tf_wu_shard.inspection.function_view import FunctionView, view_of_function, view_of_graph
-from tf_wu_shard.inspection.grounds import Question
-from tf_wu_shard.inspection.steps import steps_in
+from tf_wu_shard.inspection.answers.answer import FunctionAnswer, Inspection
+from tf_wu_shard.inspection.answers.describing import GUESSED, described, written_variables
+from tf_wu_shard.inspection.reading.calls import WRITERS, Calls
+from tf_wu_shard.inspection.reading.function_names import short_name
+from tf_wu_shard.inspection.reading.function_view import (
+    FunctionView,
+    view_of_function,
+    view_of_graph,
+)
+from tf_wu_shard.inspection.steps import grounds
+from tf_wu_shard.inspection.steps.found_step import FoundStep
+from tf_wu_shard.inspection.steps.grounds import Question
+from tf_wu_shard.inspection.steps.nested_steps import steps_in
 from tf_wu_shard.model_files.graph_variables import GIVEN
 from tf_wu_shard.model_files.types import BoundFunction, Model
 from tf_wu_shard.tensorflow_private import function_graph

@@ -14,13 +14,13 @@ from tf_wu_shard.dialects.recognition import replica_devices
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.tpu_cluster import Cluster, cluster_of
 from tf_wu_shard.graph_pass import captured_program
-from tf_wu_shard.inspection.answer import SCRIPT, FunctionAnswer
-from tf_wu_shard.inspection.describing import described
-from tf_wu_shard.inspection.found_step import FoundStep
-from tf_wu_shard.inspection.graph_diff import GraphDiff
-from tf_wu_shard.inspection.grounds import Question
-from tf_wu_shard.inspection.refused_weights import described_alone
-from tf_wu_shard.inspection.rewriting import compared
+from tf_wu_shard.inspection.answers.answer import SCRIPT, FunctionAnswer
+from tf_wu_shard.inspection.answers.describing import described
+from tf_wu_shard.inspection.answers.graph_diff import GraphDiff
+from tf_wu_shard.inspection.answers.refused_weights import described_alone
+from tf_wu_shard.inspection.answers.rewriting import compared
+from tf_wu_shard.inspection.steps.found_step import FoundStep
+from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.model_files.source_lines import SourceLines
 from tf_wu_shard.model_files.types import Model, ModelVariable
 from tf_wu_shard.pipeline.stages import Outcome, run_stages

@@ -20,10 +20,10 @@ import tensorflow as tf
 from tf_wu_shard.config import ShardingOptions, current_options
 from tf_wu_shard.errors import OptionError
 from tf_wu_shard.graph_pass import record
-from tf_wu_shard.inspection.answer import SCRIPT, FunctionAnswer, Inspection
-from tf_wu_shard.inspection.function_names import short_name
-from tf_wu_shard.inspection.grounds import Question
+from tf_wu_shard.inspection.answers.answer import SCRIPT, FunctionAnswer, Inspection
 from tf_wu_shard.inspection.inspect import inspect
+from tf_wu_shard.inspection.reading.function_names import short_name
+from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.script_inspection import replicated_step, training
 from tf_wu_shard.script_inspection.live_model import live_model
 from tf_wu_shard.script_inspection.replicated_step import ReplicatedStep

@@ -1,0 +1,158 @@
+"""What is said of a model, as frozen data; text and JSON are made of it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tf_wu_shard.inspection.answers.graph_diff import GraphDiff
+from tf_wu_shard.inspection.answers.update_picture import UpdatePicture
+from tf_wu_shard.report.summary import Bytes, Report
+
+# The form of what is no file: a script that was run up to its first train step.
+SCRIPT = "Script"
+
+
+@dataclasses.dataclass(frozen=True)
+class UpdateAnswer:
+    """A weight update.
+
+    Attributes:
+        variable: Its weight.
+        optimizer: What it was recognised as; "unknown" where the ops do not prove it.
+        because: What proves it, or what is missing.
+        slots: Its slots' names.
+        shape: The weight's shape.
+        dtype: The weight's element type.
+        gradient: The value that is its gradient, summed or to be.
+        bytes: How many the weight has.
+    """
+
+    variable: str
+    optimizer: str
+    because: str
+    slots: tuple[str, ...]
+    shape: tuple[int, ...]
+    dtype: str
+    gradient: str
+    bytes: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class RefusedAnswer:
+    """A weight whose update is left alone because it was not understood.
+
+    Attributes:
+        variable: The weight; where none was found, the op of the gradient.
+        shape: Its shape; None where nothing tells it.
+        dtype: Its element type; "" where nothing tells it.
+        bytes: How many it has; None where that is not known.
+        slots: Its slots' names, as far as the files or the step's graph tell them.
+        slot_bytes: Bytes of these slots.
+        slots_told: Whether these are all.
+        is_summed: Whether its gradient was found, and so counts among the bytes received.
+    """
+
+    variable: str
+    shape: tuple[int, ...] | None
+    dtype: str
+    bytes: int | None
+    slots: tuple[str, ...]
+    slot_bytes: int
+    slots_told: bool
+    is_summed: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryRow:
+    """What the fullest of some number of replicas holds, without and with sharding.
+
+    Attributes:
+        replicas: How many.
+        weights: Bytes of the weights that the step updates, those left alone too.
+        slots: Bytes of their slots; of what is left alone, those that are told.
+    """
+
+    replicas: int
+    weights: Bytes
+    slots: Bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class FunctionAnswer:
+    """What is said of one function.
+
+    Attributes:
+        name: Its name.
+        trains: Whether it writes weights.
+        verdict: The answer in a line.
+        writes: How many variables it writes.
+        reductions: How many gradients it sums over replicas.
+        groups: Over which; "" where it sums none.
+        assumed: Where no gradient is summed: how many were taken for summed, one device being N.
+        updates: Its weight updates that can be shared.
+        refused: The weights whose updates were not understood.
+        report: What the plan does, for the number of replicas that was asked for; its bytes count
+            the refused weights and their slots too. None where there is nothing to plan.
+        memory: For more and more replicas what they would hold.
+        picture: One of the updates that would be shared; None where there is none to draw.
+        source_lines: For ops at which something was refused, as far as the files tell, the line of
+            the program that made them.
+        refusal: Why it was not looked at, or "".
+        trained_by: Where it trains by calling another of these functions and writes nothing itself:
+            that one's name; else "".
+        diff: Its graph before and after the rewrite; None where that was not asked for, or
+            nothing trains.
+    """
+
+    name: str
+    trains: bool
+    verdict: str
+    writes: int = 0
+    reductions: int = 0
+    groups: str = ""
+    assumed: int = 0
+    updates: tuple[UpdateAnswer, ...] = ()
+    refused: tuple[RefusedAnswer, ...] = ()
+    report: Report | None = None
+    memory: tuple[MemoryRow, ...] = ()
+    picture: UpdatePicture | None = None
+    source_lines: tuple[tuple[str, str], ...] = ()
+    refusal: str = ""
+    trained_by: str = ""
+    diff: GraphDiff | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Inspection:
+    """What is said of a model.
+
+    Attributes:
+        form: What was read, such as "SavedModel".
+        variables: How many variables it has.
+        functions: What is said of each function.
+        notes: What could not be read or looked at: the answer is part of one where there are any.
+        name: What to call the model, such as its folder's name; "" where nothing does.
+        what_if: What is supposed, where the answer is about no function of the model; else "".
+        how: What was done to find out.
+    """
+
+    form: str
+    variables: int
+    functions: tuple[FunctionAnswer, ...]
+    notes: tuple[str, ...]
+    name: str = ""
+    what_if: str = ""
+    how: str = "The model was read; nothing of it was run."
+
+    @property
+    def verdict(self) -> str:
+        """The answer in a line."""
+        if self.what_if:
+            return self.what_if
+        training = sum(f.trains and not f.trained_by for f in self.functions)
+        if not training and any(f.writes for f in self.functions):
+            return "no function is known to train"
+        if not training:
+            return "0 variable writes, nothing to shard"
+        several = "function trains" if training == 1 else "functions train"
+        return f"{training} {several}"

@@ -1,0 +1,149 @@
+"""What is said of a step that was read and analysed, wherever it came from."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+
+from tf_wu_shard.analysis.types import Analysis
+from tf_wu_shard.dialects.base import Gathered
+from tf_wu_shard.dtypes import dtype_name, item_bytes
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.inspection.answers import memory
+from tf_wu_shard.inspection.answers.answer import FunctionAnswer, UpdateAnswer
+from tf_wu_shard.inspection.answers.picturing import picture_of
+from tf_wu_shard.inspection.answers.refused_weights import refused_weights, with_refused
+from tf_wu_shard.inspection.answers.rewriting import rewritten_diff
+from tf_wu_shard.inspection.reading.calls import WRITERS
+from tf_wu_shard.inspection.reading.op_lines import op_lines
+from tf_wu_shard.inspection.recognition import optimizers
+from tf_wu_shard.inspection.steps import grounds
+from tf_wu_shard.inspection.steps.found_step import FoundStep
+from tf_wu_shard.inspection.steps.grounds import Question
+from tf_wu_shard.inspection.steps.planning import planned
+from tf_wu_shard.model_files.types import Model
+from tf_wu_shard.report.summary import Report, summarize
+
+# Said of a file that leaves open which variables are trained.
+GUESSED = (
+    "the file does not say which variables are trained: a weight is taken for one where"
+    " a fused update, or what reads it, shows it"
+)
+
+# Said of a file without shapes in which a gradient's shape would have to be known.
+SHAPELESS = (
+    "the file tells no value's shape, and a weight is left alone for want of one:"
+    " tf.Graph.as_graph_def(add_shapes=True) writes them"
+)
+
+
+def written_variables(view: GraphView) -> dict[str, bool]:
+    """The variables that a graph writes, by key, each with whether it is trained."""
+    return {
+        view.variables[v.op].key: view.variables[v.op].trainable
+        for op in view
+        if op.type in WRITERS
+        for v in op.inputs[:1]
+        if v.op in view.variables
+    }
+
+
+def described(
+    name: str,
+    model: Model,
+    question: Question,
+    step: FoundStep,
+    notes: tuple[str, ...] = (),
+) -> FunctionAnswer:
+    """Says what of a step would be sharded.
+
+    Args:
+        name: The function's name.
+        model: What it belongs to.
+        question: For which replicas to plan.
+        step: The step.
+        notes: What was noticed when it was read.
+    """
+    view, analysis = step.view, step.analysis
+    written = written_variables(view)
+    replicas = grounds.asked_replicas(step.program, question, step.replicas)
+    ground = grounds.assumed_ground(replicas, step.program, question)
+    there, plan = planned(analysis, ground, replicas, question.options, step.whole)
+    refused = refused_weights(model, view, analysis)
+    report = with_refused(summarize(name, there, plan, {}, ground.place), refused)
+    trains = any(written.values()) or bool(plan.variables or plan.left_alone)
+    rows = memory.rows(analysis, refused, step.program, question, step.whole) if trains else ()
+    if _wants_shapes(report, view):
+        notes = (*notes, SHAPELESS)
+    said = dataclasses.replace(report, notes=(*report.notes, *notes))
+    # Of a live step of several replicas the pass itself told what it rewrites.
+    in_file = step.is_assumed or step.program is not None or step.whole is None
+    return FunctionAnswer(
+        name=name,
+        trains=trains,
+        verdict=_verdict(step, written, trains, guessed=GUESSED in notes),
+        writes=len(written),
+        reductions=0 if step.is_assumed else _gradients(analysis),
+        groups=_groups(step),
+        assumed=_gradients(analysis) if step.is_assumed else 0,
+        updates=_updates(analysis, view),
+        refused=refused,
+        report=said if trains else None,
+        memory=rows,
+        picture=picture_of(view, analysis, plan),
+        source_lines=op_lines(model, name, (left.where for left in report.left_alone)),
+        diff=rewritten_diff(step, question) if question.diff and trains and in_file else None,
+    )
+
+
+def _gradients(analysis: Analysis) -> int:
+    """How many gradients are reduced; a sparse one, which has several parts, counts once."""
+    return sum(r.gathered in (None, Gathered.VALUES) for r in analysis.reductions)
+
+
+def _wants_shapes(report: Report, view: GraphView) -> bool:
+    """Whether anything is left alone for want of a shape in a graph that tells none."""
+    wanted = any(
+        "static shape" in a.reason or "the shape of" in a.reason for a in report.left_alone
+    )
+    return wanted and not any("_output_shapes" in op.node.attr for op in view)
+
+
+def _groups(step: FoundStep) -> str:
+    if step.is_assumed or not step.analysis.reductions:
+        return ""
+    return f"all {step.sums_over} replicas"
+
+
+def _verdict(step: FoundStep, written: Mapping[str, bool], trains: bool, *, guessed: bool) -> str:
+    if not trains:
+        shapes = {ref.shape for ref in step.view.variables.values() if ref.key in written}
+        if shapes == {None}:
+            return (
+                f"{len(written)} variable writes, but the file tells no variable's shape: what"
+                " trains cannot be told (tf.Graph.as_graph_def(add_shapes=True) writes shapes)"
+            )
+        if guessed:
+            return f"{len(written)} variable writes, none of what is known to be a weight"
+        return f"{len(written)} variable writes, none of a weight: nothing to shard"
+    if step.is_assumed:
+        return "trains on one device: no gradient is reduced; planned as if it ran on replicas"
+    return f"trains: sums {_gradients(step.analysis)} gradients over {step.sums_over} replicas"
+
+
+def _updates(analysis: Analysis, view: GraphView) -> tuple[UpdateAnswer, ...]:
+    return tuple(
+        UpdateAnswer(
+            variable=weight.key,
+            optimizer=recognised.optimizer,
+            because=recognised.because,
+            slots=tuple(slot.key for slot in update.slots),
+            shape=weight.shape,
+            dtype=dtype_name(weight.dtype),
+            gradient=str(analysis.reductions[update.reductions[0]].results[0]),
+            bytes=math.prod(weight.shape) * item_bytes(weight.dtype),
+        )
+        for update in analysis.updates
+        for weight, recognised in [(update.variables[0], optimizers.recognise(update, view))]
+    )

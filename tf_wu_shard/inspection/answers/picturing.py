@@ -1,0 +1,190 @@
+"""Which update of a function is drawn, and how its ops become a picture's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tf_wu_shard.analysis.types import Analysis, BodyOp, OperandKind, WeightUpdate
+from tf_wu_shard.dialects.owner_layout import OwnerLayout
+from tf_wu_shard.dialects.table_layout import TableLayout
+from tf_wu_shard.dtypes import dtype_name, item_bytes
+from tf_wu_shard.errors import WuShardError
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.inspection.answers.update_picture import (
+    PictureGradient,
+    PictureOp,
+    PictureTensor,
+    UpdatePicture,
+)
+from tf_wu_shard.plan.types import ShardingPlan, VariablePlan
+from tf_wu_shard.rules.fused import FUSED
+from tf_wu_shard.rules.variables import READ, WRITES
+
+# Far more than any optimizer's update has; a picture of more shows nothing.
+_MOST_OPS = 400
+
+
+def picture_of(view: GraphView, analysis: Analysis, plan: ShardingPlan) -> UpdatePicture | None:
+    """The largest planned update as a picture.
+
+    An update that replicas share element by element or row by row is preferred to one that its
+    owner does alone. A table whose gradient names rows is not drawn: what its replicas exchange is
+    not its shape.
+
+    Args:
+        view: The graph.
+        analysis: What was found in it.
+        plan: What is done to it.
+
+    Returns:
+        The picture, or None where no update that can be drawn is planned.
+    """
+    drawable = [
+        planned
+        for planned in plan.variables
+        if not isinstance(planned.layout, TableLayout)
+        and len(analysis.updates[planned.update].body) <= _MOST_OPS
+        and not any(analysis.reductions[key].gathered for key in planned.reductions)
+    ]
+    if not drawable:
+        return None
+    chosen = max(
+        drawable, key=lambda v: (not isinstance(v.layout, OwnerLayout), math.prod(v.layout.shape))
+    )
+    return _Picturing(view, analysis, chosen).picture(plan.num_replicas)
+
+
+class _Picturing:
+    def __init__(self, view: GraphView, analysis: Analysis, planned: VariablePlan) -> None:
+        self._view = view
+        self._analysis = analysis
+        self._planned = planned
+        self._update: WeightUpdate = analysis.updates[planned.update]
+        self._layout = planned.layout
+        self._holder = planned.layout.owner if isinstance(planned.layout, OwnerLayout) else 0
+        self._shapes = {v.key: (v.shape, v.dtype) for v in self._update.variables}
+
+    def picture(self, replicas: int) -> UpdatePicture:
+        """The update, drawn."""
+        update, planned = self._update, self._planned
+        weight = update.variables[0]
+        whole = _tensor(weight.shape, weight.dtype)
+        in_shards = bool(planned.masters)
+        gathered = planned.gather_dtype if in_shards else weight.dtype
+        return UpdatePicture(
+            variable=planned.variable,
+            replicas=replicas,
+            layout=str(planned.layout),
+            owned=isinstance(planned.layout, OwnerLayout),
+            gradients=tuple(self._gradient(key) for key in planned.reductions),
+            ops=self._ops(),
+            weight=whole,
+            weight_shard=self._cut(whole, weight.dtype),
+            gathered=_tensor(weight.shape, gathered),
+            in_shards=tuple(kept.variable for kept in (*planned.masters, *planned.slots)),
+            weight_in_shards=in_shards,
+        )
+
+    def _gradient(self, key: int) -> PictureGradient:
+        reduction = self._analysis.reductions[key]
+        shape = self._view.shape(reduction.operands[0])
+        if shape is None or math.prod(shape) != reduction.size:
+            shape = (reduction.size,)
+        whole = _tensor(shape, reduction.dtype)
+        op, sum_op = reduction.operands[0].op, reduction.carriers[0]
+        cut = self._cut(whole, reduction.dtype)
+        return PictureGradient(op, "" if sum_op == op else sum_op, whole, cut)
+
+    def _cut(self, whole: PictureTensor, dtype: int) -> PictureTensor:
+        """A replica's part of a value: all of it where it is not of the variable's size."""
+        if math.prod(whole.shape) != math.prod(self._layout.shape):
+            return whole
+        return _tensor(self._layout.shard_shape(self._holder), dtype)
+
+    def _ops(self) -> tuple[PictureOp, ...]:
+        body = self._update.body
+        order, part, target = _by_write(body)
+        place = {position: number for number, position in enumerate(order)}
+        gradients = {key: number for number, key in enumerate(self._planned.reductions)}
+        found, last_write = [], dict[str, int]()
+        written_before: list[int | None] = []
+        for position, op in enumerate(body):
+            written_before.append(None if _writes(op) else last_write.get(op.variable))
+            if _writes(op):
+                last_write[op.variable] = position
+        for position in order:
+            op = body[position]
+            operands = op.operands
+            reads = (place[o.index] for o in operands if o.kind is OperandKind.BODY)
+            enter = (o.index for o in operands if o.kind is OperandKind.GRADIENT)
+            follows = written_before[position]
+            whole = self._result(op)
+            found.append(
+                PictureOp(
+                    name=op.ops[0],
+                    type=op.type,
+                    reads=tuple(dict.fromkeys(reads)),
+                    gradients=tuple(dict.fromkeys(gradients[k] for k in enter if k in gradients)),
+                    follows=None if follows is None else place[follows],
+                    part=part[position],
+                    writes_for=target[position],
+                    variable=op.variable,
+                    writes=_writes(op),
+                    whole=None if whole is None else _tensor(*whole),
+                    shard=None if whole is None else self._shard(op, *whole),
+                    summed=op.sum is not None,
+                )
+            )
+        return tuple(found)
+
+    def _result(self, op: BodyOp) -> tuple[tuple[int, ...], int] | None:
+        """The shape and element type of what an op yields or writes."""
+        if op.variable and (op.type == READ or _writes(op)):
+            return self._shapes.get(op.variable)
+        if op.sum is not None:
+            return op.sum.result_shape, op.sum.dtype
+        value = Value(op.ops[0])
+        shape = self._view.shape(value)
+        try:
+            dtype = self._view.dtype(value)
+            item_bytes(dtype)
+        except (WuShardError, IndexError):
+            return None
+        return None if shape is None else (shape, dtype)
+
+    def _shard(self, op: BodyOp, shape: tuple[int, ...], dtype: int) -> PictureTensor:
+        whole = _tensor(shape, dtype)
+        return whole if op.sum or op.function is not None else self._cut(whole, dtype)
+
+
+def _tensor(shape: tuple[int, ...], dtype: int) -> PictureTensor:
+    return PictureTensor(shape, dtype_name(dtype), math.prod(shape) * item_bytes(dtype))
+
+
+def _writes(op: BodyOp) -> bool:
+    return op.type in WRITES or op.type in FUSED
+
+
+def _by_write(body: Sequence[BodyOp]) -> tuple[list[int], list[int], list[str]]:
+    """The ops' positions, those for one write together; which write each is for, and of what.
+
+    An op belongs to the first write that needs it. All that it needs then belongs to the same or
+    an earlier one, as a write comes after what it needs, so each stays after what it reads.
+    """
+    owner: dict[int, int] = {}
+    writes = [position for position, op in enumerate(body) if _writes(op)]
+    for number, write in enumerate(writes):
+        stack = [write]
+        while stack:
+            position = stack.pop()
+            if position in owner:
+                continue
+            owner[position] = number
+            operands = body[position].operands
+            stack += [o.index for o in operands if o.kind is OperandKind.BODY]
+    part = [owner.get(position, len(writes)) for position in range(len(body))]
+    order = sorted(range(len(body)), key=lambda position: (part[position], position))
+    target = [body[writes[p]].variable if p < len(writes) else "" for p in part]
+    return order, part, target

@@ -1,0 +1,1 @@
+"""The answers as text, JSON, Markdown and a page."""

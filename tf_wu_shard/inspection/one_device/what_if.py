@@ -1,0 +1,88 @@
+"""Dialects for a step that was traced on one device: what if N replicas ran it?
+
+They take each gradient for summed where it enters its update, or where they are told, and plan as
+replicas in one process or on a TPU would. They only ever read: nothing is emitted for a step that
+reduces nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tf_wu_shard.dialects.base import CarriedReduction, CarriedSlices, Gathered
+from tf_wu_shard.dialects.in_process import InProcess
+from tf_wu_shard.dialects.torus import Torus
+from tf_wu_shard.dialects.tpu import TpuCluster
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.inspection.one_device.entering import Entering
+from tf_wu_shard.placement import Refusal
+
+Recognised = tuple[list[CarriedReduction], list[Refusal]]
+
+
+class ReplicasInProcess(InProcess):
+    """N replicas in one process, of a step traced on one device."""
+
+    def __init__(
+        self, num_replicas: int, gradients: Sequence[CarriedReduction] | None = None
+    ) -> None:
+        """Makes the dialect.
+
+        Args:
+            num_replicas: How many replicas would run the step.
+            gradients: What is summed; None to find where gradients enter their updates.
+        """
+        super().__init__([f"replica {number}" for number in range(num_replicas)])
+        self._gradients = gradients
+
+    def copies(self, view: GraphView) -> tuple[str, ...]:
+        """See `Dialect.copies`: one."""
+        return ("",)
+
+    def num_replicas(self, copies: Sequence[str]) -> int:
+        """See `Dialect.num_replicas`."""
+        return len(self._devices)
+
+    def recognise(self, view: GraphView, devices: Sequence[str]) -> Recognised:
+        """See `Dialect.recognise`."""
+        return entering_gradients(view) if self._gradients is None else ([*self._gradients], [])
+
+
+class ReplicasOnTpu(TpuCluster):
+    """The replicas of a TPU, of a step traced on one device."""
+
+    def __init__(self, torus: Torus, gradients: Sequence[CarriedReduction] | None = None) -> None:
+        """Makes the dialect.
+
+        Args:
+            torus: The replicas that would run the step, and their groups.
+            gradients: What is summed; None to find where gradients enter their updates.
+        """
+        super().__init__("", torus)
+        self._gradients = gradients
+
+    def recognise(self, view: GraphView, devices: Sequence[str]) -> Recognised:
+        """See `Dialect.recognise`."""
+        return entering_gradients(view) if self._gradients is None else ([*self._gradients], [])
+
+
+def entering_gradients(view: GraphView) -> Recognised:
+    """Takes each gradient of a step traced on one device for summed where it enters its update.
+
+    Args:
+        view: The graph.
+
+    Returns:
+        The gradients, and why weights have none.
+    """
+    entering = Entering(view)
+    carried = [CarriedReduction((v,), (v,), 1, (v.op,)) for v in entering.gradients]
+    for gradient in entering.sparse:
+        parts = {Gathered.VALUES: gradient.values, Gathered.ROWS: gradient.rows}
+        # Of all updates, none has the same rows; two might have values by one op.
+        carriers = (gradient.rows.op,)
+        carried += [
+            CarriedSlices((value,), (value,), 1, carriers, kind, (0,))
+            for kind, value in parts.items()
+        ]
+    return carried, entering.refusals

@@ -1,0 +1,118 @@
+"""Updates in branches and loops of a step in a model's files, brought in sight as the pass does it.
+
+Branches that only apply gradients are written out; other branches and loop bodies that train are
+steps of their own, with what enters them from outside. In a step traced on one device nothing marks
+its gradients: a branch that is handed tensors beside variables may apply them. And where replicas
+would compute a branch's predicate from their own batches (has a gradient overflowed?), they must
+agree on it: it is taken for a value that all of them share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from tf_wu_shard.analysis.accesses import first_argument, ignores, is_call
+from tf_wu_shard.graph.builder import graph_def_of
+from tf_wu_shard.graph.capture import Captured
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.tpu_cluster import Cluster
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.inspection.reading.calls import WRITERS
+from tf_wu_shard.inspection.reading.defined_graph import DefinedGraph, Definitions
+from tf_wu_shard.inspection.reading.handed_twice import by_one_operand
+from tf_wu_shard.program.called_graph import CalledGraph
+from tf_wu_shard.program.flat_functions import BRANCHES
+from tf_wu_shard.program.flatten import write_out
+from tf_wu_shard.program.inlining import Body
+from tf_wu_shard.program.inside import differs
+from tf_wu_shard.program.nesting import Looking, Nested, nested_programs
+from tf_wu_shard.program.prepare import prepared
+from tf_wu_shard.tensorflow_private import function_graph
+
+
+def branches_in_sight(
+    view: GraphView, functions: Mapping[str, Any], program: Cluster | None, num_replicas: int
+) -> tuple[Captured, tuple[Nested, ...]]:
+    """Writes branches out, and finds those branches and loop bodies that are steps of their own.
+
+    Args:
+        view: The step.
+        functions: The FunctionDefs of its model, by name; their calls come to an end.
+        program: The TPU program that it is; None of a step traced on one device.
+        num_replicas: How many replicas run it, or would.
+
+    Returns:
+        The step to analyse, and what is nested in it.
+
+    Raises:
+        ModelFileError: A function makes no sense.
+    """
+    captured = Captured(view, {ref.key: ref for ref in view.variables.values()})
+    if not any(_may_train(view, op) for op in view):
+        return captured, ()
+
+    def op_def(op_type: str) -> Any | None:
+        called = functions.get(op_type)
+        return function_graph.op_def(op_type) if called is None else called.signature
+
+    nowhere = Body((), (), (), ())
+    graph = DefinedGraph(Definitions(functions, op_def), None, nowhere)
+    captured = by_one_operand(graph, captured)
+    if program is not None:
+        captured = prepared(graph, captured, program.name, num_replicas)
+        return captured, nested_programs(graph, captured, program.name, num_replicas)
+    captured = _prepared_alone(graph, captured, "", num_replicas)
+    looking = Looking(WRITERS, _prepared_alone)
+    return captured, nested_programs(graph, captured, "", num_replicas, looking)
+
+
+def _may_train(view: GraphView, op: Op) -> bool:
+    """Whether an op hands variables to functions that look at them."""
+    return is_call(op.type) and any(
+        value.op in view.variables and not ignores(view, op.node, slot)
+        for slot, value in enumerate(op.inputs)
+    )
+
+
+def _prepared_alone(
+    graph: CalledGraph, captured: Captured, program: str, num_replicas: int
+) -> Captured:
+    """As `prepared`, of a step that was traced on one device."""
+    # Branches are to be seen that stand in what it calls.
+    captured = _agreeing(write_out(graph, captured, program), num_replicas)
+    return prepared(graph, captured, program, num_replicas, _handed_to_branches)
+
+
+def _handed_to_branches(view: GraphView) -> Iterator[Value]:
+    """The tensors that branches are handed beside variables."""
+    for op in view:
+        if op.type in BRANCHES and any(value.op in view.variables for value in op.inputs):
+            for value in op.inputs[first_argument(op.type) :]:
+                if value.op not in view.variables and tf.as_dtype(view.dtype(value)).is_floating:
+                    yield value
+
+
+def _agreeing(captured: Captured, num_replicas: int) -> Captured:
+    """The same graph, in which replicas agree on the turns that they take where they train."""
+    view = captured.view
+    differ = differs(view, num_replicas)
+    nodes: list[Any] = []
+    agreed: dict[str, tuple[int, ...]] = {}
+    for op in view:
+        node = op.node
+        if op.type in BRANCHES and _may_train(view, op) and differ(op.inputs[0]):
+            same = tf.compat.v1.NodeDef(name=f"{op.name}/agreed", op="Placeholder")
+            same.attr["dtype"].type = view.dtype(op.inputs[0])
+            node = tf.compat.v1.NodeDef()
+            node.CopyFrom(op.node)
+            node.input[0] = same.name
+            nodes.append(same)
+            agreed[same.name] = ()
+        nodes.append(node)
+    if not agreed:
+        return captured
+    new = view.with_graph(graph_def_of(nodes, view.graph_def), agreed)
+    return Captured(new, captured.variables, captured.functions, captured.kept_branches)

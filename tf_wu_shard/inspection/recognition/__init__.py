@@ -1,0 +1,1 @@
+"""Which optimizer an update is, told from its data flow."""

@@ -1,0 +1,55 @@
+"""The steps in a function of a model's files: itself, and those in its branches and loops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tf_wu_shard.analysis.analyze import analyze
+from tf_wu_shard.graph.tpu_cluster import Cluster
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.inspection.reading.branches_in_sight import branches_in_sight
+from tf_wu_shard.inspection.steps import grounds
+from tf_wu_shard.inspection.steps.found_step import FoundStep
+from tf_wu_shard.inspection.steps.grounds import Question
+from tf_wu_shard.inspection.steps.planning import planned
+from tf_wu_shard.pipeline.nested_plans import NestedPlans
+from tf_wu_shard.program.if_conversion import telling_why
+from tf_wu_shard.storage.function_slots import Whole
+from tf_wu_shard.tensorflow_private.graph_rebuilding import traced_name
+
+
+def steps_in(
+    view: GraphView, functions: Mapping[str, Any], program: Cluster | None, question: Question
+) -> tuple[FoundStep, list[tuple[str, FoundStep]]]:
+    """Finds and analyses them.
+
+    Args:
+        view: The function.
+        functions: The FunctionDefs of its model, by name.
+        program: The TPU program that it is; None of one that was traced on one device.
+        question: For which replicas to plan.
+
+    Returns:
+        The function itself, and those steps that are nested in it, by the names of theirs.
+
+    Raises:
+        ModelFileError: A function makes no sense.
+    """
+    replicas = grounds.asked_replicas(program, question)
+    traced = replicas if program is None else program.num_replicas
+    captured, nested = branches_in_sight(view, functions, program, traced)
+    found = analyze(captured.view, grounds.traced_ground(program, question))
+    inside = None if program is None else program._replace(name="")
+    plans = NestedPlans(captured, nested, grounds.traced_ground(inside, question))
+    ground = grounds.assumed_ground(replicas, program, question)
+    plans.plan(
+        lambda analysis, _, whole: planned(analysis, ground, replicas, question.options, whole)[1],
+        lambda analysis, _: Whole({}, {}),
+    )
+    around = plans.without_inner(telling_why(found, captured), nested)
+    steps = [
+        (traced_name(one.name), FoundStep(one.captured.view, analysis, inside, whole=whole))
+        for one, analysis, whole in zip(plans.programs, plans.analyses, plans.wholes, strict=True)
+    ]
+    return FoundStep(captured.view, around, program), steps
