@@ -321,12 +321,12 @@ class _Rewriter:
                 self._remains.replace_value(old, new)
 
     def _sum_whole(self) -> None:
-        """Sums the gradients that lose their carrier but are not sharded, by element type."""
-        by_type: dict[tuple[int, int], list[int]] = {}
+        """Sums what loses its carrier but is not sharded, by type and how many sums come before."""
+        by_type: dict[tuple[int, int, int], list[int]] = {}
         for key in self._plan.summed_whole:
-            reduction = self._analysis.reductions[key]
-            by_type.setdefault((reduction.dtype, reduction.divisor), []).append(key)
-        for (dtype, divisor), keys in by_type.items():
+            own = self._analysis.reductions[key]
+            by_type.setdefault((own.depth, own.dtype, own.divisor), []).append(key)
+        for (_, dtype, divisor), keys in by_type.items():
             reductions = [self._analysis.reductions[key] for key in keys]
             scope = scope_of(LEFT_WHOLE, "all_reduce")
             sums = self._dialect.all_reduce(
