@@ -222,6 +222,7 @@ def test_numbers_of_replicas_that_share_nothing_are_refused(replicas: Any) -> No
         ({}, "adam", {}, "nothing is trained"),
         ({"w": (2, -1)}, "adam", {}, "is no shape"),
         ({"w": "2x2"}, "adam", {}, "is to be a shape"),
+        ({"w": (2.5, 4)}, "adam", {}, "is to be a shape"),
         ([(2, 2)], "adam", {}, "must be a built Keras model"),
         (keras.Sequential([keras.layers.Dense(2)]), "adam", {}, "is not built"),
     ],
