@@ -128,3 +128,22 @@ def test_a_wrong_usage_is_2_and_one_line(
         status = int(str(stop.code))
     assert status == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("file", ["saved_model.pb", "variables/variables.index"])
+def test_an_answer_is_not_written_over_its_model(
+    file: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = shutil.copytree(exported(), tmp_path / "model")
+    before = (model / file).read_bytes()
+    (tmp_path / "link").symlink_to(model / file)
+    for output in (model / file, tmp_path / "link"):
+        assert inspect(model, "--output", output) == 2
+        assert "it is a file of the model" in capsys.readouterr().err
+    assert (model / file).read_bytes() == before
+    assert inspect(model, "--output", model / "answer.txt") == 0
+
+
+def test_a_full_disk_is_told_with_the_outputs_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert inspect(exported(), "--output", "/dev/full") == 2
+    assert "cannot write /dev/full: No space left" in capsys.readouterr().err

@@ -222,6 +222,7 @@ def test_numbers_of_replicas_that_share_nothing_are_refused(replicas: Any) -> No
         ({}, "adam", {}, "nothing is trained"),
         ({"w": (2, -1)}, "adam", {}, "is no shape"),
         ({"w": "2x2"}, "adam", {}, "is to be a shape"),
+        ({"w": (2.5, 4)}, "adam", {}, "is to be a shape"),
         ([(2, 2)], "adam", {}, "must be a built Keras model"),
         (keras.Sequential([keras.layers.Dense(2)]), "adam", {}, "is not built"),
     ],
@@ -248,3 +249,13 @@ class Branching(keras.optimizers.SGD):
 def test_an_update_in_a_branch_is_refused_and_not_guessed() -> None:
     with pytest.raises(OptionError, match="inside of a branch"):
         tf_wu_shard.estimate(SHAPES, Branching(0.1), 2)
+
+
+def test_tpus_leave_weights_alone_of_a_type_that_none_of_them_reduces_to_shards() -> None:
+    shapes = {"single": (128, 64), "double": ((128, 64), "float64")}
+    (row,) = tf_wu_shard.estimate(shapes, "adam", 4, topology="v5e:2x2").rows
+    assert [variable.name for variable in row.report.variables] == ["single"]
+    (left,) = row.report.left_alone
+    assert (left.name, left.reason) == ("double", "XlaReduceScatter does not take float64")
+    (row,) = tf_wu_shard.estimate(shapes, "adam", 4).rows
+    assert len(row.report.variables) == 2

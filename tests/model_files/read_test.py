@@ -192,7 +192,7 @@ def test_a_folder_without_a_model_is_one_line(tmp_path: pathlib.Path) -> None:
 def test_a_pipe_and_a_device_keep_nobody_waiting(tmp_path: pathlib.Path) -> None:
     os.mkfifo(tmp_path / "pipe.pb")
     for path in (tmp_path / "pipe.pb", pathlib.Path("/dev/zero")):
-        with pytest.raises(ModelFileError, match="no ordinary file"):
+        with pytest.raises(ModelFileError, match=r"^cannot read '[^:]*': it is no ordinary"):
             read_model(path)
 
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 from tests.graph.tracing import momentum_step, traced, weight_and_slot
 from tests.rewrite.stages import keras_step, run_stages
 from tf_wu_shard.config import ShardingOptions
+from tf_wu_shard.graph.ordering import in_cycles
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.verify import verify
 
@@ -81,6 +82,33 @@ def test_a_gradient_that_is_left_whole_is_passed_on_without_those_beside_it(
     verify(stages.view, stages.analysis, stages.plan, stages.result)
     assert stages.result.emitted == {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 1}
     assert counted(stages.result.graph_def)["IdentityN"] == 0
+
+
+def test_small_gradients_travel_apart_where_one_waits_for_the_update_of_another(
+    strategy_of: Strategies,
+) -> None:
+    """As those of a generator that is trained through a discriminator that was just updated."""
+    strategy = strategy_of(2)
+    pairs = [[weight_and_slot(strategy, shape)[0] for shape in ((5, 40), (3,))] for _ in range(2)]
+
+    def replica(number: tf.Tensor) -> None:
+        del number
+        scale = tf.constant(1.0)
+        for pair in pairs:
+            own = [weight * scale for weight in pair]
+            totals = tf.distribute.get_replica_context().all_reduce("SUM", own)
+            for weight, total in zip(pair, totals, strict=True):
+                weight.assign_sub(total)
+            scale = tf.add_n([tf.reduce_sum(weight) for weight in pair])
+
+    stages = run_stages(traced(strategy, replica), ShardingOptions(min_elements=100))
+    verify(stages.view, stages.analysis, stages.plan, stages.result)
+    assert stages.result.emitted == {"reduce_scatter": 2, "all_gather": 2, "all_reduce": 2}
+    needs = {
+        node.name: [text.lstrip("^").partition(":")[0] for text in node.input]
+        for node in stages.result.nodes
+    }
+    assert not in_cycles(needs)
 
 
 def test_what_waits_for_a_value_that_goes_waits_for_what_computes_it_now(

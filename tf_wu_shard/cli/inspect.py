@@ -12,6 +12,7 @@ import dataclasses
 import os
 import pathlib
 import sys
+from collections.abc import Sequence
 
 from tf_wu_shard.cli.script_process import inspect_script
 from tf_wu_shard.errors import OptionError
@@ -24,7 +25,7 @@ from tf_wu_shard.inspection.formats.page import as_html
 from tf_wu_shard.inspection.formats.text import as_all_lines, as_lines, printable
 from tf_wu_shard.inspection.inspect import inspect
 from tf_wu_shard.inspection.steps.grounds import Question
-from tf_wu_shard.model_files.read import read_model
+from tf_wu_shard.model_files.read import files_of, read_model
 from tf_wu_shard.topology import parse_topology
 
 FORMATS = {"text": as_lines, "json": as_json, "html": as_html, "markdown": as_markdown}
@@ -107,6 +108,8 @@ def run(args: argparse.Namespace) -> int:
         ScriptError: The script failed before it trained.
     """
     question = _question(args)
+    if args.output is not None:
+        _spare_the_model([args.script] if args.script is not None else args.paths, args.output)
     inspection = _of_model(args, question) if args.script is None else _of_script(args, question)
     if args.output is None:
         print(FORMATS[args.format](inspection))
@@ -167,4 +170,15 @@ def _write(path: pathlib.Path, answer: str) -> None:
     try:
         path.write_text(answer + "\n", encoding="utf-8")
     except OSError as error:
-        raise OptionError(f"cannot write {error.filename}: {error.strerror}") from error
+        raise OptionError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _spare_the_model(paths: Sequence[str], output: pathlib.Path) -> None:
+    """Keeps the answer from being written over what it is about.
+
+    Raises:
+        OptionError: The output is a file that would be read.
+    """
+    read = (file for path in paths[:1] for file in files_of(pathlib.Path(path)))
+    if os.path.isfile(output) and any(os.path.exists(r) and output.samefile(r) for r in read):
+        raise OptionError(f"cannot write {output}: it is a file of the model")

@@ -96,9 +96,8 @@ class TpuCluster:
             dims = [d.size for d in tensor.tensor_shape.dim] if tensor is not None else []
             if dims != [1, self._torus.num_replicas]:
                 refusals.append(Refusal(op.name, "it sums over some of the replicas only"))
-            elif view.dtype(Value(op.name)) not in axis_ops.SCATTERED:
-                name = dtype_name(view.dtype(Value(op.name)))
-                refusals.append(Refusal(op.name, f"XlaReduceScatter does not take {name}"))
+            elif unscattered := not_scattered(view, Value(op.name)):
+                refusals.append(unscattered)
             else:
                 found.append(CarriedReduction((op.inputs[0],), (Value(op.name),), 1, (op.name,)))
         return found, refusals
@@ -324,3 +323,16 @@ class TpuCluster:
         """A tensor out of what `_ordered` made of it."""
         back = tuple(layout.order.index(d) for d in range(len(layout.order)))
         return columns.transposed(builder, ordered, back, dtype, f"{scope}/whole")
+
+
+def not_scattered(view: GraphView, gradient: Value) -> Refusal | None:
+    """Why a gradient cannot be reduced to shards on TPUs; None where it can.
+
+    Args:
+        view: The graph.
+        gradient: The gradient, whole.
+    """
+    dtype = view.dtype(gradient)
+    if dtype in axis_ops.SCATTERED:
+        return None
+    return Refusal(gradient.op, f"XlaReduceScatter does not take {dtype_name(dtype)}")

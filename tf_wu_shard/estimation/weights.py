@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -96,7 +97,7 @@ def _given(name: str, value: Any) -> TrainedWeight:
     if isinstance(value, Sequence) and len(value) == 2 and not isinstance(value[0], int):
         shape, dtype = value
     try:
-        sizes = tuple(int(size) for size in shape)
+        sizes = tuple(operator.index(size) for size in shape)
         number = tf.as_dtype(dtype)
     except (TypeError, ValueError) as error:
         raise OptionError(f"{name} is to be a shape, or a shape and a dtype: {error}") from error

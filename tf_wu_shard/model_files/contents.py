@@ -39,6 +39,9 @@ def read_bytes(path: pathlib.Path, limit: int = MAX_BYTES) -> bytes:
                     f"cannot read {str(path)!r}: it has {status.st_size} bytes, more than {limit}"
                 )
             return file.read(limit)
+    except ModelFileError:
+        # It is a ValueError too, and says all already.
+        raise
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ModelFileError(f"cannot read {str(path)!r}: {reason}") from error

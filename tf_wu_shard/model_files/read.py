@@ -24,6 +24,15 @@ _BINARY, _TEXT = "saved_model.pb", "saved_model.pbtxt"
 _INDEX = pathlib.PurePath("variables") / "variables.index"
 
 
+def files_of(path: pathlib.Path) -> tuple[pathlib.Path, ...]:
+    """The files that may be read for a model, whether they are there or not.
+
+    Args:
+        path: What `read_model` is given.
+    """
+    return (path, path / _BINARY, path / _TEXT, path / _INDEX)
+
+
 def read_model(path: pathlib.Path) -> Model:
     """Reads a model.
 

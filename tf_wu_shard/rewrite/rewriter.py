@@ -321,16 +321,12 @@ class _Rewriter:
                 self._remains.replace_value(old, new)
 
     def _sum_whole(self) -> None:
-        """Sums the gradients that lose their carrier but are not sharded, by element type.
-
-        Those that wait for what another one updates cannot travel with it.
-        """
+        """Sums what loses its carrier but is not sharded, by type and how many sums come before."""
         together: dict[tuple[int, int, int], list[int]] = {}
         for key in self._plan.summed_whole:
-            reduction = self._analysis.reductions[key]
-            alike = reduction.dtype, reduction.divisor, reduction.depth
-            together.setdefault(alike, []).append(key)
-        for (dtype, divisor, _), keys in together.items():
+            own = self._analysis.reductions[key]
+            together.setdefault((own.depth, own.dtype, own.divisor), []).append(key)
+        for (_, dtype, divisor), keys in together.items():
             reductions = [self._analysis.reductions[key] for key in keys]
             scope = scope_of(LEFT_WHOLE, "all_reduce")
             sums = self._dialect.all_reduce(

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tf_wu_shard.dialects.base import CarriedReduction, CarriedSlices, Gathered
 from tf_wu_shard.dialects.in_process import InProcess
 from tf_wu_shard.dialects.torus import Torus
-from tf_wu_shard.dialects.tpu import TpuCluster
+from tf_wu_shard.dialects.tpu import TpuCluster, not_scattered
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.inspection.one_device.entering import Entering
 from tf_wu_shard.placement import Refusal
@@ -62,8 +62,19 @@ class ReplicasOnTpu(TpuCluster):
         self._gradients = gradients
 
     def recognise(self, view: GraphView, devices: Sequence[str]) -> Recognised:
-        """See `Dialect.recognise`."""
-        return entering_gradients(view) if self._gradients is None else ([*self._gradients], [])
+        """See `Dialect.recognise`. Gradients of types that no TPU reduces to shards are refused."""
+        if self._gradients is None:
+            carried, refusals = entering_gradients(view)
+        else:
+            carried, refusals = [*self._gradients], []
+        refused: dict[tuple[str, ...], Refusal] = {}
+        for reduction in carried:
+            is_rows = isinstance(reduction, CarriedSlices) and reduction.gathered is Gathered.ROWS
+            refusal = None if is_rows else not_scattered(view, reduction.results[0])
+            if refusal is not None:
+                refused[reduction.carriers] = refusal
+        found = [reduction for reduction in carried if reduction.carriers not in refused]
+        return found, [*refusals, *refused.values()]
 
 
 def entering_gradients(view: GraphView) -> Recognised:
