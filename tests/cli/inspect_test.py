@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import pathlib
 import shutil
+from typing import Any
 
 import pytest
 
@@ -142,6 +145,28 @@ def test_an_answer_is_not_written_over_its_model(
         assert "it is a file of the model" in capsys.readouterr().err
     assert (model / file).read_bytes() == before
     assert inspect(model, "--output", model / "answer.txt") == 0
+
+
+def test_an_answer_that_cannot_be_written_whole_leaves_the_old_one(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "answer"
+    output.write_text("of last time")
+    output.chmod(0o640)
+    write = pathlib.Path.write_text
+
+    def full(path: pathlib.Path, text: str, **named: Any) -> int:
+        write(path, text[:10], **named)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pathlib.Path, "write_text", full)
+        assert inspect(exported(), "--output", output) == 2
+    assert f"cannot write {output}: No space left" in capsys.readouterr().err
+    assert output.read_text() == "of last time" and os.listdir(tmp_path) == ["answer"]
+    assert inspect(exported(), "--output", output) == 0
+    assert output.read_text().startswith("SavedModel") and output.stat().st_mode & 0o777 == 0o640
+    assert os.listdir(tmp_path) == ["answer"]
 
 
 def test_a_full_disk_is_told_with_the_outputs_name(capsys: pytest.CaptureFixture[str]) -> None:

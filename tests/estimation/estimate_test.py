@@ -223,7 +223,9 @@ def test_numbers_of_replicas_that_share_nothing_are_refused(replicas: Any) -> No
         ({"w": (2, -1)}, "adam", {}, "is no shape"),
         ({"w": "2x2"}, "adam", {}, "is to be a shape"),
         ({"w": (2.5, 4)}, "adam", {}, "is to be a shape"),
-        ([(2, 2)], "adam", {}, "must be a built Keras model"),
+        ({"w": ((2, 4), "int32")}, "adam", {}, "a weight of int32 has no gradient"),
+        ({"w": ((2, 4), "string")}, "adam", {}, "a weight of string has no gradient"),
+        ([(2, 2)], "adam", {}, "must be a built model of Keras 3, .* not builtins.list"),
         (keras.Sequential([keras.layers.Dense(2)]), "adam", {}, "is not built"),
     ],
 )

@@ -39,6 +39,21 @@ def test_without_a_step_it_says_what_would_be() -> None:
     assert "tiles 6240/2" in line_with(tpu, "embeddings")
 
 
+@pytest.mark.parametrize("name", ["block 1", "a:b", "größe"])
+def test_slots_of_a_layer_stand_with_it_whatever_its_name_holds(name: str) -> None:
+    dense = keras.layers.Dense(64, use_bias=False, name=name)
+    lines = lines_of(keras.Sequential([keras.Input((64,)), dense]), "adam")
+    assert "32.8 kB -> 4.10 kB" in line_with(lines, "  kernel ")
+    assert not any("the optimizer's own" in line for line in lines)
+
+
+def test_slots_of_weights_that_tensorflow_gives_one_name_stand_apart() -> None:
+    layers = [keras.layers.Dense(64, use_bias=False, name=name) for name in ("a b", "a:b")]
+    lines = lines_of(keras.Sequential([keras.Input((64,)), *layers]), "adam")
+    assert [line.split()[-3] for line in lines if line.startswith("  kernel ")] == ["-", "-"]
+    assert "the optimizer's own" in lines
+
+
 def test_nested_layers_stand_under_their_model() -> None:
     lines = [line.split(")")[0] for line in lines_of(net(), "adam")]
     start = lines.index("inner (Sequential")

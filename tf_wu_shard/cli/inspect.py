@@ -11,7 +11,9 @@ import argparse
 import dataclasses
 import os
 import pathlib
+import shutil
 import sys
+import tempfile
 from collections.abc import Sequence
 
 from tf_wu_shard.cli.script_process import inspect_script
@@ -167,8 +169,18 @@ def _question(args: argparse.Namespace) -> Question:
 
 
 def _write(path: pathlib.Path, answer: str) -> None:
+    """Writes a file whole or not at all; what is no file, such as a pipe, as it comes."""
     try:
-        path.write_text(answer + "\n", encoding="utf-8")
+        target = path.resolve()
+        if target.exists() and not (target.is_file() and os.access(target.parent, os.W_OK)):
+            target.write_text(answer + "\n", encoding="utf-8")
+            return
+        with tempfile.TemporaryDirectory(prefix=".wu-shard-", dir=target.parent) as folder:
+            whole = pathlib.Path(folder, target.name)
+            whole.write_text(answer + "\n", encoding="utf-8")
+            if target.exists():
+                shutil.copymode(target, whole)
+            whole.replace(target)
     except OSError as error:
         raise OptionError(f"cannot write {path}: {error.strerror}") from error
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import math
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -264,16 +266,20 @@ def _owned(
 ) -> tuple[dict[str, list[UpdatedVariable]], list[UpdatedVariable]]:
     """The slots of each weight, and those of which the name does not tell the weight.
 
-    Keras puts the weight's path before a slot's own name.
+    Keras puts the weight's path before a slot's own name, in which TensorFlow puts "_" for what no
+    op's name may hold. Where that gives two weights one name, nothing tells whose a slot is.
     """
-    prefixes = {weight.name.replace("/", "_"): weight.name for weight in weights}
+    names = [(_plain(weight.name), weight.name) for weight in weights]
+    counted = collections.Counter(plain for plain, _ in names)
+    prefixes = {plain: name for plain, name in names if counted[plain] == 1}
+    paths = {name for _, name in names}
     found: dict[str, list[UpdatedVariable]] = {}
     rest = []
     for slot in slots:
-        if slot.key.endswith("/accumulator") and slot.key.rpartition("/")[0] in prefixes.values():
+        if slot.key.endswith("/accumulator") and slot.key.rpartition("/")[0] in paths:
             found.setdefault(slot.key.rpartition("/")[0], []).append(slot)
             continue
-        words = slot.key.rpartition("/")[2].split("_")
+        words = _plain(slot.key.rpartition("/")[2]).split("_")
         starts = ("_".join(words[:count]) for count in range(len(words) - 1, 0, -1))
         prefix = next((start for start in starts if start in prefixes), None)
         if prefix is None:
@@ -281,6 +287,10 @@ def _owned(
         else:
             found.setdefault(prefixes[prefix], []).append(slot)
     return found, rest
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", name)
 
 
 def _change(slots: Iterable[UpdatedVariable], state: _State) -> str:

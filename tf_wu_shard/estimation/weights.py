@@ -75,8 +75,8 @@ def trained_weights(
         found, others = _of_model(source)
     else:
         raise OptionError(
-            "what is trained must be a built Keras model, or a mapping from names to shapes, not"
-            f" {type(source).__name__}"
+            "what is trained must be a built model of Keras 3, or a mapping from names to shapes,"
+            f" not {type(source).__module__}.{type(source).__qualname__}"
         )
     if not found:
         raise OptionError("nothing is trained: there is no trainable variable")
@@ -103,6 +103,8 @@ def _given(name: str, value: Any) -> TrainedWeight:
         raise OptionError(f"{name} is to be a shape, or a shape and a dtype: {error}") from error
     if not name or any(size < 0 for size in sizes):
         raise OptionError(f"{name!r}: {sizes} is no shape of a weight")
+    if not number.is_floating:
+        raise OptionError(f"{name!r}: a weight of {number.name} has no gradient")
     return TrainedWeight(name, sizes, number.name, False, number.as_datatype_enum)
 
 
