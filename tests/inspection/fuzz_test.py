@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pathlib
 import time
+from typing import Any
 
+import keras
 import pytest
+import tensorflow as tf
 
 from tests.inspection.mutations import damaged
 from tests.inspection.tables import export
-from tests.model_files.exported import exported
+from tests.model_files.exported import Step, exported, save, save_step
 from tf_wu_shard.errors import ModelFileError
 from tf_wu_shard.inspection.formats.json_text import as_json
 from tf_wu_shard.inspection.formats.text import as_lines
@@ -49,6 +52,40 @@ def test_200_damaged_models_with_tables_are_answered(tmp_path: pathlib.Path) -> 
     survives(
         (export(tmp_path, "two_tables-adagrad") / "saved_model.pb").read_bytes(), 200, 3, tmp_path
     )
+
+
+class InALoop(tf.Module):
+    """Steps that only apply gradients where they are finite, in a loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step = Step(keras.optimizers.LossScaleOptimizer(keras.optimizers.Adam()))
+
+    @tf.function(input_signature=[tf.TensorSpec((3, 8, 16)), tf.TensorSpec((3, 8), tf.int32)])
+    def train(self, x: Any, y: Any) -> None:
+        """Three steps."""
+        for turn in tf.range(3):
+            self.step.train(x[turn], y[turn])
+
+
+def in_branches(kind: str, folder: pathlib.Path) -> bytes:
+    """A SavedModel whose updates stand in branches, and in a loop."""
+    if kind == "loop":
+        save(InALoop(), folder, {})
+    else:
+        save_step(Step(keras.optimizers.Adam(gradient_accumulation_steps=2)), folder)
+    return (folder / "saved_model.pb").read_bytes()
+
+
+@pytest.mark.parametrize("kind", ["loop", "accumulated"])
+def test_200_damaged_models_with_branches_are_answered(tmp_path: pathlib.Path, kind: str) -> None:
+    survives(in_branches(kind, tmp_path), 100, 5, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["loop", "accumulated"])
+def test_4_000_damaged_models_with_branches_are_answered(tmp_path: pathlib.Path, kind: str) -> None:
+    survives(in_branches(kind, tmp_path), 2000, 6, tmp_path)
 
 
 @pytest.mark.slow
