@@ -21,6 +21,7 @@ from tests.project.imports import ROOT
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.inspection.answers.answer import FunctionAnswer
 from tf_wu_shard.inspection.inspect import inspect
+from tf_wu_shard.inspection.reading import branches_in_sight
 from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.model_files.read import read_model
 
@@ -168,6 +169,14 @@ def test_a_slot_that_is_used_outside_of_the_loop_stays_whole(tmp_path: pathlib.P
     assert inside.report is not None
     (left,) = inside.report.left_alone
     assert left.name == "weight" and "also used outside of it" in left.reason
+
+
+def test_more_branches_than_can_be_looked_at_are_told(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(branches_in_sight, "_MOST_WORK", 10)
+    (found,) = answers_to(applied_in_a_branch, tmp_path)
+    assert "1 branches and loops write variables, too many" in found.refusal
 
 
 def test_what_must_not_run_in_vain_keeps_its_branch(tmp_path: pathlib.Path) -> None:

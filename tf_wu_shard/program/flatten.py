@@ -24,7 +24,8 @@ from tf_wu_shard.program.lifting import LOOPS, HandleNeededError, taking_values
 from tf_wu_shard.program.specialise import Specialiser
 from tf_wu_shard.rules.variables import READ, Access
 
-_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+# What is a call and nothing else.
+INLINED = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _PROGRAM = "_tpu_replicate"
 # How the replicas of a TPU program sum.
 SUM = "CrossReplicaSum"
@@ -106,7 +107,7 @@ class _Flat:
         """The calls that matter, by the name of the calling op: what they call."""
         found: dict[str, tuple[CalledGraph, Body]] = {}
         for node in self._nodes:
-            if node.op not in _CALLS or not self._is_here(node):
+            if node.op not in INLINED or not self._is_here(node):
                 continue
             name = node.attr["f"].func.name
             if not any(text in self._handles for text in node.input) and not self._sums(name):

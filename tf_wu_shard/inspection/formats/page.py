@@ -130,15 +130,21 @@ def about(function: FunctionAnswer, report: Report) -> list[str]:
     found = [f"{printable(function.name)} {printable(function.verdict)}."]
     if function.assumed:
         found.append(
-            f"{function.assumed:,} gradients are taken for summed where they enter their updates."
+            f"{_counted_text(function.assumed, 'gradient')} taken for summed, each where it enters"
+            " its update."
         )
     counted = collections.Counter((u.optimizer, u.because) for u in function.updates)
     found += [
-        f"{count:,} updates are {optimizer}: {printable(because)}."
+        f"{_counted_text(count, 'update')} {optimizer}: {printable(because)}."
         for (optimizer, because), count in counted.items()
     ]
     found += [f"Replicas: {printable(report.place)}."] if report.place else []
     return [*found, *what_is_counted(function, report)]
+
+
+def _counted_text(count: int, thing: str) -> str:
+    """Such as "1 update is" or "2 updates are"."""
+    return f"1 {thing} is" if count == 1 else f"{count:,} {thing}s are"
 
 
 def _tiles(function: FunctionAnswer, report: Report) -> tuple[Tile, ...]:

@@ -103,12 +103,18 @@ def _lines(inspection: Inspection, most: int | None) -> Iterator[str]:
 
 def _of_function(function: FunctionAnswer) -> Iterator[str]:
     if function.reductions:
-        yield f"  reduces {function.reductions} gradients, over {function.groups}"
+        yield f"  reduces {_several(function.reductions, 'gradient')}, over {function.groups}"
     if function.assumed:
-        yield f"  takes {function.assumed} gradients for summed where they enter their updates"
+        taken = _several(function.assumed, "gradient")
+        where = (
+            "where it enters its update"
+            if function.assumed == 1
+            else "where they enter their updates"
+        )
+        yield f"  takes {taken} for summed {where}"
     found = Counter((u.optimizer, u.because) for u in function.updates)
     for (optimizer, because), count in found.items():
-        yield f"  {count} updates: {optimizer} ({because})"
+        yield f"  {_several(count, 'update')}: {optimizer} ({because})"
     if function.report is not None:
         known = {answer.variable: described_line(answer) for answer in function.refused}
         for line in as_text(function.report, known).splitlines():
@@ -118,6 +124,10 @@ def _of_function(function: FunctionAnswer) -> Iterator[str]:
         yield from (_of_row(row, function) for row in function.memory)
     if function.report is not None:
         yield from (f"  {said}" for said in what_is_counted(function, function.report))
+
+
+def _several(count: int, thing: str) -> str:
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
 
 
 def _of_row(row: MemoryRow, function: FunctionAnswer) -> str:

@@ -9,12 +9,14 @@ agree on it: it is taken for a value that all of them share.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.analysis.accesses import first_argument, ignores, is_call
+from tf_wu_shard.analysis.accesses import callees, first_argument, ignores, is_call
+from tf_wu_shard.errors import ModelFileError
 from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.op import Op, Value
@@ -25,12 +27,15 @@ from tf_wu_shard.inspection.reading.defined_graph import DefinedGraph, Definitio
 from tf_wu_shard.inspection.reading.handed_twice import by_one_operand
 from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.flat_functions import BRANCHES
-from tf_wu_shard.program.flatten import write_out
+from tf_wu_shard.program.flatten import INLINED, reaching, write_out
 from tf_wu_shard.program.inlining import Body
 from tf_wu_shard.program.inside import differs
 from tf_wu_shard.program.nesting import Looking, Nested, nested_programs
 from tf_wu_shard.program.prepare import prepared
 from tf_wu_shard.tensorflow_private import function_graph
+
+# Branches times ops: less than a minute's work.
+_MOST_WORK = 3_000_000
 
 
 def branches_in_sight(
@@ -48,11 +53,12 @@ def branches_in_sight(
         The step to analyse, and what is nested in it.
 
     Raises:
-        ModelFileError: A function makes no sense.
+        ModelFileError: A function makes no sense, or there are too many branches.
     """
     captured = Captured(view, {ref.key: ref for ref in view.variables.values()})
     if not any(_may_train(view, op) for op in view):
         return captured, ()
+    _check_work(view)
 
     def op_def(op_type: str) -> Any | None:
         called = functions.get(op_type)
@@ -67,6 +73,28 @@ def branches_in_sight(
     captured = _prepared_alone(graph, captured, "", num_replicas)
     looking = Looking(WRITERS, _prepared_alone)
     return captured, nested_programs(graph, captured, "", num_replicas, looking)
+
+
+def _check_work(view: GraphView) -> None:
+    """Looks how much work it is: each branch is written out, or read, beside all of the graph.
+
+    Raises:
+        ModelFileError: So much that it would not end.
+    """
+    writes = reaching(view, WRITERS)
+    functions = view.functions.values()
+    size = len(view.ops) + sum(len(function.node_def) for function in functions)
+    nodes = itertools.chain((op.node for op in view), *(f.node_def for f in functions))
+    training = sum(
+        is_call(node.op)
+        and node.op not in INLINED
+        and any(writes(name) for _, names in callees(node.op, node.attr) for name in names)
+        for node in nodes
+    )
+    if training * size > _MOST_WORK:
+        raise ModelFileError(
+            f"{training} branches and loops write variables, too many to look at among {size} ops"
+        )
 
 
 def _may_train(view: GraphView, op: Op) -> bool:

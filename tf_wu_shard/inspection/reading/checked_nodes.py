@@ -6,6 +6,7 @@ refuse, and would break a stage or make it run out of memory, is an error here.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -43,6 +44,7 @@ class OpForm:
         self._results = tuple(definition.output_arg)
         everything = (*self._inputs, *self._results)
         self._types = tuple({a.type_attr for a in everything if a.type_attr})
+        self._type_lists = tuple({a.type_list_attr for a in everything if a.type_list_attr})
         self._varies = any(a.number_attr or a.type_list_attr for a in everything)
         self._starts = {result.name: number for number, result in enumerate(self._results)}
         self.defaults = tuple(
@@ -68,6 +70,10 @@ class OpForm:
         for name in self._types:
             if name not in node.attr:
                 raise _nonsense(node, f"it has no attribute {name!r}")
+            _check_type(node, name, node.attr[name].type)
+        for name in self._type_lists:
+            for number in node.attr[name].list.type:
+                _check_type(node, name, number)
         return sum(_count(node, r) for r in self._results) if varies else len(self._results)
 
     def starts(self, node: Any) -> Mapping[str, int]:
@@ -80,6 +86,20 @@ class OpForm:
             found[result.name] = count
             count += _count(node, result)
         return found
+
+
+def _check_type(node: Any, name: str, number: int) -> None:
+    if not _is_type(number):
+        raise _nonsense(node, f"its {name!r} is {number}, which is no element type")
+
+
+@functools.lru_cache(maxsize=4096)  # more than TensorFlow has types; a file may hold any number
+def _is_type(number: int) -> bool:
+    try:
+        tf.as_dtype(number)
+    except TypeError:
+        return False
+    return True
 
 
 def _count(node: Any, argument: Any) -> int:
