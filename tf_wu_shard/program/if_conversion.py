@@ -89,7 +89,10 @@ class _Conversion:
         components = {(ref.key, ref.replica) for ref in used.values()}
         shared = all(ref.key in self._captured.variables for ref in used.values())
         if len(components) < len(used) or not shared:
-            self._kept[op.name] = "it takes a variable twice, or one that replicas do not share"
+            self._kept[op.name] = (
+                "it takes a variable twice, or one that replicas do not share, or one of unknown"
+                " element type"
+            )
             return
         written = [slot for slot in used if self._specialiser.may_write(op.node, slot)]
         # What it takes of an earlier branch op is something else by now.

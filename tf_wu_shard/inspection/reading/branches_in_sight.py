@@ -23,6 +23,7 @@ from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.tpu_cluster import Cluster
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.inspection.reading.calls import WRITERS
+from tf_wu_shard.inspection.reading.checked_nodes import is_type
 from tf_wu_shard.inspection.reading.defined_graph import DefinedGraph, Definitions
 from tf_wu_shard.inspection.reading.handed_twice import by_one_operand
 from tf_wu_shard.program.called_graph import CalledGraph
@@ -55,7 +56,9 @@ def branches_in_sight(
     Raises:
         ModelFileError: A function makes no sense, or there are too many branches.
     """
-    captured = Captured(view, {ref.key: ref for ref in view.variables.values()})
+    # With values of unknown types nothing can be done in their place.
+    known = {ref.key: ref for ref in view.variables.values() if is_type(ref.dtype)}
+    captured = Captured(view, known)
     if not any(_may_train(view, op) for op in view):
         return captured, ()
     _check_work(view)

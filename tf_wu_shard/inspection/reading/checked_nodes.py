@@ -89,12 +89,13 @@ class OpForm:
 
 
 def _check_type(node: Any, name: str, number: int) -> None:
-    if not _is_type(number):
+    if not is_type(number):
         raise _nonsense(node, f"its {name!r} is {number}, which is no element type")
 
 
 @functools.lru_cache(maxsize=4096)  # more than TensorFlow has types; a file may hold any number
-def _is_type(number: int) -> bool:
+def is_type(number: int) -> bool:
+    """Whether a number is one of TensorFlow's element types."""
     try:
         tf.as_dtype(number)
     except TypeError:
