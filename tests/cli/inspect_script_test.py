@@ -156,7 +156,7 @@ def test_a_loop_on_one_device_is_left_with_what_was_traced_by_then(
     said = capfd.readouterr().out
     assert said.startswith("Script, ") and "variables: 2 functions train\ntrain.py, line " in said
     assert f"line {line_of('other(gradient')}: the script was stopped here, before other " in said
-    assert "updates: sgd-like" in said and "updates: momentum-like" in said
+    assert "1 update: sgd-like" in said and "1 update: momentum-like" in said
     assert said.count("flat 4096/4") == 2
     assert inspect("--function", "absent") == 2
     line = capfd.readouterr().err.splitlines()[-1]

@@ -55,6 +55,10 @@ def one_of_three(number: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     return tf.switch_case(number, branches) * 0.5
 
 
+def one_of_one(number: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    return tf.switch_case(number, [lambda: rows + 1.0]) * 0.5
+
+
 def called(number: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     """A branch calls a function with a branch in it, which hands on what it was given."""
     inner = tf.function(lambda x: tf.cond(number > 2, lambda: x * 3.0, lambda: x))
@@ -62,7 +66,7 @@ def called(number: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     return found
 
 
-@pytest.mark.parametrize("function", [one_of_two, one_of_three, called])
+@pytest.mark.parametrize("function", [one_of_two, one_of_three, one_of_one, called])
 @pytest.mark.parametrize("number", [-1, 0, 1, 2, 3])
 def test_not_a_bit_differs(function: Function, number: int) -> None:
     out, result, arguments = written_out(function)
@@ -70,7 +74,7 @@ def test_not_a_bit_differs(function: Function, number: int) -> None:
     assert run(out, result, arguments, number).tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("function", [one_of_two, one_of_three, called])
+@pytest.mark.parametrize("function", [one_of_two, one_of_three, one_of_one, called])
 def test_nothing_is_called_and_all_shapes_are_known(function: Function) -> None:
     out, _, _ = written_out(function)
     assert not {node.op for node in out.nodes} & {"If", "StatelessIf", "Case", "StatelessCase"}

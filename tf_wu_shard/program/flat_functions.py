@@ -197,8 +197,11 @@ class FlatFunctions:
         shapes |= {test.name: ((),) for test in tests}
         added = [*tests]
         for index, shape in of_results.items():
+            # An op may have one branch, which is taken whatever the predicate is.
+            values[Value(node.name, index)] = Value(calls[-1].name, index)
             selects = self._selects(node, calls, tests, index)
-            values[Value(node.name, index)] = Value(selects[-1].name)
+            if selects:
+                values[Value(node.name, index)] = Value(selects[-1].name)
             shapes |= {select.name: (shape,) for select in selects}
             added += selects
         return added

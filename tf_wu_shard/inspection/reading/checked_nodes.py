@@ -46,6 +46,7 @@ class OpForm:
         self._types = tuple({a.type_attr for a in everything if a.type_attr})
         self._type_lists = tuple({a.type_list_attr for a in everything if a.type_list_attr})
         self._varies = any(a.number_attr or a.type_list_attr for a in everything)
+        self._least = {a.name: a.minimum for a in definition.attr if a.type.startswith("list(func")}
         self._starts = {result.name: number for number, result in enumerate(self._results)}
         self.defaults = tuple(
             (attribute.name, attribute.default_value)
@@ -61,7 +62,7 @@ class OpForm:
             operands: How many operands it has.
 
         Raises:
-            ModelFileError: It has other operands, or lacks a type.
+            ModelFileError: It has other operands, lacks a type, or names too few functions.
         """
         varies = self._varies
         wanted = sum(_count(node, a) for a in self._inputs) if varies else len(self._inputs)
@@ -74,6 +75,9 @@ class OpForm:
         for name in self._type_lists:
             for number in node.attr[name].list.type:
                 _check_type(node, name, number)
+        for name, least in self._least.items():
+            if len(node.attr[name].list.func) < least:
+                raise _nonsense(node, f"its {name!r} are less than {least}")
         return sum(_count(node, r) for r in self._results) if varies else len(self._results)
 
     def starts(self, node: Any) -> Mapping[str, int]:

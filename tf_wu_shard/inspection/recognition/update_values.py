@@ -17,7 +17,7 @@ from tf_wu_shard.dtypes import INT32, INTEGERS
 from tf_wu_shard.graph.constants import floating_scalar, integers
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.inspection.recognition import newton_schulz
+from tf_wu_shard.inspection.recognition import array_rules, newton_schulz
 from tf_wu_shard.inspection.recognition.algebra import Algebra, Sum
 from tf_wu_shard.inspection.recognition.row_values import (
     COMBINED,
@@ -33,17 +33,11 @@ from tf_wu_shard.rules.variables import READ, WRITES
 # Longer than the way of any learning rate or norm into an update.
 _MOST_OUTSIDE = 400
 
-_SUMS = {"Sum": 1.0, "Mean": 1.0, "L2Loss": 2.0, "EuclideanNorm": 2.0}
 # A sum of more is none that an update is made of: such as a norm over all gradients.
 _MOST_OPERANDS = 32
 
-# Matrix products, and for each operand, what says that it is transposed.
-_PRODUCTS = {
-    "MatMul": (("transpose_a",), ("transpose_b",)),
-    "BatchMatMulV2": (("adj_x",), ("adj_y",)),
-}
+_OF_ARRAYS = (array_rules.PRODUCTS, array_rules.SUMS, array_rules.EXTREMES)
 _ADDS = frozenset({"Add", "AddV2", "AddN"})
-_EXTREMES = {"Max": "largest", "Min": "least", "All": "all", "Any": "any"}
 _SAME = frozenset({"Identity", "IdentityN", "Cast", "StopGradient", "PreventGradient"})
 
 
@@ -209,11 +203,11 @@ class UpdateValues:
             return op.inputs[value.index : value.index + 1]
         if self._looks_back and not self._scales(op):
             return ()
-        if op.type == "Transpose" or self._is_entry_by_entry(op):
+        if op.type == array_rules.TRANSPOSE or self._is_entry_by_entry(op):
             return op.inputs[:1]
         if op.name in self._row_ops:
             return [v for v in op.inputs[1:] if self._view.dtype(v) not in INTEGERS]
-        known = any(op.type in rules for rules in (RULES, _PRODUCTS, _SUMS, _EXTREMES))
+        known = any(op.type in rules for rules in (RULES, *_OF_ARRAYS))
         relabels = family_of(op.type) is Family.RELABEL
         if op.type in WRITES or op.type == READ or not (known or relabels or op.type in _SAME):
             return ()
@@ -224,18 +218,17 @@ class UpdateValues:
         return op.type in ENTRY_BY_ENTRY and op.name in self._row_ops
 
     def _scales(self, op: Op) -> bool:
-        if op.type in _PRODUCTS or op.type == "Transpose":
+        if op.type in array_rules.PRODUCTS or op.type == array_rules.TRANSPOSE:
             return False
         result = self._view.shape(Value(op.name))
         if result is not None and math.prod(result) == 1:
             return True
         if family_of(op.type) is Family.RELABEL and op.type not in _SAME:
             return result is not None and result == self._view.shape(op.inputs[0])
-        return op.type not in _SUMS
+        return op.type not in array_rules.SUMS
 
     def _computed(self, op: Op, value: Value) -> Sum:
-        view, algebra = self._view, self.algebra
-        constant = view.constant(Value(op.name)) if not op.inputs else None
+        constant = self._view.constant(Value(op.name)) if not op.inputs else None
         if constant is not None:
             return self._constant(constant, value)
         if op.type == READ:
@@ -243,29 +236,33 @@ class UpdateValues:
         operands = [self._values.get(v) for v in self._needed(op, value)]
         if not operands or any(o is None for o in operands):
             return self._unknown(value)
-        known = [o for o in operands if o is not None]
+        found = self._by_rule(op, value, [o for o in operands if o is not None])
+        return self._unknown(value) if found is None else found
+
+    def _by_rule(self, op: Op, value: Value, operands: Sequence[Sum]) -> Sum | None:
+        view, algebra = self._view, self.algebra
         if op.name in self._row_ops:
-            return self._on_rows(op, value, known)
-        if op.type in _PRODUCTS:
-            return self._product(op, known)
-        if op.type == "Transpose":
-            return self._transposed(op, value, known[0])
+            return self._on_rows(op, value, operands)
+        if op.type in array_rules.PRODUCTS:
+            return array_rules.product(algebra, op, operands)
+        if op.type == array_rules.TRANSPOSE:
+            return array_rules.transposed(algebra, view, op, operands[0])
+        if op.type in array_rules.SUMS or op.type in array_rules.EXTREMES:
+            return array_rules.reduced(algebra, view, op, operands[0])
         if op.type in _SAME or (op.type not in RULES and family_of(op.type) is Family.RELABEL):
-            return self._relabelled(op, value, known[0])
-        if op.type in _SUMS or op.type in _EXTREMES:
-            return self._summed(op, value, known[0])
-        found = RULES[op.type](algebra, known)
+            before, after = view.shape(self._needed(op, value)[0]), view.shape(value)
+            return array_rules.relabelled(algebra, before, after, operands[0], self._sizes)
+        found = RULES[op.type](algebra, operands)
         return newton_schulz.folded(algebra, found) if op.type in _ADDS else found
 
-    def _on_rows(self, op: Op, value: Value, operands: Sequence[Sum]) -> Sum:
+    def _on_rows(self, op: Op, value: Value, operands: Sequence[Sum]) -> Sum | None:
         if self._is_entry_by_entry(op):
             return operands[0]
         branch = self._row_ops[op.name].branch
         assert branch is not None, "row_ops has no others"
         needed = dict(zip(self._needed(op, value), operands, strict=True))
         given = [needed.get(v) for v in op.inputs[1:]]
-        found = branch_values(self._view, op, branch.local, given, self.algebra)[value.index]
-        return self._unknown(value) if found is None else found
+        return branch_values(self._view, op, branch.local, given, self.algebra)[value.index]
 
     def _constant(self, tensor: Any, value: Value) -> Sum:
         number = floating_scalar(tensor)
@@ -293,60 +290,3 @@ class UpdateValues:
         shape = self._view.shape(value)
         plain = shape is not None and math.prod(shape) == 1
         return self.algebra.thing(f"value {value}", plain=plain)
-
-    def _relabelled(self, op: Op, value: Value, operand: Sum) -> Sum:
-        (of,) = self._needed(op, value)[:1]
-        before, after = self._view.shape(of), self._view.shape(value)
-        whole = before is not None and (math.prod(before) in self._sizes or math.prod(before) == 1)
-        if before == after or whole or before is None or after is None:
-            return operand
-        dropped = before[: len(before) - len(after)]
-        if set(dropped) == {1} and before[len(dropped) :] == after:
-            return operand  # Leading axes of one element are there again where it is broadcast.
-        # Where a row or a column stands decides how it is broadcast: of a stack of matrices too.
-        sizes = ",".join("1" if size == 1 else "n" for size in after)
-        if after == (*before, 1):
-            sizes = "n,1"
-        elif after == (*before[:-1], 1, *before[-1:]):
-            sizes = "1,n"
-        return self.algebra.thing(f"as[{sizes}]", operand)
-
-    def _summed(self, op: Op, value: Value, operand: Sum) -> Sum:
-        algebra, shape = self.algebra, self._view.shape(op.inputs[0])
-        result = self._view.shape(value)
-        if op.type in _SUMS and _SUMS[op.type] == 2.0:
-            operand = algebra.multiplied(operand, operand)
-        name = "sum" if op.type in _SUMS else _EXTREMES[op.type]
-        if shape is None or result is None:
-            return self._unknown(value)
-        if math.prod(result) == math.prod(shape):
-            found = operand
-        elif math.prod(result) == 1:
-            found = newton_schulz.total(algebra, name, operand)
-        else:
-            kept = " kept" if len(result) == len(shape) else ""
-            found = algebra.thing(f"{name}[{self._axes(op, len(shape))}]{kept} of", operand)
-        return algebra.raised(found, 0.5) if op.type == "EuclideanNorm" else found
-
-    def _product(self, op: Op, operands: Sequence[Sum]) -> Sum:
-        turned = [
-            newton_schulz.transposed(self.algebra, o)
-            if any(name in op.node.attr and op.node.attr[name].b for name in names)
-            else o
-            for o, names in zip(operands, _PRODUCTS[op.type], strict=True)
-        ]
-        return newton_schulz.product(self.algebra, *turned)
-
-    def _transposed(self, op: Op, value: Value, operand: Sum) -> Sum:
-        order = integers(self._view.constant(op.inputs[1])) or ()
-        rank = len(order)
-        if order != (*range(rank - 2), rank - 1, rank - 2):
-            return self._unknown(value)
-        return newton_schulz.transposed(self.algebra, operand)
-
-    def _axes(self, op: Op, rank: int) -> str:
-        """The axes of a sum, counted from the last."""
-        axes = integers(self._view.constant(op.inputs[1])) if len(op.inputs) > 1 else None
-        if axes is None:
-            return f"? {op.name}"
-        return ",".join(str(a % rank - rank) for a in sorted(axes))
