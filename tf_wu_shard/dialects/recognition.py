@@ -15,7 +15,7 @@ import numpy as np
 from tf_wu_shard.dialects.base import CarriedReduction, CarriedSlices
 from tf_wu_shard.dialects.slices import gathered_slices
 from tf_wu_shard.graph.constants import floating_scalar
-from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.op import Op, Value, decoded
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Refusal
 
@@ -79,7 +79,7 @@ def _collective_sums(
         merge, final = op.node.attr["merge_op"].s, op.node.attr["final_op"].s
         size, key = _integer(view, op.inputs[1]), _integer(view, op.inputs[2])
         if merge != b"Add" or final not in (b"Id", b"Div"):
-            text = f"it reduces by {merge.decode()} and {final.decode()}, not to a sum"
+            text = f"it reduces by {decoded(merge)} and {decoded(final)}, not to a sum"
             refusals.append(Refusal(op.name, text))
         elif size != len(devices) or key is None:
             text = f"its group has {size} members, the step {len(devices)} replicas"

@@ -41,3 +41,8 @@ def parse_value(text: str) -> Value:
     """Reads a GraphDef's data input, "op" or "op:index"."""
     name, colon, index = text.partition(":")
     return Value(name, int(index) if colon else 0)
+
+
+def decoded(string: bytes) -> str:
+    """A string of a graph, such as a name, as text; bytes that are no UTF-8 stand escaped."""
+    return string.decode(errors="backslashreplace")

@@ -18,7 +18,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_wu_shard.errors import WuShardError
-from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.op import Op, Value, decoded
 from tf_wu_shard.graph.view import GraphView, VariableRef
 
 # More elements of a constant, or members of a list, are told by their digest.
@@ -97,7 +97,7 @@ def _attribute(value: Any) -> str:
     if kind == "shape":
         return _shape(value.shape)
     if kind == "s":
-        shown = value.s.decode(errors="backslashreplace")
+        shown = decoded(value.s)
         return shown if len(shown) <= _LONGEST_VALUE else _digest(value.s)
     if kind == "list":
         return _list(value.list)

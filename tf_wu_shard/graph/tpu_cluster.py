@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from tf_wu_shard.graph.op import decoded
 from tf_wu_shard.graph.tpu_obstacles import MARK, METADATA, cores_obstacle
 
 _REPLICAS = "num_replicas"
@@ -42,7 +43,7 @@ def cluster_by(metadata: Sequence[Any]) -> Cluster | None:
     if not metadata:
         return None
     first = metadata[0].attr
-    name = first[MARK].s.decode(errors="replace") if MARK in first else ""
+    name = decoded(first[MARK].s) if MARK in first else ""
     count = first[_REPLICAS].i if _REPLICAS in first else 0
     refusal = cores_obstacle(metadata[0])
     if len(metadata) > 1:

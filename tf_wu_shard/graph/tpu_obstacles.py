@@ -8,6 +8,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from tf_wu_shard.graph.op import decoded
+
 # The op that says how a program is replicated, and the attribute that names the program that an op
 # belongs to.
 METADATA = "TPUReplicateMetadata"
@@ -29,7 +31,7 @@ def obstacle(graph_def: Any, program: str) -> str:
         The reason, or "". Ops of functions count as the program's: who calls them is not asked.
     """
     # Asking a map of protocol buffers for a key that it lacks would put it there.
-    inside = (n for n in graph_def.node if MARK in n.attr and n.attr[MARK].s.decode() == program)
+    inside = (n for n in graph_def.node if MARK in n.attr and decoded(n.attr[MARK].s) == program)
     called = [node for function in graph_def.library.function for node in function.node_def]
     for node in itertools.chain(inside, called):
         if _OUTSIDE_COMPILATION in node.attr:

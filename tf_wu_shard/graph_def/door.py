@@ -23,7 +23,7 @@ from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.dtypes import dtype_name
 from tf_wu_shard.errors import GraphDefError, OptionError
 from tf_wu_shard.graph.builder import graph_def_of
-from tf_wu_shard.graph.op import parse_value
+from tf_wu_shard.graph.op import decoded, parse_value
 from tf_wu_shard.graph_def.outside import Outside, Shards, must_stay_whole, uses_by_variable
 from tf_wu_shard.graph_def.places import Places, places_of
 from tf_wu_shard.graph_def.program import program_of
@@ -315,5 +315,5 @@ class _Assembly:
     def _is_lost(self, wish: bytes) -> bool:
         if not wish.startswith(b"loc:@"):
             return False
-        name = wish[5:].decode()
+        name = decoded(wish[5:])
         return name in self._shards or (name in self._inside and name not in self._made)

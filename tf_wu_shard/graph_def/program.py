@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
+from tf_wu_shard.graph.op import decoded
 from tf_wu_shard.graph.tpu_obstacles import MARK, METADATA, cores_obstacle, obstacle
 
 # TensorFlow 1's loops are cycles of plain ops.
@@ -41,14 +42,14 @@ def program_of(graph_def: Any) -> Program:
     if not found:
         return Program("", 0, None, (), _none_here(graph_def))
     metadata = found[0]
-    name = metadata.attr[MARK].s.decode()
+    name = decoded(metadata.attr[MARK].s)
     nodes = tuple(node for node in graph_def.node if _mark(node) == name)
     refusal = _refusal(graph_def, found, nodes)
     return Program(name, metadata.attr["num_replicas"].i, metadata, nodes, refusal)
 
 
 def _mark(node: Any) -> str | None:
-    return node.attr[MARK].s.decode() if MARK in node.attr else None
+    return decoded(node.attr[MARK].s) if MARK in node.attr else None
 
 
 def _none_here(graph_def: Any) -> str:
@@ -75,4 +76,4 @@ def _refusal(graph_def: Any, found: list[Any], nodes: Iterable[Any]) -> str:
                 f"it holds a loop of TensorFlow 1 ({node.op} {node.name!r}); build the graph after"
                 " tf.compat.v1.enable_control_flow_v2()"
             )
-    return obstacle(graph_def, metadata.attr[MARK].s.decode())
+    return obstacle(graph_def, decoded(metadata.attr[MARK].s))

@@ -38,9 +38,7 @@ class BodyEmitter:
         weights: After `emit`: for each weight, its updated shard.
         weight_controls: After `emit`: for each weight, the ops that its old writes waited for.
         emitted: After `emit`: for each op of the old body on this replica that goes away, the
-            ops that took its place; for a write of a weight none yet (see `weight_writes`).
-        weight_writes: After `emit`: for each weight, its old writes.
-        idle_reads: After `emit`: for each weight, reads after these that nobody looks at.
+            ops that took its place; for a write of a weight none yet (see `replace_writes`).
         parts: After `emit`: for each sum over several shards, by its old op, what the replica's
             shard adds to it.
         entering: After `emit`: for each matrix function, the shards that enter it. What it yields
@@ -90,8 +88,8 @@ class BodyEmitter:
         self._reads: dict[str, list[str]] = {}
         self.weights: dict[str, Value] = {}
         self.weight_controls: dict[str, list[str]] = {w.key: [] for w in update.weights}
-        self.weight_writes: dict[str, list[str]] = {w.key: [] for w in update.weights}
-        self.idle_reads: dict[str, list[str]] = {w.key: [] for w in update.weights}
+        self._weight_writes: dict[str, list[str]] = {w.key: [] for w in update.weights}
+        self._idle_reads: dict[str, list[str]] = {w.key: [] for w in update.weights}
         self.emitted: dict[str, list[str]] = {}
         self.parts: dict[str, Value] = {}
         self.entering: dict[int, tuple[Value, ...]] = {}
@@ -133,20 +131,20 @@ class BodyEmitter:
         """Takes out reads of whole weights that nobody looks at, such as what a write returns.
 
         One between two writes would be waited for by the one assignment in their place, and would
-        wait for it. What waits for one after a write waits for that assignment.
+        wait for it. What waits for one after the last write waits for that assignment.
         """
         own = {op.ops[self._replica] for op in self.update.body}
         for weight in self.update.weights:
             if weight.key in self._shard_handles:
                 continue
-            written = False
+            writes = 0
             for access in accesses(self._view, weight.handles[self._replica]):
-                read, written = access.op, written or not access.access.is_read
+                read, writes = access.op, writes + (not access.access.is_read)
                 idle = read.type == READ and not looked_at(self._view, [read])
                 if idle and read.name not in own:
                     self.emitted[read.name] = []
-                    if written:
-                        self.idle_reads[weight.key].append(read.name)
+                    if writes == self._num_writes[weight.key]:
+                        self._idle_reads[weight.key].append(read.name)
 
     def _name(self, op: BodyOp) -> str:
         return f"{self._scope}/{op.type}"
@@ -165,7 +163,7 @@ class BodyEmitter:
             self.emitted[name] = [local.op]
             return local
         if key in self.weights:
-            if len(self.weight_writes[key]) < self._num_writes[key]:
+            if len(self._weight_writes[key]) < self._num_writes[key]:
                 # Between two writes only the body looks, and the writes become one: whoever waited
                 # for this read to write again would wait for itself.
                 self.emitted[name] = []
@@ -325,8 +323,24 @@ class BodyEmitter:
     def _replace_weight(self, key: str, write: str, value: Value) -> None:
         self.weights[key] = value
         self.weight_controls[key] += self._external_controls(write)
-        self.weight_writes[key].append(write)
+        self._note_write(key, write)
+
+    def _note_write(self, key: str, write: str) -> None:
+        self._weight_writes[key].append(write)
         self.emitted.setdefault(write, [])
+
+    def replace_writes(self, key: str, assignment: str) -> None:
+        """Lets what waited for the last write of a weight wait for an assignment in its place.
+
+        Nothing takes the place of earlier writes, whose values only the body looks at: what waited
+        for one may stand before the assignment.
+
+        Args:
+            key: The weight, all of whose writes were emitted.
+            assignment: The op that assigns what they make of it.
+        """
+        for old in (self._weight_writes[key][-1], *self._idle_reads[key]):
+            self.emitted[old].append(assignment)
 
     def _external_controls(self, name: str) -> list[str]:
         """What an old op waited for: outside ops as they are, body ops as what replaced them."""

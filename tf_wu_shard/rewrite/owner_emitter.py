@@ -145,8 +145,8 @@ class OwnerEmitter:
                 controls=waits - old - between,
                 types={"dtype": weight.dtype},
             )
-            self._remains.replace_ops({name: [assign.op] for name in old})
-            self._remains.replace_ops({name: [] for name in between})
+            self._remains.replace_ops({name: [] for name in between | old})
+            self._remains.replace_ops({own[-1].ops[replica]: [assign.op]})
             writes[replica] = (assign.op,)
         return tuple(writes)
 

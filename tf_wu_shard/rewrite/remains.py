@@ -17,7 +17,7 @@ from tf_wu_shard.analysis.gradients import result_names
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.dialects.plain_ops import reshape
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.op import Op, Value, parse_value
+from tf_wu_shard.graph.op import Op, Value, decoded, parse_value
 from tf_wu_shard.graph.ordering import in_cycles
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.rewrite.names import LEFT_WHOLE, scope_of
@@ -60,7 +60,8 @@ class Remains:
         """Takes ops out of the old graph.
 
         Args:
-            replacements: For each op that goes, the ops that took its place.
+            replacements: For each op that goes, the ops that took its place. Where there are none,
+                what waited for it waits for what it waited for and took.
         """
         for name, instead in replacements.items():
             self._replaced_ops[name] = (*self._replaced_ops.get(name, ()), *instead)
@@ -266,7 +267,7 @@ class Remains:
     def _drop_lost_colocations(self, node: Any) -> None:
         """Forgets wishes to be placed with an op that is gone; the device is named as well."""
         wishes = [w for w in node.attr["_class"].list.s if w.startswith(b"loc:@")]
-        kept = [w for w in wishes if w[5:].decode() in self._kept]
+        kept = [w for w in wishes if decoded(w[5:]) in self._kept]
         del node.attr["_class"]
         if kept:
             node.attr["_class"].list.s.extend(kept)
@@ -277,8 +278,9 @@ class Remains:
             return ()
         if name in self._kept or name not in self._view.ops:
             return (name,)
-        if name in self._replaced_ops:
-            return tuple(self._replaced_ops[name])
+        instead = self._replaced_ops.get(name)
+        if instead:
+            return tuple(instead)
         if name not in self._control_memo:
             self._control_memo[name] = ()
             op = self._view.ops[name]

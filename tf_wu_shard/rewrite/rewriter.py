@@ -285,8 +285,7 @@ class _Rewriter:
                 types={"dtype": weight.dtype},
             )
             assigns.append(assign.op)
-            for old in (*emitter.weight_writes[key], *emitter.idle_reads[key]):
-                emitter.emitted[old].append(assign.op)
+            emitter.replace_writes(key, assign.op)
         self._assigns[key] = tuple((name,) for name in assigns)
 
     def _in_shape(

@@ -199,8 +199,7 @@ class RowEmitter(BodyEmitter):
         if key in self._by_rows:
             self.row_writes[key] = written
             self.weight_controls[key] += self._external_controls(write)
-            self.weight_writes[key].append(write)
-            self.emitted.setdefault(write, [])
+            self._note_write(key, write)
             return
         present = self._present(key, write)
         where: dict[str, Any] = {"device": self._device}

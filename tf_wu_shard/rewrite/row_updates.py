@@ -158,6 +158,5 @@ def _exchange(builder: GraphBuilder, emitters: Sequence[RowEmitter], key: str) -
             types={"dtype": weight.dtype, "Tindices": writes[0].rows_dtype},
         )
         scatters.append(scatter.op)
-        for old in (*emitter.weight_writes[key], *emitter.idle_reads[key]):
-            emitter.emitted[old].append(scatter.op)
+        emitter.replace_writes(key, scatter.op)
     return tuple(scatters)

@@ -22,7 +22,7 @@ import tensorflow as tf
 from tf_wu_shard.dialects import plain_ops, whole_rows
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.op import Op, Value, parse_value
+from tf_wu_shard.graph.op import Op, Value, decoded, parse_value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.layout import RowLayout
 from tf_wu_shard.rewrite.callees import calls_on_shards
@@ -151,7 +151,7 @@ class _Lowering:
             for op in ops:
                 attributes = op.node.attr
                 # Asking for what is not there would add it.
-                program = attributes[_PROGRAM].s.decode() if _PROGRAM in attributes else ""
+                program = decoded(attributes[_PROGRAM].s) if _PROGRAM in attributes else ""
                 found.setdefault(program, {}).setdefault(key, []).append(op)
         return found
 

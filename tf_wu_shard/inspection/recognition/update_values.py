@@ -87,7 +87,10 @@ class UpdateValues:
         for part in update.body:
             self._enter(view.ops[part.ops[0]])
         self.beside: dict[str, list[Sum]] = {}
-        for key, handle in self._beside.items():
+        followed = 0
+        while followed < len(self._beside):  # Following one may find others.
+            key, handle = list(self._beside.items())[followed]
+            followed += 1
             self._follow_beside(key, handle)
 
     def of(self, value: Value) -> Sum:
