@@ -141,59 +141,6 @@ def test_an_update_by_hand_in_a_branch_that_each_replica_takes(strategy_of: Stra
     assert runs.reports[-1].emitted == {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 1}
 
 
-def test_a_constant_made_between_two_writes_enters_the_second(strategy_of: StrategyOf) -> None:
-    # It waits for the first write; sharded, there is but one, which it must not wait for.
-    def train() -> list[tf.Variable]:
-        strategy = strategy_of(2)
-        with strategy.scope():
-            weight = tf.Variable(tf.ones([6, 4]))
-        inputs = tf.constant(examples(4)[0])
-
-        def replica() -> None:
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_sum(tf.tanh(inputs @ weight))
-            gradient = tape.gradient(loss, weight)
-            total = tf.distribute.get_replica_context().all_reduce("SUM", gradient)
-            with tf.control_dependencies([weight.assign_sub(0.1 * total)]):
-                weight.assign(weight * (1.0 - tf.sqrt(tf.constant(0.01))))
-
-        step = tf.function(lambda: strategy.run(replica))
-        for _ in range(3):
-            step()
-        return [weight]
-
-    runs = both(train)
-    assert runs.apart == []
-    assert runs.reports[-1].verdict == "sharded"
-
-
-def test_an_update_written_by_hand_in_the_replicas(strategy_of: StrategyOf) -> None:
-    # Summed in a replica, a gradient comes out of an IdentityN that also hands on what went in.
-    def train() -> list[tf.Variable]:
-        strategy = strategy_of(2)
-        with strategy.scope():
-            weight = tf.Variable(tf.ones([6, 4]))
-            slot = tf.Variable(tf.zeros([6, 4]), trainable=False)
-        inputs = tf.constant(examples(4)[0])
-
-        def replica() -> None:
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_sum(tf.tanh(inputs @ weight))
-            gradient = tape.gradient(loss, weight)
-            context = tf.distribute.get_replica_context()
-            slot.assign(0.5 * slot + context.all_reduce("MEAN", gradient))
-            weight.assign_sub(0.1 * slot)
-
-        step = tf.function(lambda: strategy.run(replica))
-        for _ in range(3):
-            step()
-        return [weight, slot]
-
-    runs = both(train)
-    assert runs.apart == []
-    assert runs.reports[-1].verdict == "sharded"
-
-
 def test_two_models_and_two_optimizers_share_a_step(strategy_of: StrategyOf) -> None:
     strategy = strategy_of(2)
     inputs, targets = examples(4)
