@@ -29,6 +29,19 @@ def test_sums_are_written_out_and_cancel(algebra: Algebra) -> None:
     assert rest == x
 
 
+def test_a_share_is_the_same_number_times_everything(algebra: Algebra) -> None:
+    x, y = algebra.thing("x"), algebra.thing("y")
+    rate = algebra.thing("rate", plain=True)
+    total = algebra.added([x, algebra.scaled(y, -2.0)])
+    share = algebra.scaled(rate, 0.3)
+    assert algebra.is_share(algebra.multiplied(share, total), total)
+    # A constant in float32 and the difference of two are rounded apart.
+    assert algebra.is_share(algebra.scaled(total, 0.1), algebra.scaled(total, 0.1 * (1 + 1e-7)))
+    assert not algebra.is_share(algebra.added([algebra.multiplied(share, x), y]), total)
+    assert not algebra.is_share(algebra.multiplied(x, total), total)
+    assert not algebra.is_share({}, {}) and not algebra.is_share(x, total)
+
+
 def test_plain_numbers_are_left_out_of_text_and_of_roots(algebra: Algebra) -> None:
     x, rate = algebra.thing("x"), algebra.thing("rate", plain=True)
     scaled = algebra.multiplied(rate, x)

@@ -22,6 +22,9 @@ _Frozen = tuple[tuple[Product, float], ...]
 # More terms than any known update has, and more factors of one.
 _MOST_TERMS = 24
 
+# Constants of a graph are mostly float32, each rounded by up to 6e-8; a product has a few of them.
+ROUNDED = 1e-6
+
 # Longer than the form of any known update.
 _LONGEST_TEXT = 500
 
@@ -160,6 +163,18 @@ class Algebra:
             found.setdefault(rest, {})[plain] = factor
         return dict(found)
 
+    def is_share(self, value: Sum, of: Sum) -> bool:
+        """Whether a sum is another one times one number that all elements share."""
+        if len(value) != len(of) or not of:
+            return False
+        product, factor = next(iter(of.items()))
+        inverse = {tuple((n, -e) for n, e in product): 1.0 / factor}
+        for times, by in value.items():
+            share = self.multiplied({times: by}, inverse)
+            if self.is_plain(share) and _near(self.multiplied(share, of), value):
+                return True
+        return False
+
     def text(self, value: Sum, names: Mapping[int, str], signed: bool = False) -> str:
         """A sum as text, without plain numbers that products are times.
 
@@ -202,6 +217,12 @@ class Algebra:
 
     def _short(self, value: Sum) -> Sum:
         return value if len(value) <= _MOST_TERMS else self._whole(value)
+
+
+def _near(one: Sum, other: Sum) -> bool:
+    return one.keys() == other.keys() and all(
+        math.isclose(one[product], other[product], rel_tol=ROUNDED) for product in one
+    )
 
 
 def _cut(text: str) -> str:

@@ -14,7 +14,7 @@ from tf_wu_shard.analysis.types import OperandKind, WeightUpdate
 from tf_wu_shard.dtypes import INTEGERS
 from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.inspection.recognition.algebra import Sum
+from tf_wu_shard.inspection.recognition.algebra import ROUNDED, Sum
 from tf_wu_shard.inspection.recognition.optimizer_forms import FORMS, SLOTS, OptimizerForm
 from tf_wu_shard.inspection.recognition.trust_ratios import trust_ratios
 from tf_wu_shard.inspection.recognition.update_values import UpdateValues
@@ -26,8 +26,8 @@ UNKNOWN = "unknown"
 # An average of the weight, kept beside any optimizer.
 _AVERAGE_OF_WEIGHT = "e"
 
-# Constants of a graph are mostly float32, each rounded by up to 6e-8; a product has a few of them.
-_ROUNDED = 1e-6
+# More writes than those of any known constraint.
+_MOST_CONSTRAINTS = 3
 
 # More than any known optimizer updates.
 _MOST_VARIABLES = 8
@@ -80,9 +80,20 @@ def recognise(update: WeightUpdate, view: GraphView) -> Recognised:
     if len(fused) > 1:
         return Recognised(UNKNOWN, f"{len(fused)} fused updates of one variable")
     found = reading.of_fused(fused[0]) if fused else reading.of_ops()
+    if found.optimizer == UNKNOWN and not fused:
+        found = _constrained(update, view, reading.num_writes) or found
     if not parts or found.optimizer == UNKNOWN:
         return found
     return Recognised(found.optimizer, f"{found.because}; the gradient is sparse")
+
+
+def _constrained(update: WeightUpdate, view: GraphView, writes: int) -> Recognised | None:
+    """Which optimizer an update is whose last writes make the weight of nothing but itself."""
+    for steps in range(writes - 1, max(0, writes - 1 - _MOST_CONSTRAINTS), -1):
+        found = _Reading(update, view, steps).of_ops()
+        if found.optimizer != UNKNOWN:
+            return Recognised(found.optimizer, f"{found.because}; then the weight is constrained")
+    return None
 
 
 def _parts(update: WeightUpdate, view: GraphView) -> set[int]:
@@ -98,8 +109,9 @@ def _parts(update: WeightUpdate, view: GraphView) -> set[int]:
 class _Reading:
     """One update, being compared with what is known."""
 
-    def __init__(self, update: WeightUpdate, view: GraphView) -> None:
-        self._values = UpdateValues(update, view)
+    def __init__(self, update: WeightUpdate, view: GraphView, steps: int | None = None) -> None:
+        self._values = UpdateValues(update, view, steps)
+        self._steps = steps
         self._weight = update.variables[0].key
         self._old: dict[str, Sum] = self._values.old
         written = self._values.written
@@ -108,6 +120,11 @@ class _Reading:
         self._kinds: dict[str, str] = {}
         self._decays = False
         self._trust = trust_ratios(self._values)
+
+    @property
+    def num_writes(self) -> int:
+        """How often the weight is written."""
+        return len(self._values.written[self._weight])
 
     def of_fused(self, op: Op) -> Recognised:
         """What a fused op and what is done besides it are."""
@@ -131,7 +148,12 @@ class _Reading:
         writes = self._values.written[self._weight]
         if not writes:
             return Recognised(UNKNOWN, "nothing of a known form is written to its weight")
-        new = writes[-1]
+        new = writes[-1 if self._steps is None else self._steps - 1]
+        stepped = {_number(self._values.algebra.only(self._values.stepped))}
+        if any(
+            self._values.algebra.leaves(w) - stepped for w in writes[self._steps or len(writes) :]
+        ):
+            return Recognised(UNKNOWN, "its weight is written again, not made of itself alone")
         many = next((key for key, found in self._slots.items() if len(found) != 1), None)
         if many is not None:
             return Recognised(UNKNOWN, f"it writes {many} {len(self._slots[many])} times")
@@ -174,12 +196,19 @@ class _Reading:
         return False
 
     def _kind(self, key: str, written: Sum, new: Sum) -> str | None:
-        text = self._text(written, own=key)
-        kind = _KINDS.get((text, self._keeps(written, self._old[key])))
-        if kind is not None:
-            return kind
-        follows = self._text(self._values.algebra.added([new, self._old[key]]), own=key)
-        return _AVERAGE_OF_WEIGHT if text == follows else None
+        # First of all: written into the average, plain SGD's new weight looks like a momentum.
+        if self._averages(key, written, new):
+            return _AVERAGE_OF_WEIGHT
+        return _KINDS.get((self._text(written, own=key), self._keeps(written, self._old[key])))
+
+    def _averages(self, key: str, written: Sum, new: Sum) -> bool:
+        """Whether a slot moves towards the new weight."""
+        algebra = self._values.algebra
+        # Constrained, the weight is another one by now.
+        new = self._values.written[self._weight][-1] if self._steps else new
+        ((old, _),) = self._old[key].items()
+        moved = {p: f for p, f in written.items() if old not in algebra.by_factors({p: f})}
+        return len(moved) < len(written) and algebra.is_share(moved, new)
 
     def _keeps(self, value: Sum, old: Sum) -> bool:
         """Whether a value has all of what was before, once."""
@@ -209,7 +238,7 @@ class _Reading:
         one = multiplied(of_gradient, self._factor(written, self._old[self._key("m")]))
         other = multiplied(of_average, self._factor(written, gradient))
         return one.keys() == other.keys() and all(
-            math.isclose(one[product], other[product], rel_tol=_ROUNDED) for product in one
+            math.isclose(one[product], other[product], rel_tol=ROUNDED) for product in one
         )
 
     def _is_scheduled(self, new: Sum) -> bool:

@@ -52,18 +52,24 @@ class UpdateValues:
         old: For each variable, by key, the thing that it is before.
         beside: What is written, the same way, to other variables that the update reads.
         weight: The weight's key.
+        stepped: What the weight is behind the writes that are the optimizer's, if it was said how
+            many those are.
         gradient: The number of the thing that the gradient is.
     """
 
-    def __init__(self, update: WeightUpdate, view: GraphView) -> None:
+    def __init__(self, update: WeightUpdate, view: GraphView, steps: int | None = None) -> None:
         """Follows the update.
 
         Args:
             update: The update; it has one gradient, which may be sparse.
             view: The graph that it was found in.
+            steps: How many writes of the weight are the optimizer's: what they make of it is one
+                thing to those that follow. None: all are.
         """
         self.algebra = Algebra()
         self._view = view
+        self.stepped = self.algebra.thing("stepped")
+        self._steps = steps
         self._values: dict[Value, Sum] = {}
         self._left = _MOST_OUTSIDE
         # Before the gradient, only what scales it is followed.
@@ -188,7 +194,7 @@ class UpdateValues:
         """Notes what a variable becomes; returns what it is called from then on."""
         self.written[key].append(value)
         if key == self.weight:
-            return value
+            return self.stepped if len(self.written[key]) == self._steps else value
         self.new[key] = self.algebra.thing(f"new {len(self.written[key])} {key}")
         return self.new[key]
 
