@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Sequence
 
 from tf_wu_shard.cli.script_process import inspect_script
+from tf_wu_shard.cli.standard_output import show
 from tf_wu_shard.errors import OptionError
 from tf_wu_shard.estimation.optimizer_step import optimizer_of
 from tf_wu_shard.estimation.saved_weights import inspect_with_optimizer
@@ -114,7 +115,8 @@ def run(args: argparse.Namespace) -> int:
         _spare_the_model([args.script] if args.script is not None else args.paths, args.output)
     inspection = _of_model(args, question) if args.script is None else _of_script(args, question)
     if args.output is None:
-        print(FORMATS[args.format](inspection))
+        # A page says itself that it is UTF-8.
+        show(FORMATS[args.format](inspection), "utf-8" if args.format == "html" else None)
     else:
         shown = as_all_lines if args.format == "text" else FORMATS[args.format]
         _write(args.output, shown(inspection))
