@@ -190,6 +190,7 @@ def _answer(step: OptimizerStep, weights: list[TrainedWeight], asked: Question) 
         report=dataclasses.replace(report, notes=notes),
         memory=tuple(MemoryRow(row.num_replicas, row.weights, row.slots) for row in rows),
         picture=picture_of(step.view, analysis, plan),
+        sparse=sum(weight.sparse for weight in weights),
     )
 
 
