@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
+from typing import IO
 
 import pytest
 
@@ -20,33 +21,25 @@ _SHOW = (
 _LONG = "'line\\n' * 100_000"
 
 
-def test_a_reader_that_leaves_early_is_no_error() -> None:
+def shown(answer: str, output: int | IO[str]) -> subprocess.CompletedProcess[str]:
+    """Shows an answer, given as Python code, on an output."""
+    command = [sys.executable, "-c", _SHOW.format(answer)]
+    return subprocess.run(command, cwd=ROOT, stdout=output, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("answer", ["'short'", _LONG])
+def test_a_reader_that_leaves_early_is_no_error(answer: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    try:
-        for answer in ("'short'", _LONG):
-            done = subprocess.run(
-                [sys.executable, "-c", _SHOW.format(answer)],
-                cwd=ROOT,
-                stdout=writer,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            assert (done.returncode, done.stderr) == (0, "")
-    finally:
-        os.close(writer)
+    done = shown(answer, writer)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize("answer", ["'short'", _LONG])
 def test_a_full_disk_is_told_in_one_line(answer: str) -> None:
     with open("/dev/full", "w", encoding="utf-8") as full:
-        done = subprocess.run(
-            [sys.executable, "-c", _SHOW.format(answer)],
-            cwd=ROOT,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        done = shown(answer, full)
     assert done.returncode == 1
     assert done.stderr == "cannot write the answer: No space left on device\n"
 

@@ -152,7 +152,8 @@ def _of_script(args: argparse.Namespace, question: Question) -> Inspection:
     if args.optimizer is not None:
         raise OptionError("--script looks at the optimizer that it has: leave out --optimizer")
     if not os.path.isfile(script):
-        found = "a folder" if os.path.isdir(script) else "no such file"
+        other = "a folder" if os.path.isdir(script) else "no ordinary file"
+        found = other if os.path.exists(script) else "no such file"
         raise OptionError(f"cannot run {script!r}: {found}")
     inspection = inspect_script(script, args.paths, question)
     return dataclasses.replace(inspection, name=os.path.basename(script))
