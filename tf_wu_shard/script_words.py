@@ -26,8 +26,8 @@ def in_its_words(path: str, error: BaseException, before: str) -> str:
     if isinstance(error, SyntaxError) and _is_of(error, path):
         lines.append(error.lineno)
     where = f", line {lines[-1]}" if lines else ""
-    said = _first_line(error)
-    return f"{path}{where} raised {type(error).__name__}" + (f": {said}" if said else "")
+    words = _first_line(error)
+    return f"{path}{where} raised {type(error).__name__}" + (f": {words}" if words else "")
 
 
 def _is_of(error: SyntaxError, path: str) -> bool:
