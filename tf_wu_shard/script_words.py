@@ -26,7 +26,8 @@ def in_its_words(path: str, error: BaseException, before: str) -> str:
     if isinstance(error, SyntaxError) and _is_of(error, path):
         lines.append(error.lineno)
     where = f", line {lines[-1]}" if lines else ""
-    return f"{path}{where} raised {type(error).__name__}: {_first_line(error)}"
+    words = _first_line(error)
+    return f"{path}{where} raised {type(error).__name__}" + (f": {words}" if words else "")
 
 
 def _is_of(error: SyntaxError, path: str) -> bool:
@@ -34,5 +35,14 @@ def _is_of(error: SyntaxError, path: str) -> bool:
     return file is not None and os.path.realpath(file) == os.path.realpath(path)
 
 
+def text_of(said: object) -> str:
+    """What an object of a script says of itself; "" where that fails, as its code may."""
+    try:
+        return str(said)
+    # Whatever a script may raise.
+    except Exception:
+        return ""
+
+
 def _first_line(said: object) -> str:
-    return (str(said).strip().splitlines() or [""])[0]
+    return (text_of(said).strip().splitlines() or [""])[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import textwrap
 from typing import Any
@@ -174,6 +175,12 @@ def test_a_loop_on_one_device_is_left_with_what_was_traced_by_then(
         ("import os\nos.kill(os.getpid(), 9)", "its process was ended by SIGKILL before it"),
         ("input()", "train.py, line 1 raised EOFError"),
         ("raise ValueError('\\x1b[2J')", "raised ValueError: \\x1b[2J"),
+        ("raise ValueError", "train.py, line 1 raised ValueError"),
+        (
+            "class Mute(Exception):\n    __str__ = None\nraise Mute",
+            "train.py, line 3 raised Mute",
+        ),
+        ("import pickle\npickle.dumps = lambda _: b'x'", "no answer comes of it (UnpicklingError)"),
     ],
 )
 def test_a_script_that_fails_is_1_and_one_line(
@@ -184,6 +191,21 @@ def test_a_script_that_fails_is_1_and_one_line(
     shown = capfd.readouterr()
     (line,) = shown.err.splitlines()
     assert said in line and line.startswith("wu-shard inspect: error: ") and shown.out == ""
+
+
+@pytest.mark.parametrize("ends", ["raise SystemExit(0)", "raise SystemExit(3)", "raise ValueError"])
+def test_how_a_forked_process_ends_is_not_how_the_script_does(
+    ends: str, write: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write(f"""
+        import os
+        if os.fork() == 0:
+            {ends}
+        os.wait()
+        raise SystemExit("the script itself")
+    """)
+    assert inspect() == 1
+    assert capfd.readouterr().err.splitlines()[-1].endswith("it trained (the script itself)")
 
 
 @pytest.mark.parametrize("body", ["print('done')", "raise SystemExit(0)", "import sys; sys.exit()"])
@@ -313,6 +335,12 @@ def test_a_wrong_usage_runs_nothing(
     assert inspect(*arguments) == 2
     shown = capfd.readouterr()
     assert shown.err.count("\n") == 1 and "ran" not in shown.out + shown.err.replace("rank", "")
+
+
+def test_a_pipe_is_no_script(write: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo("pipe.py")
+    assert inspect("--script", "pipe.py") == 2
+    assert capfd.readouterr().err.endswith("cannot run 'pipe.py': no ordinary file\n")
 
 
 @pytest.mark.parametrize("arguments", [[], ["one", "two"]])

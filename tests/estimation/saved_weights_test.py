@@ -106,3 +106,13 @@ def test_what_the_files_do_not_tell_is_said() -> None:
 def test_without_weights_there_is_no_answer(variables: dict[str, ModelVariable], said: str) -> None:
     with pytest.raises(ModelFileError, match=said):
         asked(model_of(**variables), "adam")
+
+
+def test_reference_variables_are_no_weights_that_it_could_share(tmp_path: pathlib.Path) -> None:
+    v1 = tf.compat.v1
+    with tf.Graph().as_default():
+        weight = v1.get_variable("w", (8, 64), use_resource=False)
+        v1.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(weight))
+        v1.train.Saver().export_meta_graph(str(tmp_path / "model.meta"))
+    with pytest.raises(ModelFileError, match="w is a reference variable of TensorFlow 1"):
+        asked(read_model(tmp_path / "model.meta"), "adam")

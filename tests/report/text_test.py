@@ -106,3 +106,7 @@ def test_nothing_emitted_is_not_counted() -> None:
 def test_a_keras_slot_is_listed_without_its_variables_path() -> None:
     assert slot_label("adam/dense_kernel_momentum", "dense/kernel") == "momentum"
     assert slot_label("dense/kernel/Adam_1", "dense/kernel") == "dense/kernel/Adam_1"
+
+
+def test_a_slot_of_its_weights_name_and_a_number_keeps_both() -> None:
+    assert slot_label("Variable_3", "Variable") == "Variable_3"

@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Sequence
 
 from tf_wu_shard.cli.script_process import inspect_script
+from tf_wu_shard.cli.standard_output import show
 from tf_wu_shard.errors import OptionError
 from tf_wu_shard.estimation.optimizer_step import optimizer_of
 from tf_wu_shard.estimation.saved_weights import inspect_with_optimizer
@@ -114,7 +115,8 @@ def run(args: argparse.Namespace) -> int:
         _spare_the_model([args.script] if args.script is not None else args.paths, args.output)
     inspection = _of_model(args, question) if args.script is None else _of_script(args, question)
     if args.output is None:
-        print(FORMATS[args.format](inspection))
+        # A page says itself that it is UTF-8.
+        show(FORMATS[args.format](inspection), "utf-8" if args.format == "html" else None)
     else:
         shown = as_all_lines if args.format == "text" else FORMATS[args.format]
         _write(args.output, shown(inspection))
@@ -150,7 +152,8 @@ def _of_script(args: argparse.Namespace, question: Question) -> Inspection:
     if args.optimizer is not None:
         raise OptionError("--script looks at the optimizer that it has: leave out --optimizer")
     if not os.path.isfile(script):
-        found = "a folder" if os.path.isdir(script) else "no such file"
+        other = "a folder" if os.path.isdir(script) else "no ordinary file"
+        found = other if os.path.exists(script) else "no such file"
         raise OptionError(f"cannot run {script!r}: {found}")
     inspection = inspect_script(script, args.paths, question)
     return dataclasses.replace(inspection, name=os.path.basename(script))

@@ -64,7 +64,13 @@ def inspect_script(script: str, arguments: Sequence[str], question: Question) ->
         if not answer.exists():
             raise ScriptError(f"{script}: {_ended(done.returncode)} before it trained")
         # The script could run anything in this user's name all along.
-        said = pickle.loads(answer.read_bytes())
+        try:
+            said = pickle.loads(answer.read_bytes())
+        # It may have changed whatever it answers with.
+        except Exception as error:
+            raise ScriptError(
+                f"{script}: no answer comes of it ({type(error).__name__})"
+            ) from error
     if said is None:
         how = "The script ran to its end and never imported TensorFlow."
         return Inspection(SCRIPT, 0, (), (), how=how)

@@ -1,8 +1,9 @@
 """The process in which `wu-shard inspect --script` runs a script: `traced_script ANSWER ASKED ...`.
 
 Arguments are the file that the answer goes to, what is asked (JSON), the script, and its own
-arguments. TensorFlow and Keras are left for the script to import. It does not promise to hold back
-processes that the script spawns: those are plain interpreters.
+arguments. A process that the script forks answers too where it trains. TensorFlow and Keras are
+left for the script to import. It does not promise to hold back processes that the script spawns:
+those are plain interpreters.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tf_wu_shard import deferred
 from tf_wu_shard.cli import program
-from tf_wu_shard.script_words import in_its_words
+from tf_wu_shard.script_words import in_its_words, text_of
 from tf_wu_shard.tensorflow_private.training_modules import OPTIMIZERS, TPU_MODULES, TRAINERS
 from tf_wu_shard.topology import parse_topology
 
@@ -33,6 +34,7 @@ def main() -> int:
     answer, asked, script, *arguments = sys.argv[1:]
     file = pathlib.Path(answer).absolute()
     question = json.loads(asked)
+    first = os.getpid()
     watching: list[Stop] = []
     imported: list[str] = []
 
@@ -63,15 +65,21 @@ def main() -> int:
     try:
         program.run_script(script, arguments)
     except SystemExit as stop:
+        if os.getpid() != first:
+            raise
         if stop.code not in (None, 0):
             _write(file, in_its_words(script, stop, "it trained"))
             return 0
     # Whatever a script may raise.
     except BaseException as error:
+        if os.getpid() != first:
+            raise
         hint = _hint(error, question["topology"])
         _write(file, in_its_words(script, error, "it trained") + hint)
         return 0
-    _write(file, watching[0].at_the_end() if watching else None)
+    # What it forked may end at any time, in any way, while it goes on.
+    if os.getpid() == first:
+        _write(file, watching[0].at_the_end() if watching else None)
     return 0
 
 
@@ -103,7 +111,7 @@ def _watch_keras(package: str, stop: Stop) -> None:
 def _hint(error: BaseException, topology: str | None) -> str:
     """What to do where the error is that there is no TPU."""
     traceback = error.__traceback__
-    if topology is not None and "TPU" in str(error):
+    if topology is not None and "TPU" in text_of(error):
         return f"; on the TPU that --topology {topology} stands for nothing runs, it only traces"
     while topology is None and traceback is not None:
         module = str(traceback.tb_frame.f_globals.get("__name__", ""))

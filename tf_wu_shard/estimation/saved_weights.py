@@ -38,6 +38,7 @@ from tf_wu_shard.inspection.answers.memory import REPLICAS
 from tf_wu_shard.inspection.answers.picturing import picture_of
 from tf_wu_shard.inspection.reading.calls import Calls
 from tf_wu_shard.inspection.reading.function_view import view_of_function
+from tf_wu_shard.inspection.reading.reference_variables import reference_weights, said_of
 from tf_wu_shard.inspection.steps.grounds import DEFAULT_REPLICAS, Question
 from tf_wu_shard.inspection.steps.planning import planned
 from tf_wu_shard.model_files.types import Model, ModelVariable
@@ -92,6 +93,9 @@ def _weights(model: Model) -> tuple[list[TrainedWeight], list[str]]:
     trained = [v for v in model.variables.values() if v.trainable]
     # Integers may be marked so by mistake: no optimizer takes their gradients.
     trained = [v for v in trained if not v.dtype or tf.as_dtype(v.dtype).is_floating]
+    by_reference = reference_weights(model.graph_def)
+    if not trained and by_reference:
+        raise ModelFileError(said_of(by_reference))
     if not trained:
         raise ModelFileError("the model has no trainable variable: no optimizer could train it")
     known = [v for v in trained if v.shape is not None and v.dtype]
@@ -190,6 +194,7 @@ def _answer(step: OptimizerStep, weights: list[TrainedWeight], asked: Question) 
         report=dataclasses.replace(report, notes=notes),
         memory=tuple(MemoryRow(row.num_replicas, row.weights, row.slots) for row in rows),
         picture=picture_of(step.view, analysis, plan),
+        sparse=sum(weight.sparse for weight in weights),
     )
 
 

@@ -7,6 +7,7 @@ left out and the answer says so.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
 
 from tf_wu_shard.analysis.analyze import analyze
@@ -22,6 +23,7 @@ from tf_wu_shard.inspection.reading.function_view import (
     view_of_function,
     view_of_graph,
 )
+from tf_wu_shard.inspection.reading.reference_variables import reference_weights, said_of
 from tf_wu_shard.inspection.steps import grounds
 from tf_wu_shard.inspection.steps.found_step import FoundStep
 from tf_wu_shard.inspection.steps.grounds import Question
@@ -68,9 +70,8 @@ def _inspection(model: Model, question: Question) -> Inspection:
     wanted = list(_wanted(model, calls, question.function))
     inspecting = _Inspecting(model, calls, question, wanted)
     answers = _by_call([a for function in wanted for a in inspecting.answers(function)])
-    roots = _train_ops(model)
-    if roots and question.function in (None, GRAPH):
-        answers += inspecting.guarded(GRAPH, lambda: view_of_graph(model, roots))
+    if question.function in (None, GRAPH):
+        answers += inspecting.of_the_graph()
     notes = [f"{a.name}: {a.refusal}" for a in answers if a.refusal]
     diffs = ((a.name, a.diff.refusal) for a in answers if a.diff is not None)
     notes += [f"{name}: no diff: {refusal}" for name, refusal in diffs if refusal]
@@ -140,6 +141,17 @@ class _Inspecting:
             return [_by_calling(function.name, by)]
         return self.guarded(function.name, lambda: view_of_function(self._model, function))
 
+    def of_the_graph(self) -> list[FunctionAnswer]:
+        """What is said of the model's own graph, and of those steps that are nested in it."""
+        roots = _train_ops(self._model)
+        found = self.guarded(GRAPH, lambda: view_of_graph(self._model, roots)) if roots else []
+        kept = reference_weights(self._model.graph_def)
+        if not kept:
+            return found
+        if not any(answer.trains or answer.refusal for answer in found):
+            return [FunctionAnswer(GRAPH, True, said_of(kept), len(kept))]
+        return [_with_note(answer, said_of(kept)) for answer in found]
+
     def _trains_by_call(self, name: str) -> str:
         """The function on the list that does all of a function's writing; "" where it is itself."""
         if self._calls.writes_itself(name):
@@ -192,6 +204,13 @@ class _Inspecting:
 
 def _has_updates(answer: FunctionAnswer) -> bool:
     return bool(answer.updates or (answer.report and answer.report.left_alone))
+
+
+def _with_note(answer: FunctionAnswer, note: str) -> FunctionAnswer:
+    if answer.report is None:
+        return answer
+    report = dataclasses.replace(answer.report, notes=(*answer.report.notes, note))
+    return dataclasses.replace(answer, report=report)
 
 
 def _by_calling(name: str, by: str) -> FunctionAnswer:

@@ -7,6 +7,7 @@ the lists that an optimizer of Keras 3 keeps beside its list of weights.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -54,6 +55,9 @@ class ObjectGraph:
         for number, node in enumerate(self._nodes):
             if node.WhichOneof("kind") == "variable":
                 self._add_variable(number, node.variable, count)
+        for node in self._nodes:
+            for key in self._kept_beside_weights(node):
+                self.variables[key] = dataclasses.replace(self.variables[key], trainable=False)
 
     def _add_variable(self, number: int, variable: Any, count: dict[str, int]) -> None:
         name = variable.name.partition(":")[0] or f"variable_{number}"
@@ -70,6 +74,14 @@ class ObjectGraph:
             tuple(c.device for c in variable.experimental_distributed_variable_components),
             variable.synchronization != _ON_READ,
         )
+
+    def _kept_beside_weights(self, node: Any) -> set[str]:
+        """What an optimizer of Keras 3 keeps of its own; some of it is marked as trained."""
+        lists = {c.local_name: c.node_id for c in node.children}
+        if _WEIGHTS not in lists or _ALL not in lists:
+            return set()
+        own = {self._keys.get(number, "") for number in lists.values()}
+        return own.union(self._numbered(lists[_ALL])) - {*self._numbered(lists[_WEIGHTS]), ""}
 
     def bound_functions(self) -> tuple[BoundFunction, ...]:
         """The functions of the model, and what their last arguments are, in the order of names."""

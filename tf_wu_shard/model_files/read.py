@@ -54,7 +54,11 @@ def read_model(path: pathlib.Path) -> Model:
     if path.name in (_BINARY, _TEXT):
         return _saved_model(_message(model_protos.saved_model(), path), path.parent)
     if path.suffix == ".meta":
-        return _meta_graph(_message(model_protos.meta_graph(), path))
+        meta_graph = _message(model_protos.meta_graph(), path)
+        # Bytes that hold nothing, as of a file that was cut off at once, are a message too.
+        if not meta_graph.graph_def.node and not meta_graph.graph_def.library.function:
+            raise ModelFileError(f"{str(path)!r} holds no graph")
+        return _meta_graph(meta_graph)
     return _by_contents(path)
 
 

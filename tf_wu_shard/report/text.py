@@ -98,6 +98,8 @@ def variable_lines(report: Report, known: Mapping[str, str] = _NOTHING) -> list[
 def slot_label(slot: str, variable: str) -> str:
     """What tells a slot from its variable's others: Keras puts the variable's path first.
 
-    A slot that is named otherwise keeps its whole name.
+    A slot that is named otherwise keeps its whole name; so does one of which a number would be
+    left, as TensorFlow counts variables of one name: of `Variable`, `Variable_3` is no slot `3`.
     """
-    return slot.rpartition(variable.replace("/", "_") + "_")[2]
+    label = slot.rpartition(variable.replace("/", "_") + "_")[2]
+    return slot if label.isdecimal() else label

@@ -98,6 +98,8 @@ class FunctionAnswer:
         source_lines: For ops at which something was refused, as far as the files tell, the line of
             the program that made them.
         refusal: Why it was not looked at, or "".
+        sparse: How many of its gradients are sparse: they are as large as what a batch looks up,
+            and not counted among the bytes received.
         trained_by: Where it trains by calling another of these functions and writes nothing itself:
             that one's name; else "".
         diff: Its graph before and after the rewrite; None where that was not asked for, or
@@ -118,6 +120,7 @@ class FunctionAnswer:
     picture: UpdatePicture | None = None
     source_lines: tuple[tuple[str, str], ...] = ()
     refusal: str = ""
+    sparse: int = 0
     trained_by: str = ""
     diff: GraphDiff | None = None
 

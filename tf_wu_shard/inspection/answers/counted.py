@@ -48,6 +48,12 @@ def _sentences(function: FunctionAnswer, report: Report) -> Iterator[str]:
             "What is received is that of the gradients found: those of"
             f" {_weights(unsummed)} left alone are not."
         )
+    if function.sparse:
+        many = "gradients" if function.sparse > 1 else "gradient"
+        yield (
+            f"What is received does not count {function.sparse:,} sparse {many}: as large as what a"
+            " batch looks up."
+        )
 
 
 def _weights(count: int) -> str:
@@ -66,7 +72,7 @@ def counts_all_slots(function: FunctionAnswer) -> bool:
 
 def counts_all_gradients(function: FunctionAnswer) -> bool:
     """Whether what is received counts the gradients of all weights."""
-    return all(answer.is_summed for answer in function.refused)
+    return not function.sparse and all(answer.is_summed for answer in function.refused)
 
 
 def bytes_text(count: int, *, all_counted: bool) -> str:

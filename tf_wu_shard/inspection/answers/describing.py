@@ -92,6 +92,7 @@ def described(
         report=said if trains else None,
         memory=rows,
         picture=picture_of(view, analysis, plan),
+        sparse=_sparse_gradients(there),
         source_lines=op_lines(model, name, (left.where for left in report.left_alone)),
         diff=rewritten_diff(step, question) if question.diff and trains and in_file else None,
     )
@@ -100,6 +101,11 @@ def described(
 def _gradients(analysis: Analysis) -> int:
     """How many gradients are reduced; a sparse one, which has several parts, counts once."""
     return sum(r.gathered in (None, Gathered.VALUES) for r in analysis.reductions)
+
+
+def _sparse_gradients(analysis: Analysis) -> int:
+    """How many gradients are sparse where they are reduced."""
+    return sum(r.gathered is Gathered.VALUES for r in analysis.reductions)
 
 
 def _wants_shapes(report: Report, view: GraphView) -> bool:
