@@ -26,14 +26,8 @@ def with_order(
     Returns:
         The reductions, with `depth` and `ready`.
     """
-    carriers = {name for r in reductions if r.key in updating for name in r.carriers}
-    places: dict[str, int] = {}
-    depths: dict[str, int] = {}
-    for place, op in enumerate(view):
-        places[op.name] = place
-        before = max((depths[v.op] for v in op.inputs), default=0)
-        before = max((before, *(depths[name] for name in op.controls)))
-        depths[op.name] = before + (op.name in carriers)
+    places = {op.name: place for place, op in enumerate(view)}
+    depths = marked_behind(view, {n for r in reductions if r.key in updating for n in r.carriers})
     return tuple(
         dataclasses.replace(
             r,
@@ -42,3 +36,23 @@ def with_order(
         )
         for r in reductions
     )
+
+
+def marked_behind(view: GraphView, marked: Set[str]) -> dict[str, int]:
+    """How many of some ops come one after the other on the way to each op, it included.
+
+    What has as many behind it waits for none of the others of its kind by way of a marked op.
+
+    Args:
+        view: The graph.
+        marked: The names of the ops that count.
+
+    Returns:
+        The numbers, by op.
+    """
+    behind: dict[str, int] = {}
+    for op in view:
+        before = max((behind[v.op] for v in op.inputs), default=0)
+        before = max((before, *(behind[name] for name in op.controls)))
+        behind[op.name] = before + (op.name in marked)
+    return behind

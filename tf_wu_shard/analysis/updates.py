@@ -7,7 +7,7 @@ it then slices backward, so that a second write (AdamW's decay) can not be misse
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
 from tf_wu_shard.analysis.accesses import accesses, feeds_a_layer
 from tf_wu_shard.analysis.body import BodyBuilder
@@ -54,7 +54,8 @@ def weight_updates(
         if len(devices) == num_replicas
         else SingleProgram(view, names, num_replicas)
     )
-    floods = [_flood(view, reduction, names, handles) for reduction in reductions]
+    summed = {(operand, r.carriers[0]) for r in reductions for operand in r.operands}
+    floods = [_flood(view, reduction, names, handles, summed) for reduction in reductions]
     claimed = {variable for flood in floods for variable in flood.variables}
     common = (view, matcher, names, handles, devices, claimed)
     builder = BodyBuilder(*common)
@@ -83,10 +84,11 @@ def _flood(
     reduction: GradientReduction,
     names: ResultNames,
     handles: dict[str, dict[int, str]],
+    summed: Set[tuple[Value, str]],
 ) -> Flood:
     """Follows one reduced gradient, on replica 0, to the variables that are written with it."""
     sparse = reduction.gathered is not None
-    variables, refusal = _reach(view, names.of(reduction.key, 0), sparse)
+    variables, refusal = _reach(view, names.of(reduction.key, 0), summed, sparse)
     if reduction.gathered is Gathered.SHAPE:
         # Anything may be made of the table's shape, which is no secret of a shard.
         refusal = None
@@ -108,18 +110,23 @@ def _flood(
         for access in accesses(view, handles[key][0]):
             written = written or not access.access.is_read
             if written and access.op.type == READ:
-                reached, outside = _reach(view, [Value(access.op.name)], sparse)
+                reached, outside = _reach(view, [Value(access.op.name)], summed, sparse)
                 if outside is None:
                     pending.extend(reached)
     return flood
 
 
 def _reach(
-    view: GraphView, start: Iterable[Value], sparse: bool = False
+    view: GraphView,
+    start: Iterable[Value],
+    summed: Set[tuple[Value, str]],
+    sparse: bool = False,
 ) -> tuple[list[str], Refusal | None]:
     """The variables written with what is computed from `start`; the first op with no rule.
 
-    What is computed from a `sparse` gradient may also pass through ops on rows of a table.
+    What is `summed` over the replicas again, `(value, op that sums)`, is another gradient, even
+    where updates are made of such ops as well. What is computed from a `sparse` gradient may also
+    pass through ops on rows of a table.
     """
     found: list[str] = []
     refusal: Refusal | None = None
@@ -131,6 +138,8 @@ def _reach(
         if value in returned:
             refusal = refusal or Refusal(value.op, "the step returns a value computed from it")
         for op, slot in view.consumers(value):
+            if (value, op.name) in summed:
+                continue
             if op.type in WRITES or op.type in FUSED:
                 refusal = refusal or _bad_operand(op, slot)
                 found.extend(written_keys(view, op))

@@ -37,6 +37,7 @@ class BodyEmitter:
         update: The update.
         weights: After `emit`: for each weight, its updated shard.
         weight_controls: After `emit`: for each weight, the ops that its old writes waited for.
+        weight_writes: After `emit`: for each weight, its old writes, by name.
         emitted: After `emit`: for each op of the old body on this replica that goes away, the
             ops that took its place; for a write of a weight none yet (see `replace_writes`).
         parts: After `emit`: for each sum over several shards, by its old op, what the replica's
@@ -88,7 +89,7 @@ class BodyEmitter:
         self._reads: dict[str, list[str]] = {}
         self.weights: dict[str, Value] = {}
         self.weight_controls: dict[str, list[str]] = {w.key: [] for w in update.weights}
-        self._weight_writes: dict[str, list[str]] = {w.key: [] for w in update.weights}
+        self.weight_writes: dict[str, list[str]] = {w.key: [] for w in update.weights}
         self._idle_reads: dict[str, list[str]] = {w.key: [] for w in update.weights}
         self.emitted: dict[str, list[str]] = {}
         self.parts: dict[str, Value] = {}
@@ -163,7 +164,7 @@ class BodyEmitter:
             self.emitted[name] = [local.op]
             return local
         if key in self.weights:
-            if len(self._weight_writes[key]) < self._num_writes[key]:
+            if len(self.weight_writes[key]) < self._num_writes[key]:
                 # Between two writes only the body looks, and the writes become one: whoever waited
                 # for this read to write again would wait for itself.
                 self.emitted[name] = []
@@ -326,7 +327,7 @@ class BodyEmitter:
         self._note_write(key, write)
 
     def _note_write(self, key: str, write: str) -> None:
-        self._weight_writes[key].append(write)
+        self.weight_writes[key].append(write)
         self.emitted.setdefault(write, [])
 
     def replace_writes(self, key: str, assignment: str) -> None:
@@ -339,7 +340,7 @@ class BodyEmitter:
             key: The weight, all of whose writes were emitted.
             assignment: The op that assigns what they make of it.
         """
-        for old in (self._weight_writes[key][-1], *self._idle_reads[key]):
+        for old in (self.weight_writes[key][-1], *self._idle_reads[key]):
             self.emitted[old].append(assignment)
 
     def _external_controls(self, name: str) -> list[str]:

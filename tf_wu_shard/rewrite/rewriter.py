@@ -28,7 +28,8 @@ from tf_wu_shard.rewrite.result import RewriteResult, ShardInput
 from tf_wu_shard.rewrite.row_updates import emit_rows, exchange_rows
 from tf_wu_shard.rewrite.stack_emitter import StackEmitter, Wholes
 from tf_wu_shard.rewrite.sums import Parts, add_up, parts_of
-from tf_wu_shard.rewrite.weight_reads import Reads, looked_at, reads_by_time, wire_dtype
+from tf_wu_shard.rewrite.turns import Turns
+from tf_wu_shard.rewrite.weight_reads import Reads, looked_at, wire_dtype
 from tf_wu_shard.rules.variables import READ
 
 
@@ -68,6 +69,7 @@ class _Rewriter:
         self._dialect = dialect
         self._builder = GraphBuilder(view.ops)
         self._devices = analysis.updates[0].devices
+        self._turns = Turns(view, analysis, plan)
         sharded = {key for variable in plan.variables for key in variable.reductions}
         self._remains = Remains(view, analysis, sharded, self._builder)
         self._shard_inputs: list[ShardInput] = []
@@ -145,21 +147,19 @@ class _Rewriter:
 
     def _reduce_scatter(self, bucket: Sequence[VariablePlan]) -> dict[int, list[Value]]:
         """Per reduction of the bucket, per replica, the shard of the reduced gradient."""
-        keys = [key for v in bucket for key in v.reductions]
-        reductions = [self._analysis.reductions[key] for key in keys]
-        layouts = [v.layout for v in bucket for _ in v.reductions]
-        dtype = bucket[0].dtype
-        scope = scope_of(_bucket_name(bucket), "reduce_scatter")
-        operands = [r.operands for r in reductions]
-        shards = self._dialect.reduce_scatter(self._builder, operands, layouts, dtype, scope)
-        self._emitted["reduce_scatter"] += 1
-        return {
-            r.key: [
-                divided(self._builder, shard, r.divisor, dtype, device, scope)
-                for shard, device in zip(own, self._devices, strict=True)
-            ]
-            for r, own in zip(reductions, shards, strict=True)
-        }
+        dtype, scope = bucket[0].dtype, scope_of(_bucket_name(bucket), "reduce_scatter")
+        found: dict[int, list[Value]] = {}
+        for together in self._turns.gradients(bucket):
+            operands = [r.operands for r, _ in together]
+            layouts = [layout for _, layout in together]
+            shards = self._dialect.reduce_scatter(self._builder, operands, layouts, dtype, scope)
+            self._emitted["reduce_scatter"] += 1
+            for (reduction, _), own in zip(together, shards, strict=True):
+                found[reduction.key] = [
+                    divided(self._builder, shard, reduction.divisor, dtype, device, scope)
+                    for shard, device in zip(own, self._devices, strict=True)
+                ]
+        return found
 
     def _update(self, bucket: Sequence[VariablePlan]) -> None:
         """Emits the bodies of a bucket and gathers its weights."""
@@ -207,8 +207,10 @@ class _Rewriter:
     def _gather(
         self, bucket: Sequence[VariablePlan], emitters: Sequence[Sequence[BodyEmitter]]
     ) -> None:
-        """All-gathers the bucket's weights, those of one element type together, and assigns."""
-        by_type: dict[int, list[tuple[VariablePlan, Sequence[BodyEmitter], UpdatedVariable]]] = {}
+        """All-gathers the bucket's weights, those of one type and turn together, and assigns."""
+        together: dict[
+            tuple[int, int], list[tuple[VariablePlan, Sequence[BodyEmitter], UpdatedVariable]]
+        ] = {}
         for variable, own in zip(bucket, emitters, strict=True):
             update = self._analysis.updates[variable.update]
             exchanged = exchange_rows(self._builder, own)
@@ -216,8 +218,10 @@ class _Rewriter:
             self._emitted += collections.Counter(exchange_rows=len(exchanged))
             for weight in update.weights:
                 if weight.key in variable.weights and weight.key not in exchanged:
-                    by_type.setdefault(weight.dtype, []).append((variable, own, weight))
-        for dtype, members in by_type.items():
+                    turn = self._turns.after(e.weight_writes[weight.key][-1] for e in own)
+                    member = (variable, own, weight)
+                    together.setdefault((weight.dtype, turn), []).append(member)
+        for (dtype, _), members in together.items():
             scope = scope_of(_bucket_name([v for v, _, _ in members]), "all_gather")
             shards = [[e.weights[weight.key] for e in own] for _, own, weight in members]
             layouts = [v.layout_of(math.prod(weight.shape)) for v, _, weight in members]
@@ -230,15 +234,12 @@ class _Rewriter:
         """Gathers the weights in shards whenever something beside the update reads them."""
         by_time: dict[tuple[Any, ...], list[tuple[VariablePlan, SlotPlan, Reads]]] = {}
         for variable in bucket:
-            update = self._analysis.updates[variable.update]
             for weight in variable.masters:
-                body = {op.ops[0] for op in update.body}
-                handle = next(v.handles[0] for v in update.variables if v.key == weight.variable)
-                for time, reads in reads_by_time(self._view, handle, body).items():
+                for time, reads in self._turns.reads(weight.variable).items():
                     wire = wire_dtype(variable, weight)
-                    when = (weight.dtype, wire, time)
+                    when = (weight.dtype, wire, time, self._turns.after(reads.after))
                     by_time.setdefault(when, []).append((variable, weight, reads))
-        for (dtype, wire, _), members in by_time.items():
+        for (dtype, wire, *_), members in by_time.items():
             scope = scope_of(_bucket_name([v for v, _, _ in members]), "all_gather")
             own, wanted = [], []
             for member in members:

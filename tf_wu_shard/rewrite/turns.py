@@ -1,0 +1,66 @@
+"""What of a bucket travels at once: nothing that waits for something which travels with it.
+
+An update may need several gradients, one of which is computed with what another has written (a slot
+that the second loss reads, say), and one weight may be written with what was read of another that
+had just been written. Exchanges are told apart by how many sums over replicas, and how many reads
+of weights already written, at most come one after the other on the way to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from tf_wu_shard.analysis.order import marked_behind
+from tf_wu_shard.analysis.types import Analysis, GradientReduction, WeightUpdate
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.layout import AnyLayout
+from tf_wu_shard.plan.types import ShardingPlan, VariablePlan
+from tf_wu_shard.rewrite.weight_reads import Reads, reads_by_time
+
+
+class Turns:
+    """When the exchanges of a step come."""
+
+    def __init__(self, view: GraphView, analysis: Analysis, plan: ShardingPlan) -> None:
+        """Looks at the whole step once.
+
+        Args:
+            view: The graph.
+            analysis: What was found in it.
+            plan: What is to be done.
+        """
+        self._view = view
+        self._reductions = analysis.reductions
+        keys = {key for update in analysis.updates for key in update.reductions}
+        marked = {name for key in keys for name in analysis.reductions[key].carriers}
+        self._reads: dict[str, Mapping[int, Reads]] = {}
+        for variable in plan.variables:
+            update = analysis.updates[variable.update]
+            self._reads |= self._reads_of(update)
+        for reads in self._reads.values():
+            marked |= {op.name for time, own in reads.items() if time for op in own.ops}
+        self._behind = marked_behind(view, marked)
+
+    def _reads_of(self, update: WeightUpdate) -> dict[str, Mapping[int, Reads]]:
+        body = {op.ops[0] for op in update.body}
+        return {w.key: reads_by_time(self._view, w.handles[0], body) for w in update.weights}
+
+    def gradients(
+        self, bucket: Sequence[VariablePlan]
+    ) -> Iterable[list[tuple[GradientReduction, AnyLayout]]]:
+        """The gradients of a bucket that travel at once, each with how it is cut."""
+        found: dict[int, list[tuple[GradientReduction, AnyLayout]]] = {}
+        for variable in bucket:
+            for key in variable.reductions:
+                own = self._reductions[key]
+                turn = self.after(operand.op for operand in own.operands)
+                found.setdefault(turn, []).append((own, variable.layout))
+        return found.values()
+
+    def reads(self, weight: str) -> Mapping[int, Reads]:
+        """The reads of a weight by what its update does not make, see `reads_by_time`."""
+        return self._reads[weight]
+
+    def after(self, ops: Iterable[str]) -> int:
+        """When something travels that waits for old ops, by name; what has one turn may at once."""
+        return max((self._behind[name] for name in ops), default=0)
