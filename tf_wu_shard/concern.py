@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tf_wu_shard.analysis.accesses import CALLS
+from tf_wu_shard.analysis.accesses import CALLS, writes_in_call
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.dialects.recognition import reduced_values
 from tf_wu_shard.graph.capture import capture
@@ -45,6 +45,40 @@ def writes_a_mirrored_variable(graph: Any, handles: Handles) -> bool:
         and len(found[0].values) > 1
         for handle, placeholder in handles
     )
+
+
+def hands_sums_to_writers(graph: Any, handles: Handles) -> bool:
+    """Whether functions that a graph calls write mirrored variables with what it sums itself.
+
+    Nothing of that is shared, but whoever wrote it may ask why. A function that sums a metric, say,
+    and calls another that averages weights hands no sum to it.
+    """
+    called = CALLS - BRANCHES
+    if not function_graph.may_write(graph, called):
+        return False
+    calls = {
+        op.name
+        for handle, placeholder in handles
+        if (found := distributed_variable_of(handle)) is not None and len(found[0].values) > 1
+        for op in placeholder.consumers()
+        if op.type in called
+    }
+    if not calls:
+        return False
+    view = capture(graph).view
+    writers = {name for name in calls if writes_in_call(view, view.ops[name])}
+    if not writers:
+        return False
+    stack, seen = [*reduced_values(view)], set()
+    while stack:
+        value = stack.pop()
+        for op, _ in view.consumers(value):
+            if op.name in writers:
+                return True
+            if op.name not in seen:
+                seen.add(op.name)
+                stack += view.results(op.name)
+    return False
 
 
 def is_left_to_its_function(graph: Any, in_shards: Handles) -> bool:

@@ -20,6 +20,7 @@ from tf_wu_shard import captures
 from tf_wu_shard.concern import (
     Handles,
     computes_what_it_writes,
+    hands_sums_to_writers,
     is_left_to_its_function,
     may_train,
     uses_variables_on_tpus,
@@ -113,6 +114,7 @@ def process(graph: Any, trace_seconds: float) -> Any:
         in_shards
         or (options is not None and writes_a_mirrored_variable(graph, distributed))
         or uses_variables_on_tpus(graph, handles, options)
+        or (options is not None and hands_sums_to_writers(graph, distributed))
     ):
         with function_graph.no_garbage_collection():
             graph = _shard(graph, options, start, trace_seconds)

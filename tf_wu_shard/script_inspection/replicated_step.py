@@ -8,7 +8,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.concern import Handles, uses_variables_on_tpus, writes_a_mirrored_variable
+from tf_wu_shard.concern import (
+    Handles,
+    hands_sums_to_writers,
+    uses_variables_on_tpus,
+    writes_a_mirrored_variable,
+)
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.dialects.recognition import replica_devices
 from tf_wu_shard.graph.capture import Captured
@@ -77,6 +82,7 @@ def replicated_step(
     if not (
         writes_a_mirrored_variable(graph, distributed)
         or uses_variables_on_tpus(graph, handles, options)
+        or hands_sums_to_writers(graph, distributed)
     ):
         return None
     with function_graph.no_garbage_collection():
