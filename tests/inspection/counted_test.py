@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tests.inspection.answers import answer
+from tests.model_files.exported import exported as exported_step
 from tests.model_files.exported import save
 from tf_wu_shard.inspection.answers.answer import FunctionAnswer
 from tf_wu_shard.inspection.formats.json_text import as_json
@@ -70,3 +71,14 @@ def test_every_format_says_that_sparse_gradients_are_not_counted(count: int, sai
     assert any(said in line for line in json.loads(as_json(inspection))["plan"][0]["counted"])
     # The number itself says so too, where it has no sentence beside it.
     assert "received in a step | at least 8.19 kB" in as_markdown(inspection)
+
+
+@pytest.mark.parametrize(("optimizer", "others"), [("adafactor", 4), ("adam", 0)])
+def test_what_is_kept_in_another_shape_than_the_weights_is_not_counted(
+    optimizer: str, others: int
+) -> None:
+    # Of each of two kernels, Adafactor averages the rows and the columns.
+    inspection = inspect(read_model(exported_step(optimizer)), Question())
+    (found,) = (f for f in inspection.functions if f.report is not None)
+    assert found.others == others
+    assert ("Not counted: 4 other variables" in as_lines(inspection)) is bool(others)

@@ -100,6 +100,8 @@ class FunctionAnswer:
         refusal: Why it was not looked at, or "".
         sparse: How many of its gradients are sparse: they are as large as what a batch looks up,
             and not counted among the bytes received.
+        others: How many more variables of several elements it writes that are neither a weight nor
+            a slot of a weight's shape: their bytes are not counted.
         trained_by: Where it trains by calling another of these functions and writes nothing itself:
             that one's name; else "".
         diff: Its graph before and after the rewrite; None where that was not asked for, or
@@ -121,6 +123,7 @@ class FunctionAnswer:
     source_lines: tuple[tuple[str, str], ...] = ()
     refusal: str = ""
     sparse: int = 0
+    others: int = 0
     trained_by: str = ""
     diff: GraphDiff | None = None
 

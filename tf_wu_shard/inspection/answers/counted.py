@@ -42,6 +42,12 @@ def _sentences(function: FunctionAnswer, report: Report) -> Iterator[str]:
             f"Slots of {_weights(untold)} left alone are not counted, or not all of them: neither"
             " the files nor the step's graph tell which they are."
         )
+    if function.others:
+        many = "variables" if function.others > 1 else "variable"
+        yield (
+            f"Not counted: {function.others:,} other {many} of several elements that the step"
+            " writes, such as averages of rows and columns or statistics of layers."
+        )
     unsummed = sum(not answer.is_summed for answer in refused)
     if unsummed:
         yield (

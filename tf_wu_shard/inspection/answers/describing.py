@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.dialects.base import Gathered
 from tf_wu_shard.dtypes import dtype_name, item_bytes
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.inspection.answers import memory
-from tf_wu_shard.inspection.answers.answer import FunctionAnswer, UpdateAnswer
+from tf_wu_shard.inspection.answers.answer import FunctionAnswer, RefusedAnswer, UpdateAnswer
 from tf_wu_shard.inspection.answers.picturing import picture_of
 from tf_wu_shard.inspection.answers.refused_weights import refused_weights, with_refused
 from tf_wu_shard.inspection.answers.rewriting import rewritten_diff
@@ -93,6 +93,7 @@ def described(
         memory=rows,
         picture=picture_of(view, analysis, plan),
         sparse=_sparse_gradients(there),
+        others=_others(view, analysis, refused, written),
         source_lines=op_lines(model, name, (left.where for left in report.left_alone)),
         diff=rewritten_diff(step, question) if question.diff and trains and in_file else None,
     )
@@ -106,6 +107,23 @@ def _gradients(analysis: Analysis) -> int:
 def _sparse_gradients(analysis: Analysis) -> int:
     """How many gradients are sparse where they are reduced."""
     return sum(r.gathered is Gathered.VALUES for r in analysis.reductions)
+
+
+def _others(
+    view: GraphView,
+    analysis: Analysis,
+    refused: Sequence[RefusedAnswer],
+    written: Collection[str],
+) -> int:
+    """How many variables a step writes beside weights and their slots; single numbers left out."""
+    counted = {v.key for update in analysis.updates for v in update.variables}
+    counted.update(key for answer in refused for key in (answer.variable, *answer.slots))
+    found = {
+        ref.key
+        for ref in view.variables.values()
+        if not ref.trainable and (ref.shape is None or math.prod(ref.shape) > 1)
+    }
+    return len(found.intersection(written) - counted)
 
 
 def _wants_shapes(report: Report, view: GraphView) -> bool:
