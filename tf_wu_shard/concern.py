@@ -6,7 +6,7 @@ from typing import Any
 
 from tf_wu_shard.analysis.accesses import CALLS, writes_in_call
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.dialects.recognition import reduced_values
+from tf_wu_shard.dialects.recognition import SUMS, reduced_values
 from tf_wu_shard.graph.capture import capture
 from tf_wu_shard.layout import Layout
 from tf_wu_shard.rules.fused import FUSED
@@ -57,12 +57,14 @@ def hands_sums_to_writers(graph: Any, handles: Handles) -> bool:
     if not function_graph.may_write(graph, called):
         return False
     calls = {
-        op.name
+        op.name: op
         for handle, placeholder in handles
         if (found := distributed_variable_of(handle)) is not None and len(found[0].values) > 1
         for op in placeholder.consumers()
         if op.type in called
     }
+    # What is handed over tells it of most graphs, at once: to capture one takes long.
+    calls = {name: op for name, op in calls.items() if _is_behind(op, SUMS)}
     if not calls:
         return False
     view = capture(graph).view
@@ -78,6 +80,19 @@ def hands_sums_to_writers(graph: Any, handles: Handles) -> bool:
             if op.name not in seen:
                 seen.add(op.name)
                 stack += view.results(op.name)
+    return False
+
+
+def _is_behind(op: Any, types: frozenset[str]) -> bool:
+    """Whether an op of some types computes what another takes."""
+    stack, seen = [op], set()
+    while stack:
+        for before in {tensor.op for tensor in stack.pop().inputs}:
+            if before.type in types:
+                return True
+            if before.name not in seen:
+                seen.add(before.name)
+                stack.append(before)
     return False
 
 

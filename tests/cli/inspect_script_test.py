@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import pathlib
@@ -37,6 +38,12 @@ with tf.distribute.TPUStrategy(resolver).scope():
     net().fit(x, y)
 """
 )
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _tensorflow_was_imported() -> None:
+    """It says something when it is: not while a test looks at what is said."""
+    importlib.import_module("tensorflow")
 
 
 @pytest.fixture

@@ -20,6 +20,10 @@ from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Refusal
 
 _COLLECTIVE = "CollectiveReduceV2"
+_SUM = "AddN"
+
+# What may be a sum over replicas.
+SUMS = frozenset({_COLLECTIVE, _SUM})
 
 
 def replica_devices(view: GraphView) -> tuple[str, ...]:
@@ -115,7 +119,7 @@ def _sums_on_one_device(view: GraphView, devices: Sequence[str]) -> list[Carried
     """
     found: list[CarriedReduction] = []
     for op in view:
-        if op.type != "AddN" or len(op.inputs) != len(devices) or op.name not in view.live:
+        if op.type != _SUM or len(op.inputs) != len(devices) or op.name not in view.live:
             continue
         terms = {view.producer(v).device: v for v in op.inputs}
         if set(terms) != set(devices):
