@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tf_wu_shard.analysis.accesses import accesses
 from tf_wu_shard.analysis.types import BodyOp, Operand, OperandKind, WeightUpdate
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dialects.plain_ops import keep_order, reshape
@@ -21,9 +20,10 @@ from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.layout import AnyLayout, of_size
+from tf_wu_shard.rewrite.access_order import AccessOrder
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.sums import part
-from tf_wu_shard.rewrite.weight_reads import looked_at
+from tf_wu_shard.rewrite.weight_reads import idle_reads
 from tf_wu_shard.rewrite.write_counts import writes_by_variable
 from tf_wu_shard.rules.elementwise import ON_VECTORS
 from tf_wu_shard.rules.fused import FUSED
@@ -85,8 +85,7 @@ class BodyEmitter:
         self._variables = {v.key: v for v in update.variables}
         self._num_writes = writes_by_variable(update)
         self._locals: list[Value | None] = []
-        self._last_write: dict[str, str] = {}
-        self._reads: dict[str, list[str]] = {}
+        self._order = AccessOrder()
         self.weights: dict[str, Value] = {}
         self.weight_controls: dict[str, list[str]] = {w.key: [] for w in update.weights}
         self.weight_writes: dict[str, list[str]] = {w.key: [] for w in update.weights}
@@ -129,23 +128,18 @@ class BodyEmitter:
             self.entering[function] = tuple(self._local(op, value.operand) for value in inputs)
 
     def _drop_idle_reads(self) -> None:
-        """Takes out reads of whole weights that nobody looks at, such as what a write returns.
+        """Takes out reads of whole weights that nobody looks at.
 
         One between two writes would be waited for by the one assignment in their place, and would
         wait for it. What waits for one after the last write waits for that assignment.
         """
         own = {op.ops[self._replica] for op in self.update.body}
         for weight in self.update.weights:
-            if weight.key in self._shard_handles:
-                continue
-            writes = 0
-            for access in accesses(self._view, weight.handles[self._replica]):
-                read, writes = access.op, writes + (not access.access.is_read)
-                idle = read.type == READ and not looked_at(self._view, [read])
-                if idle and read.name not in own:
-                    self.emitted[read.name] = []
-                    if writes == self._num_writes[weight.key]:
-                        self._idle_reads[weight.key].append(read.name)
+            if weight.key not in self._shard_handles:
+                handle, writes = weight.handles[self._replica], self._num_writes[weight.key]
+                before, after = idle_reads(self._view, handle, own, writes)
+                self.emitted |= {name: [] for name in (*before, *after)}
+                self._idle_reads[weight.key] = after
 
     def _name(self, op: BodyOp) -> str:
         return f"{self._scope}/{op.type}"
@@ -160,7 +154,7 @@ class BodyEmitter:
                 device=self._device,
                 controls=self._before(key, name, writes=False),
             )
-            self._after(key, local.op, writes=False)
+            self._order.after(key, local.op, writes=False)
             self.emitted[name] = [local.op]
             return local
         if key in self.weights:
@@ -184,7 +178,7 @@ class BodyEmitter:
                 device=self._device,
                 controls=self._before(key, name, writes=True),
             )
-            self._after(key, local.op, writes=True)
+            self._order.after(key, local.op, writes=True)
             self.emitted[name] = [local.op]
             return
         arithmetic = WRITES[op.type]
@@ -224,7 +218,7 @@ class BodyEmitter:
         )
         for key, handle in zip(keys, handles, strict=True):
             if key in self._shard_handles:
-                self._after(key, applied.op, writes=True)
+                self._order.after(key, applied.op, writes=True)
                 continue
             new = self._builder.op(
                 READ,
@@ -352,14 +346,4 @@ class BodyEmitter:
 
     def _before(self, key: str, name: str, *, writes: bool) -> list[str]:
         """What an access of a slot's shard must wait for."""
-        controls = self._external_controls(name)
-        if key in self._last_write:
-            controls.append(self._last_write[key])
-        return controls + (self._reads.get(key, []) if writes else [])
-
-    def _after(self, key: str, name: str, *, writes: bool) -> None:
-        if writes:
-            self._last_write[key] = name
-            self._reads[key] = []
-        else:
-            self._reads.setdefault(key, []).append(name)
+        return self._external_controls(name) + self._order.before(key, writes=writes)

@@ -189,7 +189,7 @@ class RowEmitter(BodyEmitter):
                 device=self._device,
                 controls=self._before(key, name, writes=True),
             )
-            self._after(key, local.op, writes=True)
+            self._order.after(key, local.op, writes=True)
             self.emitted[name] = [local.op]
             return
         self._write_rows(key, name, RowWrite(op.type, rows, values, rows_dtype))
@@ -246,7 +246,7 @@ class RowEmitter(BodyEmitter):
                 device=self._device,
                 types={**types, "Tindices": rows_dtype},
             )
-            self._after(key, written.op, writes=True)
+            self._order.after(key, written.op, writes=True)
             self.emitted[name].append(written.op)
 
     def _rows_in_scratch(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from tf_wu_shard.analysis.accesses import accesses
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.plan.types import SlotPlan, VariablePlan
+from tf_wu_shard.rules.variables import READ
 
 
 def wire_dtype(variable: VariablePlan, weight: SlotPlan) -> int:
@@ -49,3 +51,27 @@ def looked_at(view: GraphView, reads: list[Op]) -> bool:
     """Whether anybody looks at what these ops read; what an assignment returns is often ignored."""
     values = [Value(read.name) for read in reads]
     return any(view.consumers(value) or value in view.outputs for value in values)
+
+
+def idle_reads(
+    view: GraphView, handle: str, own: Collection[str], num_writes: int
+) -> tuple[list[str], list[str]]:
+    """Reads of a whole weight that nobody looks at, such as what a write returns.
+
+    Args:
+        view: The graph.
+        handle: Yields the handle of the weight's component.
+        own: The names of the ops of its update, whose reads are not meant.
+        num_writes: How often the update writes it.
+
+    Returns:
+        The names of those before its last write, and of those after it.
+    """
+    before: list[str] = []
+    after: list[str] = []
+    writes = 0
+    for access in accesses(view, handle):
+        op, writes = access.op, writes + (not access.access.is_read)
+        if op.type == READ and op.name not in own and not looked_at(view, [op]):
+            (after if writes == num_writes else before).append(op.name)
+    return before, after
