@@ -82,7 +82,7 @@ def test_any_order_of_writes_is_kept(
 
     check()
     # Had the pass refused them all, they would agree as well.
-    assert verdicts.count("sharded") > len(verdicts) / 2
+    assert verdicts.count("nothing sharded") < len(verdicts) / 2
 
 
 def test_a_constant_made_between_two_writes_enters_the_second(strategy_of: StrategyOf) -> None:
