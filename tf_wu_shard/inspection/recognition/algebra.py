@@ -23,7 +23,7 @@ _Frozen = tuple[tuple[Product, float], ...]
 _MOST_TERMS = 24
 
 # Constants of a graph are mostly float32, each rounded by up to 6e-8; a product has a few of them.
-ROUNDED = 1e-6
+_ROUNDED = 1e-6
 
 # Longer than the form of any known update.
 _LONGEST_TEXT = 500
@@ -163,6 +163,13 @@ class Algebra:
             found.setdefault(rest, {})[plain] = factor
         return dict(found)
 
+    @staticmethod
+    def is_near(one: Sum, other: Sum) -> bool:
+        """Whether two sums are the same but for how constants are rounded."""
+        return one.keys() == other.keys() and all(
+            math.isclose(one[product], other[product], rel_tol=_ROUNDED) for product in one
+        )
+
     def is_share(self, value: Sum, of: Sum) -> bool:
         """Whether a sum is another one times one number that all elements share."""
         if len(value) != len(of) or not of:
@@ -171,7 +178,7 @@ class Algebra:
         inverse = {tuple((n, -e) for n, e in product): 1.0 / factor}
         for times, by in value.items():
             share = self.multiplied({times: by}, inverse)
-            if self.is_plain(share) and _near(self.multiplied(share, of), value):
+            if self.is_plain(share) and self.is_near(self.multiplied(share, of), value):
                 return True
         return False
 
@@ -217,12 +224,6 @@ class Algebra:
 
     def _short(self, value: Sum) -> Sum:
         return value if len(value) <= _MOST_TERMS else self._whole(value)
-
-
-def _near(one: Sum, other: Sum) -> bool:
-    return one.keys() == other.keys() and all(
-        math.isclose(one[product], other[product], rel_tol=ROUNDED) for product in one
-    )
 
 
 def _cut(text: str) -> str:

@@ -8,13 +8,12 @@ most. What has no known form is unknown.
 from __future__ import annotations
 
 import dataclasses
-import math
 
 from tf_wu_shard.analysis.types import OperandKind, WeightUpdate
 from tf_wu_shard.dtypes import INTEGERS
 from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.inspection.recognition.algebra import ROUNDED, Sum
+from tf_wu_shard.inspection.recognition.algebra import Sum
 from tf_wu_shard.inspection.recognition.optimizer_forms import FORMS, SLOTS, OptimizerForm
 from tf_wu_shard.inspection.recognition.trust_ratios import trust_ratios
 from tf_wu_shard.inspection.recognition.update_values import UpdateValues
@@ -237,9 +236,7 @@ class _Reading:
         gradient = self._values.algebra.once(self._values.gradient)
         one = multiplied(of_gradient, self._factor(written, self._old[self._key("m")]))
         other = multiplied(of_average, self._factor(written, gradient))
-        return one.keys() == other.keys() and all(
-            math.isclose(one[product], other[product], rel_tol=ROUNDED) for product in one
-        )
+        return self._values.algebra.is_near(one, other)
 
     def _is_scheduled(self, new: Sum) -> bool:
         """Whether the gradient's share changes from step to step otherwise than the average's.
