@@ -309,7 +309,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
         " known (w)",
     ),
     "no known shape": (
-        "odd = MatMul(sw, sw) [?]\nstep = AssignSubVariableOp(w0, odd)\n",
+        "odd = MatrixInverse(sw) [?]\nstep = AssignSubVariableOp(w0, odd)\n",
         {},
         "it writes what is not of the variable's size (step)",
     ),

@@ -29,7 +29,7 @@ all# = IdentityN(sum_third#, sum_late#) [6] [6] @d#
 
 def ordered(updating: set[int]) -> dict[str, GradientReduction]:
     view = view_of(STEP, outputs=["all0:0", "all1:0", "all0:1", "all1:1"])
-    found, _ = gradient_reductions(view, recognise_in_process(view, ("d0", "d1"))[0])
+    found = gradient_reductions(view, recognise_in_process(view, ("d0", "d1"))[0])
     return {r.operands[0].op: r for r in with_order(view, found, updating)}
 
 

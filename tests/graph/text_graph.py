@@ -19,14 +19,14 @@ from typing import Any
 
 from tf_wu_shard.dialects.base import CarriedReduction
 from tf_wu_shard.dialects.recognition import recognise_in_process, replica_devices
-from tf_wu_shard.dtypes import FLOAT32
+from tf_wu_shard.dtypes import FLOAT32, INT32
 from tf_wu_shard.graph.op import Value, parse_value
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.placement import Refusal
 
 _LINE = re.compile(
     r"(?P<name>\S+) += (?P<type>\w+)\((?P<inputs>.*?)\)"
-    r"(?: \{(?P<attrs>.*?)\})?(?P<shapes>(?: \[[\d,?]*\])*)"
+    r"(?: \{(?P<attrs>.*?)\})?(?P<shapes>(?: \[[-\d,?]*\])*)"
     r"(?: @(?P<device>\S+))?(?P<controls>(?: \^\S+)*)"
 )
 
@@ -71,7 +71,9 @@ class Attribute:
         sizes = self.text.split("x")
         dims = [types.SimpleNamespace(size=int(size)) for size in sizes]
         return types.SimpleNamespace(
+            dtype=INT32,
             int_val=[int(sizes[0])],
+            int64_val=[],
             tensor_content=b"",
             tensor_shape=types.SimpleNamespace(dim=dims if len(dims) > 1 else []),
         )

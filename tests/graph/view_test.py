@@ -78,7 +78,7 @@ def test_control_consumers_are_those_that_wait() -> None:
 
 
 def test_a_shape_is_known_only_when_every_dimension_is() -> None:
-    view = view_of("a = Split() [2,3] []\nb = Neg(a) [?]\nc = Neg(a)")
+    view = view_of("a = Split() [2,3] []\nb = Where(a) [?]\nc = Where(a)")
     assert view.shape(Value("a")) == (2, 3)
     assert view.shape(Value("a", 1)) == ()
     assert view.shape(Value("b")) is None

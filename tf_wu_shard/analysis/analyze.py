@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tf_wu_shard.analysis.gradient_shapes import ensured_shapes, with_ensured
 from tf_wu_shard.analysis.gradients import gradient_reductions, result_names
 from tf_wu_shard.analysis.matrix_updates import matrix_updates
 from tf_wu_shard.analysis.order import with_order
@@ -26,13 +27,15 @@ def analyze(view: GraphView, dialect: Dialect) -> Analysis:
     devices = dialect.copies(view)
     num_replicas = dialect.num_replicas(devices)
     carried, refusals = dialect.recognise(view, devices)
-    reductions, more = gradient_reductions(view, carried)
+    ensured = ensured_shapes(view, carried)
+    view = with_ensured(view, ensured)
+    reductions = gradient_reductions(view, carried, ensured)
     names = result_names(view, reductions)
     updates, refused = (
         weight_updates(view, reductions, names, devices, num_replicas) if reductions else ((), ())
     )
     reached = {v.key for u in updates for v in u.variables} | {r.variable for r in refused}
-    unreached = written_unreached(view, names, reached, devices, (*refusals, *more))
+    unreached = written_unreached(view, names, reached, devices, refusals)
     refused = (*only_weights(view, refused, unreached, updates), *unreached)
     if dialect.owners is not None and reductions:
         found = whole_updates(view, reductions, names, devices, updates, refused)
@@ -47,5 +50,5 @@ def analyze(view: GraphView, dialect: Dialect) -> Analysis:
         reductions=with_order(view, reductions, {key for u in updates for key in u.reductions}),
         updates=updates,
         refused=refused,
-        refusals=tuple(r for r in (*refusals, *more) if r not in told),
+        refusals=tuple(r for r in refusals if r not in told),
     )

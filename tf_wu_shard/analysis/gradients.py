@@ -1,60 +1,56 @@
-"""Finds the gradient reductions of a graph and takes packed ones apart.
-
-A strategy flattens and concatenates gradients, reduces the pack, splits it and reshapes the parts.
-Summing commutes with concatenation, so each part is a reduction of its own; that is how the rest of
-the analysis sees them.
-"""
+"""Finds the gradient reductions of a graph, each gradient of a pack on its own."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
 
-from tf_wu_shard.analysis.types import GradientReduction
+from tf_wu_shard.analysis.packs import parts, unflattened
+from tf_wu_shard.analysis.types import EnsuredShape, GradientReduction
 from tf_wu_shard.dialects.base import CarriedReduction, CarriedSlices
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.shapes import source_operands
 
 
 def gradient_reductions(
-    view: GraphView, carried: Iterable[CarriedReduction]
-) -> tuple[tuple[GradientReduction, ...], tuple[Refusal, ...]]:
+    view: GraphView,
+    carried: Iterable[CarriedReduction],
+    ensured: Iterable[EnsuredShape] = (),
+) -> tuple[GradientReduction, ...]:
     """Splits the carried reductions into one per gradient.
 
     Args:
-        view: The graph.
+        view: The graph, in which the ensured shapes are given.
         carried: What the dialect recognised.
+        ensured: The shapes that gradients are made sure to have.
 
     Returns:
-        The reductions, numbered in order, and a refusal for each that has no static shape.
+        The reductions, numbered in order.
     """
+    checked = {value: one for one in ensured for value in one.values}
     found: list[GradientReduction] = []
-    refusals: list[Refusal] = []
     for reduction in carried:
         if isinstance(reduction, CarriedSlices):
             found.append(_slices(view, reduction, len(found)))
             continue
-        for operands, results in _parts(view, reduction):
-            shape = view.shape(operands[0])
-            if shape is None or any(view.shape(o) != shape for o in operands):
-                where = reduction.carriers[0]
-                refusals.append(Refusal(where, "it reduces a tensor of no static shape"))
-                continue
+        for operands, results in parts(view, reduction):
+            shapes = {view.shape(operand) for operand in operands}
+            shape = shapes.pop() if len(shapes) == 1 else None
             found.append(
                 GradientReduction(
                     key=len(found),
                     operands=operands,
                     results=results,
-                    size=math.prod(shape),
+                    size=None if shape is None else math.prod(shape),
                     dtype=view.dtype(results[0]),
                     divisor=reduction.divisor,
                     carriers=reduction.carriers,
+                    ensured=checked.get(operands[0], checked.get(unflattened(view, operands[0]))),
                 )
             )
-    return tuple(found), tuple(refusals)
+    return tuple(found)
 
 
 def _slices(view: GraphView, reduction: CarriedSlices, key: int) -> GradientReduction:
@@ -139,40 +135,3 @@ def result_names(view: GraphView, reductions: Iterable[GradientReduction]) -> Re
             elif slot in source_operands(op.type, 0, 1):
                 stack.append((Value(op.name), key, replica))
     return names
-
-
-def _parts(
-    view: GraphView, reduction: CarriedReduction
-) -> list[tuple[tuple[Value, ...], tuple[Value, ...]]]:
-    """The operands and results of each gradient in one carried reduction."""
-    packs = [view.producer(operand) for operand in reduction.operands]
-    splits = [_only_split(view, result) for result in reduction.results]
-    whole = [(reduction.operands, reduction.results)]
-    if all(s is not None and view.ops[s].node.attr["num_split"].i == 1 for s in splits):
-        # A pack of one gradient: nothing to concatenate, and a split into one part.
-        return [(reduction.operands, tuple(Value(str(split)) for split in splits))]
-    if any(p.type != "ConcatV2" for p in packs) or any(s is None for s in splits):
-        return whole
-    parts = [pack.inputs[:-1] for pack in packs]
-    if len({len(p) for p in parts}) != 1:
-        return whole
-    for pieces, split in zip(parts, splits, strict=True):
-        sizes = [view.shape(piece) for piece in pieces]
-        split_sizes = [view.shape(Value(str(split), i)) for i in range(len(pieces))]
-        if sizes != split_sizes or any(s is None or len(s) != 1 for s in sizes):
-            return whole
-    return [
-        (
-            tuple(p[i] for p in parts),
-            tuple(Value(str(split), i) for split in splits),
-        )
-        for i in range(len(parts[0]))
-    ]
-
-
-def _only_split(view: GraphView, result: Value) -> str | None:
-    """The SplitV that takes a packed sum apart, if nothing else looks at the sum."""
-    consumers = view.consumers(result)
-    if len(consumers) == 1 and consumers[0][0].type == "SplitV" and consumers[0][1] == 0:
-        return consumers[0][0].name
-    return None

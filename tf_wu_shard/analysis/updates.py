@@ -27,6 +27,11 @@ from tf_wu_shard.rules.registry import Family, family_of, no_rule
 from tf_wu_shard.rules.sparse import BRANCH, ROW_OPS, SPARSE_WRITES, UNIQUE
 from tf_wu_shard.rules.variables import READ, WRITES
 
+_OPEN = (
+    "the shape of its gradient is known only when the step runs, and what it updates does not tell"
+    " it: it goes through an op that may change it, or to variables of different shapes"
+)
+
 
 def weight_updates(
     view: GraphView,
@@ -92,6 +97,8 @@ def _flood(
     if reduction.gathered is Gathered.SHAPE:
         # Anything may be made of the table's shape, which is no secret of a shard.
         refusal = None
+    elif not sparse and reduction.size is None:
+        refusal = Refusal(reduction.carriers[0], _OPEN)
     flood = Flood({reduction.key}, [], refusal)
     pending = variables
     while pending:

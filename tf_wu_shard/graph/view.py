@@ -16,8 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tf_wu_shard.errors import WuShardError
+from tf_wu_shard.graph.dimensions import Dims
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.ordering import ordered_ops
+from tf_wu_shard.graph.shape_inference import ShapeInference
 
 # Stateful in TensorFlow's registry, for what they read or name; they change nothing.
 _EFFECT_FREE = frozenset({"ReadVariableOp", "VarHandleOp", "VariableShape", "ResourceGather"})
@@ -73,7 +75,7 @@ class GraphView:
         outputs: Iterable[Value],
         control_outputs: Iterable[str],
         op_def: Callable[[str], Any | None],
-        shape_of: Callable[[Value], tuple[int, ...] | None] | None = None,
+        shape_of: Callable[[Value], Dims | None] | None = None,
         own_inputs: Iterable[str] = (),
         part_wise: Mapping[str, Mapping[str, frozenset[str]]] | None = None,
         constants: Mapping[str, Any] | None = None,
@@ -85,6 +87,7 @@ class GraphView:
         self.control_outputs = tuple(control_outputs)
         self.op_def = functools.cache(op_def)
         self._shape_of = shape_of
+        self._given: dict[Value, tuple[int, ...]] = {}
         self.functions = {f.signature.name: f for f in graph_def.library.function}
         self.own_inputs = frozenset(own_inputs)
         self.part_wise = dict(part_wise or {})
@@ -103,6 +106,15 @@ class GraphView:
         found.variables = dict(variables)
         return found
 
+    def with_shapes(self, shapes: Mapping[Value, tuple[int, ...]]) -> GraphView:
+        """The same view, in which some values have shapes that the graph does not prove."""
+        if not shapes:
+            return self
+        found = copy.copy(self)
+        found._given = {**self._given, **shapes}
+        found.__dict__.pop("_inference", None)
+        return found
+
     def with_graph(
         self,
         graph_def: Any,
@@ -117,8 +129,8 @@ class GraphView:
             more_control_outputs: Names of added ops that must run.
         """
 
-        def shape_of(value: Value) -> tuple[int, ...] | None:
-            return self.shape(value) if value.op in self.ops else shapes.get(value.op)
+        def shape_of(value: Value) -> Dims | None:
+            return self.stated(value) if value.op in self.ops else shapes.get(value.op)
 
         return GraphView(
             graph_def,
@@ -184,15 +196,29 @@ class GraphView:
         """The ops that wait for `name` by a control edge."""
         return self._control_consumers.get(name, [])
 
-    def shape(self, value: Value) -> tuple[int, ...] | None:
-        """The static shape of `value`, or None where it is not fully known."""
+    def stated(self, value: Value) -> Dims | None:
+        """The dimensions that TensorFlow inferred of `value`, None for those that it left open."""
+        if value in self._given:
+            return self._given[value]
         if self._shape_of is not None:
             return self._shape_of(value)
         shapes = self.ops[value.op].node.attr["_output_shapes"].list.shape
         if value.index >= len(shapes) or shapes[value.index].unknown_rank:
             return None
-        dims = tuple(d.size for d in shapes[value.index].dim)
-        return None if any(d < 0 for d in dims) else dims
+        return tuple(d.size if d.size >= 0 else None for d in shapes[value.index].dim)
+
+    def shape(self, value: Value) -> tuple[int, ...] | None:
+        """The shape that the graph proves `value` to have, or None where a part of it is open."""
+        dims = self.stated(value)
+        if dims is None or None in dims:
+            dims = self._inference.shape(value)
+        # A comprehension tells the type checker what the test has told.
+        known = tuple(d for d in dims or () if d is not None)
+        return None if dims is None or len(known) < len(dims) else known
+
+    @functools.cached_property
+    def _inference(self) -> ShapeInference:
+        return ShapeInference(self.ops.__getitem__, self.stated, self.constant)
 
     def constant(self, value: Value) -> Any | None:
         """The TensorProto of a Const, or of an input that is one outside; None of all else."""

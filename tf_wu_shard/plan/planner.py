@@ -229,6 +229,7 @@ def _travels(
         alike = ("table", reduction.key)  # each travels alone
     if update.whole:
         alike = ("owner", reduction.key)  # so does each of these
+    assert reduction.size is not None, "an update is found where the size of its gradient is known"
     return reduction.size * item_bytes(reduction.dtype), (depth, reduction.dtype, *alike)
 
 

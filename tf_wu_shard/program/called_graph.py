@@ -10,12 +10,13 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+from tf_wu_shard.graph.dimensions import Dims
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.program.inlining import Body
 from tf_wu_shard.tensorflow_private import function_graph
 from tf_wu_shard.tensorflow_private.graph_rebuilding import make_function
 
-Shape = tuple[int, ...] | None
+Shape = Dims | None
 
 
 class MadeFunction(Protocol):
@@ -57,7 +58,7 @@ class CalledGraph(Protocol):
         """How many results one of its ops has."""
 
     def static_shape(self, op: str, output: int) -> Shape:
-        """The shape of an op's result; None where it is not fully known."""
+        """The dimensions of an op's result, None for open ones; None for an open rank."""
 
     def shapes_given(self, constants: Mapping[str, Any]) -> Callable[[str, int], Shape]:
         """As `static_shape`, and what follows from arguments that are constants.

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from tf_wu_shard.analysis.accesses import access_by_callee, callees, first_argument, is_call
 from tf_wu_shard.graph.capture import Captured
+from tf_wu_shard.graph.dimensions import Dims
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.program.called_graph import CalledGraph
@@ -232,13 +233,13 @@ class _Flat:
         )
         return dataclasses.replace(old, view=view, functions=self._specialiser.functions)
 
-    def _shape(self, value: Value) -> tuple[int, ...] | None:
+    def _shape(self, value: Value) -> Dims | None:
         if value.op in self._values:
             return self._values[value.op].shape
         if value.op in self._from:
             called, name = self._from[value.op]
             return called.static_shape(name, value.index)
-        return self._captured.view.shape(value)
+        return self._captured.view.stated(value)
 
 
 def program_of(node: Any) -> bytes:

@@ -180,7 +180,7 @@ class _Conversion:
             outputs=self._outputs,
             control_outputs=old.view.control_outputs,
             op_def=old.view.op_def,
-            shape_of=lambda v: known[v.op][v.index] if v.op in known else old.view.shape(v),
+            shape_of=lambda v: known[v.op][v.index] if v.op in known else old.view.stated(v),
             own_inputs=old.view.own_inputs,
             part_wise=old.view.part_wise,
             constants=old.view.constants,

@@ -12,10 +12,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from tf_wu_shard.graph.dimensions import Dims
 from tf_wu_shard.graph.op import parse_value
 from tf_wu_shard.rules.registry import family_of
 
-Shape = tuple[int, ...] | None
+Shape = Dims | None
 
 # What has a rule is arithmetic on elements, another name, or a sum. These make tensors of nothing.
 _OTHERS = frozenset({"Const", "Fill", "Shape", "Size", "Rank", "Pack"})
@@ -49,7 +50,7 @@ def check_speculable(nodes: Iterable[Any], shapes: Mapping[str, tuple[Shape, ...
             continue
         if family_of(node.op) is None and not _is_other(node, constants, shapes):
             raise RunsInVainError(f"{node.op} is not to run where its branch is not taken")
-        if any(shape is None for shape in shapes[node.name]):
+        if any(shape is None or None in shape for shape in shapes[node.name]):
             raise RunsInVainError(f"the shape of what {node.op} yields is not known when traced")
         if _may_fail(node, constants):
             raise RunsInVainError(f"{node.op} of whole numbers may fail where it is not to run")

@@ -300,7 +300,7 @@ def _wire(analysis: Analysis, plan: ShardingPlan) -> tuple[int, int]:
     sharded = {key: v for v in plan.variables for key in v.reductions}
     before = after = 0
     for reduction in analysis.reductions:
-        size = reduction.size * item_bytes(reduction.dtype) * (n - 1) // n
+        size = (reduction.size or 0) * item_bytes(reduction.dtype) * (n - 1) // n
         before += 2 * size
         after += size if reduction.key in sharded else 2 * size
     for variable in plan.variables:

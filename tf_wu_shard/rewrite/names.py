@@ -19,6 +19,8 @@ LEFT_WHOLE = "left_whole"
 # What is done to a variable.
 STEPS = frozenset(
     (
+        # The shape of a gradient is checked where nothing proves it.
+        "gradient_shape",
         # Gradients become shards of their sum, the sum on its owner, or rows of a table.
         *("reduce_scatter", "reduce", "entries"),
         # The update, with what parts of it need whole.

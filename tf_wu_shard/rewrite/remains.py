@@ -73,7 +73,12 @@ class Remains:
             key: The reduction.
             sums: Per replica, a vector with the same elements.
         """
-        dtype = self._analysis.reductions[key].dtype
+        reduction = self._analysis.reductions[key]
+        if reduction.size is None:
+            # A part of a pack, a vector too; what gives it another shape goes on doing so.
+            self._replaced_values.update(zip(reduction.results, sums, strict=True))
+            return
+        dtype = reduction.dtype
         devices = self._analysis.updates[0].devices
         for replica, total in enumerate(sums):
             for value in self.names.of(key, replica):

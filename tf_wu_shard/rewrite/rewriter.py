@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tf_wu_shard.analysis.gradient_shapes import with_ensured
 from tf_wu_shard.analysis.types import Analysis, UpdatedVariable
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dialects.owner_layout import OwnerLayout
@@ -22,6 +23,7 @@ from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.plan.types import ShardingPlan, SlotPlan, VariablePlan
 from tf_wu_shard.rewrite.body_emitter import BodyEmitter
 from tf_wu_shard.rewrite.names import LEFT_WHOLE, scope_of
+from tf_wu_shard.rewrite.operands import Operands
 from tf_wu_shard.rewrite.owner_emitter import OwnerEmitter
 from tf_wu_shard.rewrite.remains import Remains
 from tf_wu_shard.rewrite.result import RewriteResult, ShardInput
@@ -63,6 +65,7 @@ class _Rewriter:
     def __init__(
         self, view: GraphView, analysis: Analysis, plan: ShardingPlan, dialect: Dialect
     ) -> None:
+        view = with_ensured(view, analysis.ensured)
         self._view = view
         self._analysis = analysis
         self._plan = plan
@@ -72,6 +75,7 @@ class _Rewriter:
         self._turns = Turns(view, analysis, plan)
         sharded = {key for variable in plan.variables for key in variable.reductions}
         self._remains = Remains(view, analysis, sharded, self._builder)
+        self._operands = Operands(view, self._builder)
         self._shard_inputs: list[ShardInput] = []
         self._handles: dict[str, list[Value]] = {}
         self._emitted: collections.Counter[str] = collections.Counter()
@@ -135,9 +139,8 @@ class _Rewriter:
             for key in update.reductions:
                 reduction = self._analysis.reductions[key]
                 scope, owner = scope_of(update.name, "reduce"), variable.layout.owner
-                total = owners.reduce(
-                    self._builder, reduction.operands, owner, reduction.dtype, scope
-                )
+                operands = self._operands.of(reduction)
+                total = owners.reduce(self._builder, operands, owner, reduction.dtype, scope)
                 device, dtype = self._devices[owner], reduction.dtype
                 total = divided(self._builder, total, reduction.divisor, dtype, device, scope)
                 emitter.replace_gradient(key, total, reduction.dtype)
@@ -150,7 +153,7 @@ class _Rewriter:
         dtype, scope = bucket[0].dtype, scope_of(_bucket_name(bucket), "reduce_scatter")
         found: dict[int, list[Value]] = {}
         for together in self._turns.gradients(bucket):
-            operands = [r.operands for r, _ in together]
+            operands = [self._operands.of(r) for r, _ in together]
             layouts = [layout for _, layout in together]
             shards = self._dialect.reduce_scatter(self._builder, operands, layouts, dtype, scope)
             self._emitted["reduce_scatter"] += 1
@@ -322,17 +325,19 @@ class _Rewriter:
 
     def _sum_whole(self) -> None:
         """Sums what loses its carrier but is not sharded, by type and how many sums come before."""
-        together: dict[tuple[int, int, int], list[int]] = {}
+        together: dict[tuple[int, int, int, int], list[int]] = {}
         for key in self._plan.summed_whole:
             own = self._analysis.reductions[key]
-            together.setdefault((own.depth, own.dtype, own.divisor), []).append(key)
-        for (_, dtype, divisor), keys in together.items():
+            # What has no known size cannot be cut out of a pack, so it travels alone.
+            alone = key if own.size is None else -1
+            together.setdefault((own.depth, own.dtype, own.divisor, alone), []).append(key)
+        for (_, dtype, divisor, _), keys in together.items():
             reductions = [self._analysis.reductions[key] for key in keys]
             scope = scope_of(LEFT_WHOLE, "all_reduce")
             sums = self._dialect.all_reduce(
                 self._builder,
-                [r.operands for r in reductions],
-                [(r.size,) for r in reductions],
+                [self._operands.of(r) for r in reductions],
+                [(-1 if r.size is None else r.size,) for r in reductions],
                 dtype,
                 scope,
             )

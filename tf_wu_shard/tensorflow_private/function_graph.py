@@ -191,7 +191,7 @@ def is_replica_local(handle: Any) -> bool:
 
 def shapes_given(
     graph: Any, constants: Mapping[str, Any]
-) -> Callable[[str, int], tuple[int, ...] | None]:
+) -> Callable[[str, int], tuple[int | None, ...] | None]:
     """The static shapes of a FuncGraph's tensors, as far as they follow from some of its inputs.
 
     A dense gradient that a branch makes of a sparse one has a shape that it takes from outside.
@@ -201,8 +201,8 @@ def shapes_given(
         constants: TensorProtos of inputs that are constants outside, by the placeholders' names.
 
     Returns:
-        A function from an op's name and the number of an output to its shape, None where that is
-        not fully known. Shapes are inferred again at the first one that is not known without.
+        A function from an op's name and the number of an output to its dimensions, as
+        `static_shape`. Shapes are inferred again at the first one that has an open dimension.
     """
     telling = {n: t for n, t in constants.items() if t.dtype in _SHAPE_TYPES}
 
@@ -224,19 +224,19 @@ def shapes_given(
             tf.graph_util.import_graph_def(graph_def, name="")
         return found
 
-    def shape_of(op: str, output: int) -> tuple[int, ...] | None:
+    def shape_of(op: str, output: int) -> tuple[int | None, ...] | None:
         known = static_shape(graph, op, output)
-        if known is None and telling:
+        if telling and (known is None or None in known):
             return static_shape(inferred(), op, output)
         return known
 
     return shape_of
 
 
-def static_shape(graph: Any, op: str, output: int) -> tuple[int, ...] | None:
-    """The shape of an op's output, or None where it is not fully known when traced."""
+def static_shape(graph: Any, op: str, output: int) -> tuple[int | None, ...] | None:
+    """The dimensions of an op's output as traced, None for open ones; None for an open rank."""
     shape = graph._get_operation_by_name(op).outputs[output].shape
-    return tuple(shape) if shape.is_fully_defined() else None
+    return None if shape.rank is None else tuple(shape.as_list())
 
 
 def num_results(graph: Any, op: str) -> int:

@@ -91,7 +91,7 @@ class _Picturing:
         reduction = self._analysis.reductions[key]
         shape = self._view.shape(reduction.operands[0])
         if shape is None or math.prod(shape) != reduction.size:
-            shape = (reduction.size,)
+            shape = (reduction.size or 0,)
         whole = _tensor(shape, reduction.dtype)
         op, sum_op = reduction.operands[0].op, reduction.carriers[0]
         cut = self._cut(whole, reduction.dtype)
