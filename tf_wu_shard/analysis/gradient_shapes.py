@@ -20,7 +20,7 @@ from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import Family, family_of
-from tf_wu_shard.rules.variables import WRITES
+from tf_wu_shard.rules.variables import READ, WRITES
 
 # Ops that pass their first operand on as it is.
 _PASSING = frozenset({"Identity", "StopGradient", "PreventGradient", "Snapshot", "EnsureShape"})
@@ -109,11 +109,13 @@ class _Wanted:
                 if ref is not None and ref.shape is not None:
                     self._reached.append(ref)
                     self.shapes[form].add(ref.shape)
-                    continue
-                more = self._behind(op, slot, form)
-                if more is not None and more not in seen:
-                    seen.add(more)
-                    stack.append(more)
+                    # What is made of a slot says whose slot it is.
+                    reads = self._view.consumers(op.inputs[0])
+                    more = [(Value(r.name), _Form.OTHER) for r, _ in reads if r.type == READ]
+                else:
+                    more = self._behind(op, slot, form)
+                stack += [one for one in more if one not in seen]
+                seen.update(more)
 
     def _written(self, op: Op, slot: int) -> VariableRef | None:
         """The variable that an op writes, in its own shape, with what enters it by an operand."""
@@ -122,16 +124,16 @@ class _Wanted:
         gradient = FUSED[op.type].gradient if op.type in FUSED else 1
         return self._view.variables.get(op.inputs[0].op) if slot == gradient else None
 
-    def _behind(self, op: Op, slot: int, form: _Form) -> tuple[Value, _Form] | None:
+    def _behind(self, op: Op, slot: int, form: _Form) -> list[tuple[Value, _Form]]:
         """The result of an op through which the sum can be followed, and its form there."""
         if op.type == "IdentityN":
-            return Value(op.name, slot), form
+            return [(Value(op.name, slot), form)]
         if op.type == "Reshape" and slot == 0:
-            return Value(op.name), self._reshaped(op, form)
+            return [(Value(op.name), self._reshaped(op, form))]
         passed = op.type in _PASSING and slot == 0
         if passed or family_of(op.type) is Family.ELEMENTWISE:
-            return Value(op.name), form
-        return None
+            return [(Value(op.name), form)]
+        return []
 
     def _reshaped(self, op: Op, form: _Form) -> _Form:
         """The form that a Reshape gives a sum; one to a known size tells the size of a vector."""
