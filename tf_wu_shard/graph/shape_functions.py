@@ -255,6 +255,28 @@ def _vector_of_sizes(op: Op, index: int, constant: Constant) -> Rule:
     return (None if dims is None else len(dims),)
 
 
+def _scattered(op: Op, index: int, constant: Constant) -> Rule:
+    """A dimension is cut into as many parts as a group has members."""
+    dims = yield ShapeOf(op.inputs[0])
+    groups = yield ShapeOf(op.inputs[1])
+    axis = integers(constant(op.inputs[2]))
+    if dims is None or groups is None or len(groups) != 2 or axis is None or len(axis) != 1:
+        return None
+    place, members = axis[0], groups[1]
+    if not members or not 0 <= place < len(dims):
+        return None
+    length = dims[place]
+    return (*dims[:place], None if length is None else length // members, *dims[place + 1 :])
+
+
+def _declared(op: Op, index: int, constant: Constant) -> Rule:
+    yield from ()
+    declared = op.node.attr["Sout"].list.shape
+    if index >= len(declared) or declared[index].unknown_rank:
+        return None
+    return tuple(d.size if d.size >= 0 else None for d in declared[index].dim)
+
+
 _SAME_SHAPE = (
     *("Abs", "Neg", "Sign", "Square", "Sqrt", "Rsqrt", "Reciprocal", "Inv", "Floor", "Ceil"),
     *("Round", "Rint", "Cast", "ZerosLike", "OnesLike", "Exp", "Expm1", "Log", "Log1p", "Sin"),
@@ -262,7 +284,8 @@ _SAME_SHAPE = (
     *("Sigmoid", "Erf", "Erfc", "Erfinv", "Ndtri", "Lgamma", "Digamma", "Softplus", "Softsign"),
     *("Relu", "Relu6", "Elu", "Selu", "LeakyRelu", "IsFinite", "IsInf", "IsNan", "LogicalNot"),
     *("Invert", "BiasAdd", "Identity", "StopGradient", "PreventGradient", "Snapshot"),
-    *("CollectiveReduceV2", "CrossReplicaSum", "ClipByValue", "CheckNumerics"),
+    *("CollectiveReduceV2", "CrossReplicaSum", "XlaAllReduce", "XlaDynamicUpdateSlice"),
+    *("ClipByValue", "CheckNumerics"),
 )
 
 _BROADCASTING = (
@@ -287,7 +310,9 @@ SHAPES: dict[str, Function] = {
     **dict.fromkeys(_ONE_SHAPE, _of_one_shape),
     **dict.fromkeys(_REDUCTIONS, _reduced),
     **dict.fromkeys(("MatMul", "BatchMatMulV2", "BatchMatMulV3"), _multiplied),
-    "IdentityN": _like_same,
+    **dict.fromkeys(("IdentityN", "XlaOptimizationBarrier"), _like_same),
+    "XlaReduceScatter": _scattered,
+    "XlaCallModule": _declared,
     "Select": _selected,
     **dict.fromkeys(("L2Loss", "Size", "Rank"), _scalar),
     **dict.fromkeys(("Shape", "ShapeN"), _vector_of_sizes),

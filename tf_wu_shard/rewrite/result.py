@@ -68,4 +68,6 @@ class RewriteResult:
             outputs=self.outputs,
             control_outputs=self.control_outputs,
             op_def=before.op_def,
+            # What stayed has the shapes that it had; those of what was emitted follow.
+            shape_of=lambda value: before.stated(value) if value.op in before.ops else None,
         )

@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.text import op_text
 from tf_wu_shard.graph.view import GraphView, VariableRef
-from tf_wu_shard.inspection.answers.emitted_shapes import EmittedShapes
 
 _CONTEXT = 3
 
@@ -73,13 +72,10 @@ def _rows(
 ) -> Iterator[_Row]:
     """All lines of both graphs, each with how it begins."""
     known = {**before.variables, **handles}
-    inferred = EmittedShapes()
-    inferred.read(after, known)
     added = _added_after(before, after)
 
     def new(op: Op) -> str:
-        stays = op.name in before.ops
-        return op_text(after, op, before.shape if stays else inferred.of, known)
+        return op_text(after, op, after.shape, known)
 
     yield from ((_NEW, new(op)) for op in added.get(-1, ()))
     for place, op in enumerate(before):

@@ -234,9 +234,10 @@ class Entering:
 
     def _fitting(self, value: Value, shape: tuple[int, ...] | None, where: str) -> Value | Refusal:
         size = self._view.shape(value)
-        if size is None or shape is None:
+        if shape is None:
             return self._unknown_shape(value, where)
-        if math.prod(size) != math.prod(shape):
+        # An open shape is made sure to be the weight's when the step runs.
+        if size is not None and math.prod(size) != math.prod(shape):
             return Refusal(
                 where,
                 f"what replicas compute from their own batches enters its update by {value}, of"

@@ -13,10 +13,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from tf_wu_shard.graph.dimensions import Dims
 from tf_wu_shard.graph.op import Value, parse_value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.inspection.reading.checked_nodes import OpForm, function_body
-from tf_wu_shard.inspection.reading.shapes import Shape, Shapes
+from tf_wu_shard.inspection.reading.shapes import Shapes
 from tf_wu_shard.program.inlining import Body
 from tf_wu_shard.tensorflow_private.graph_rebuilding import MADE, traced_name
 
@@ -98,11 +99,13 @@ class DefinedGraph:
             return 0
         return len(self._view.results(op))
 
-    def static_shape(self, op: str, output: int) -> Shape:
+    def static_shape(self, op: str, output: int) -> Dims | None:
         """See `CalledGraph.static_shape`: as far as the file tells."""
-        return self._shapes.of(Value(op, output))
+        value = Value(op, output)
+        known = self._view.shape(value)
+        return self._view.stated(value) if known is None else known
 
-    def shapes_given(self, constants: Mapping[str, Any]) -> Callable[[str, int], Shape]:
+    def shapes_given(self, constants: Mapping[str, Any]) -> Callable[[str, int], Dims | None]:
         """See `CalledGraph.shapes_given`: a file says shapes as they were inferred."""
         return self.static_shape
 
@@ -126,19 +129,17 @@ class DefinedGraph:
     def _view(self) -> GraphView:
         graph_def = tf.compat.v1.GraphDef()
         graph_def.node.extend(self._body.nodes)
-        return GraphView(
+        shapes = Shapes()
+        view = GraphView(
             graph_def,
             variables={},
             outputs=self._body.results,
             control_outputs=self._body.control_outputs,
             op_def=self._source.op_def,
+            shape_of=shapes.of,
         )
-
-    @functools.cached_property
-    def _shapes(self) -> Shapes:
-        shapes = Shapes()
-        shapes.read(self._view, {})
-        return shapes
+        shapes.read(view, {})
+        return view
 
 
 def _definition(name: str, body: Body, op_def: Callable[[str], Any | None]) -> Any:
