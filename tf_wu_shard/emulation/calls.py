@@ -107,6 +107,22 @@ class Calls:
         """Whether replicas exchange data inside of what a node calls."""
         return any(self._exchanges(name) for _, names in called(node) for name in names)
 
+    def is_direct(self, node: Any) -> bool:
+        """Whether a node's type is the name of a function (tf.nn.ctc_loss): a call without an op.
+
+        Raises:
+            EmulationError: The function does something else in each replica, or something together.
+        """
+        if self._find(node.op) is None:
+            return False
+        if self._is_personal(node.op) or self._exchanges(node.op):
+            raise EmulationError(
+                f"{node.name!r} cannot be emulated: it calls {node.op!r} by its name, which draws"
+                " random numbers, names a device or exchanges data between replicas; call it as a"
+                " tf.function"
+            )
+        return True
+
     def _exchanges(self, name: str) -> bool:
         if name not in self._exchanging:
             self._exchanging[name] = any(

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_wu_shard.emulation import attributes, exchange, local_ops
+from tf_wu_shard.emulation.arrival import wait_for_inputs
 from tf_wu_shard.emulation.calls import COMPILED, Calls, Find, called, is_seeded
 from tf_wu_shard.emulation.clones import Clones, replicas_on
 from tf_wu_shard.errors import EmulationError
@@ -127,6 +128,7 @@ class _Lowering:
         inputs.clones = clones
         calls = Calls(devices, self._find, emit, f"{self._old.signature.name}_{number}")
         emit(clones, program.values(), calls)
+        wait_for_inputs(clones, inputs.entering, self._nodes, cluster)
         self._new += clones.nodes
         self._added += calls.added
 
@@ -201,6 +203,11 @@ class _Inputs:
             self._known[tensor] = self._find(tensor)
         return self._known[tensor]
 
+    @property
+    def entering(self) -> list[list[str]]:
+        """For each tensor that the copies take from outside, what it is in each replica."""
+        return list(self._known.values())
+
     def _find(self, tensor: str) -> list[str]:
         node = self._lowering.node(tensor.partition(":")[0])
         count = len(self._devices)
@@ -246,6 +253,8 @@ def emit(clones: Clones, nodes: Iterable[Any], calls: Calls) -> None:
             local_ops.LOCAL_OPS[node.op](clones, node)
         elif node.name in joint:
             calls.call_joint(clones, node)
+        elif calls.is_direct(node):
+            clones.copy(node)
         elif any(called(node)):
             _check_kernel(node)
             calls.call_for_each(clones, node)
