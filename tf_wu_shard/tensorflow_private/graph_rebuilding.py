@@ -16,6 +16,7 @@ from tensorflow.python.framework import func_graph as func_graph_module
 from tensorflow.python.ops import handle_data_util
 
 from tf_wu_shard.colocation import rename_wishes, wishes
+from tf_wu_shard.tensorflow_private import creating_traces
 
 _HANDLE_TYPES = (tf.resource, tf.variant)
 
@@ -73,6 +74,7 @@ def rebuild(
     new.structured_outputs = _moved_structure(graph, moved)
     new.control_outputs = [new.get_operation_by_name(name) for name in control_outputs]
     new._wu_shard_owners = owners
+    creating_traces.carry_over(graph, new)
     return new
 
 
