@@ -16,9 +16,8 @@ import tf_keras
 from tests.equivalence.nested_scenarios import Left, Optimizer, Scenario, adam
 from tests.equivalence.net import INPUTS, OUTPUTS, TARGETS, WIDTH, Net
 
-Strategy = tf.distribute.Strategy
 # Makes what trains on batches of a data set, of the function that trains on one on each replica.
-Loop = Callable[[Strategy, Callable[..., Any]], Callable[[Any], None]]
+Loop = Callable[[tf.distribute.Strategy, Callable[..., Any]], Callable[[Any], None]]
 
 
 class Lazy(Net):
@@ -34,7 +33,7 @@ class Lazy(Net):
 class Legacy(Net):
     """A net of the Keras before 3."""
 
-    def __init__(self, strategy: Strategy, optimizer: Callable[[], Any]) -> None:
+    def __init__(self, strategy: tf.distribute.Strategy, optimizer: Callable[[], Any]) -> None:
         layers = tf_keras.layers
         super().__init__(
             strategy,
@@ -56,13 +55,15 @@ class Legacy(Net):
         return [*self.model.weights, *(optimizer() if callable(optimizer) else optimizer)]
 
 
-def batches(strategy: Strategy, drop_remainder: bool = False) -> Any:
+def batches(strategy: tf.distribute.Strategy, drop_remainder: bool = False) -> Any:
     """Fifteen examples in batches of four, the last of which is smaller unless it is dropped."""
     data = tf.data.Dataset.from_tensor_slices((INPUTS[:15], TARGETS[:15]))
     return strategy.experimental_distribute_dataset(data.batch(4, drop_remainder))
 
 
-def of_a_range(strategy: Strategy, train: Callable[..., Any]) -> Callable[[Any], None]:
+def of_a_range(
+    strategy: tf.distribute.Strategy, train: Callable[..., Any]
+) -> Callable[[Any], None]:
     @tf.function
     def steps(iterator: Iterator[Any], count: tf.Tensor) -> None:
         for _ in tf.range(count):
@@ -76,7 +77,9 @@ def of_a_range(strategy: Strategy, train: Callable[..., Any]) -> Callable[[Any],
     return run
 
 
-def of_a_while_loop(strategy: Strategy, train: Callable[..., Any]) -> Callable[[Any], None]:
+def of_a_while_loop(
+    strategy: tf.distribute.Strategy, train: Callable[..., Any]
+) -> Callable[[Any], None]:
     @tf.function
     def steps(iterator: Iterator[Any], count: tf.Tensor) -> None:
         def body(turn: tf.Tensor) -> tuple[tf.Tensor]:
@@ -88,7 +91,9 @@ def of_a_while_loop(strategy: Strategy, train: Callable[..., Any]) -> Callable[[
     return lambda data: steps(iter(data), tf.constant(3))
 
 
-def of_the_data(strategy: Strategy, train: Callable[..., Any]) -> Callable[[Any], None]:
+def of_the_data(
+    strategy: tf.distribute.Strategy, train: Callable[..., Any]
+) -> Callable[[Any], None]:
     @tf.function
     def epoch(data: Any) -> tf.Tensor:
         total = tf.constant(0.0)
@@ -99,7 +104,9 @@ def of_the_data(strategy: Strategy, train: Callable[..., Any]) -> Callable[[Any]
     return epoch
 
 
-def of_optionals(strategy: Strategy, train: Callable[..., Any]) -> Callable[[Any], None]:
+def of_optionals(
+    strategy: tf.distribute.Strategy, train: Callable[..., Any]
+) -> Callable[[Any], None]:
     @tf.function
     def steps(iterator: Any, count: tf.Tensor) -> None:
         for _ in tf.range(count):
@@ -111,7 +118,7 @@ def of_optionals(strategy: Strategy, train: Callable[..., Any]) -> Callable[[Any
     return lambda data: steps(iter(data), tf.constant(6))
 
 
-def of_orbit(strategy: Strategy, train: Callable[..., Any]) -> Callable[[Any], None]:
+def of_orbit(strategy: tf.distribute.Strategy, train: Callable[..., Any]) -> Callable[[Any], None]:
     """As the official models' trainers: a step that is a function, in a loop that is one."""
 
     @tf.function
@@ -136,7 +143,9 @@ def of_orbit(strategy: Strategy, train: Callable[..., Any]) -> Callable[[Any], N
     return run
 
 
-def by_the_guide(strategy: Strategy, train: Callable[..., Any]) -> Callable[[Any], None]:
+def by_the_guide(
+    strategy: tf.distribute.Strategy, train: Callable[..., Any]
+) -> Callable[[Any], None]:
     """As tensorflow.org's guide to TPUs: single steps first, several in a function after."""
 
     @tf.function
@@ -156,13 +165,13 @@ def by_the_guide(strategy: Strategy, train: Callable[..., Any]) -> Callable[[Any
 
 def looped(
     loop: Loop,
-    net: Callable[[Strategy, Callable[[], Any]], Net] = Net,
+    net: Callable[[tf.distribute.Strategy, Callable[[], Any]], Net] = Net,
     optimizer: Callable[[], Any] | None = None,
     **data: Any,
 ) -> Scenario:
     """Two epochs of a loop, with Adam unless given another optimizer."""
 
-    def scenario(strategy: Strategy) -> Left:
+    def scenario(strategy: tf.distribute.Strategy) -> Left:
         trained = net(strategy, optimizer or adam())
         run = loop(strategy, trained.train)
         for _ in range(2):
@@ -180,7 +189,7 @@ def _step(net: Net) -> Callable[..., Any]:
     return step
 
 
-def read_between(strategy: Strategy) -> Left:
+def read_between(strategy: tf.distribute.Strategy) -> Left:
     """Slots that the first step made are read between steps, eagerly and in another function."""
     net, seen = Lazy(strategy, adam()), []
     step, given = _step(net), (net.spread(INPUTS), net.spread(TARGETS))
@@ -195,7 +204,7 @@ def read_between(strategy: Strategy) -> Left:
     return Left(net.state, seen)
 
 
-def traced_again(strategy: Strategy) -> Left:
+def traced_again(strategy: tf.distribute.Strategy) -> Left:
     """After the steps that made the slots come batches of another size, and then of the first."""
     net = Lazy(strategy, adam())
     step = _step(net)
@@ -206,7 +215,7 @@ def traced_again(strategy: Strategy) -> Left:
     return Left(net.state)
 
 
-def restored(strategy: Strategy) -> Left:
+def restored(strategy: tf.distribute.Strategy) -> Left:
     """A checkpoint is written after slots were made, and read two steps later and in a new net."""
     net = Lazy(strategy, adam())
     step, given = _step(net), (net.spread(INPUTS), net.spread(TARGETS))
@@ -227,7 +236,7 @@ def restored(strategy: Strategy) -> Left:
     return Left([*net.state, *other.state], seen)
 
 
-def two_nets(strategy: Strategy) -> Left:
+def two_nets(strategy: tf.distribute.Strategy) -> Left:
     """The first step of a net is also the second net's, which has its slots in shards already."""
     first = Lazy(strategy, adam())
     given = first.spread(INPUTS), first.spread(TARGETS)
