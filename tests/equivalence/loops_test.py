@@ -27,6 +27,11 @@ KERNELS_AND_SLOTS = {
 }
 
 
+# Before the second step is traced, another function captures the slots: that which reads them, or
+# the loop around the step that TensorFlow makes them in.
+CAPTURED = {("one_device", "read_between"), ("one_device", "orbit_lazy")}
+
+
 @functools.cache
 def found(ground: str, *names: str) -> dict[str, Any]:
     """What came of scenarios, all run by one process."""
@@ -40,6 +45,9 @@ def check(ground: str, name: str, *names: str) -> None:
     assert outcome["apart"] == []
     kernels, slots = KERNELS_AND_SLOTS[name]
     expected = slots + (kernels if ground == "tpu" else 0)
+    if (ground, name) in CAPTURED:
+        expected = 0
+        assert "traced before" in outcome["reports"][-1]
     assert outcome["matrices_in_shards"] == expected, outcome["reports"]
     assert not any("failed" in text for text in outcome["reports"])
 
