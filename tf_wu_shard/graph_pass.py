@@ -40,6 +40,7 @@ from tf_wu_shard.program.prepare import prepared
 from tf_wu_shard.report.published import nothing_sharded, publish, reports
 from tf_wu_shard.storage import sharded_slot
 from tf_wu_shard.tensorflow_private import (
+    creating_traces,
     eager_steps,
     function_graph,
     handle_references,
@@ -79,6 +80,7 @@ def _notice_eager_step() -> None:
 def register() -> None:
     """Puts the pass into TensorFlow's tracing; a second call changes nothing."""
     handle_references.install()
+    creating_traces.install(lambda: current_options() is not None)
     tpu_graph.install()
     eager_steps.install(_notice_eager_step)
     if function_graph.install(process):
@@ -105,6 +107,9 @@ def process(graph: Any, trace_seconds: float) -> Any:
     start = time.perf_counter()
     # A function traced for a SavedModel is not trained here; its file holds whole variables.
     options = None if is_exporting() else current_options()
+    if creating_traces.makes_variables(graph):
+        # The trace that TensorFlow makes next is the one to be shared, and told about.
+        options = None
     handles = function_graph.captured_handles(graph)
     distributed = [(h, p) for h, p in handles if has_distributed_variable(h)]
     in_shards = [] if is_exporting() else [(h, p) for h, p in distributed if is_in_shards(h)]
@@ -137,8 +142,7 @@ def record(graph: Any, handles: Handles) -> None:
         [
             handle
             for handle, _ in handles
-            if tpu_graph.is_packed(handle)
-            or (has_distributed_variable(handle) and not handle_references.is_being_created(handle))
+            if tpu_graph.is_packed(handle) or has_distributed_variable(handle)
         ],
     )
 

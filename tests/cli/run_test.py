@@ -95,6 +95,17 @@ def test_the_report_goes_where_it_was_asked_for_from(folder: pathlib.Path) -> No
     assert json.loads((folder / "r.json").read_text()) == []
 
 
+def test_an_unsharded_run_takes_the_same_command_line_and_reports_that_nothing_was_asked_for(
+    folder: pathlib.Path,
+) -> None:
+    options = ("--min-elements", "7", "--on-refusal", "raise", "--report", "r.json")
+    done = wu_shard("run", "--unsharded", *options, "none.py", cwd=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    (report,) = json.loads((folder / "r.json").read_text())
+    assert report["verdict"] == "nothing sharded" and not report["variables"]
+    assert "nothing was asked for" in report["left_alone"][0]["reason"]
+
+
 def test_a_forked_child_ends_on_its_own_and_reports_nothing(folder: pathlib.Path) -> None:
     done = wu_shard("run", "fork.py", cwd=folder)
     assert done.stdout == "5\n"

@@ -2,7 +2,8 @@
 
     TF_ENABLE_ONEDNN_OPTS=0 python -m tests.equivalence.scenarios_run nested_scenarios [NAME...]
 
-They run under an emulated TPUStrategy, or with MODULE@mirrored under a MirroredStrategy.
+They run under an emulated TPUStrategy, or with MODULE@mirrored under a MirroredStrategy, which
+reduces without collectives with MODULE@one_device.
 Neither oneDNN nor Grappler takes part: both fuse a matrix product or sort a sum by what they see of
 the variable behind an operand. So the same sums are made in the same order, to the last bit.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -23,22 +25,28 @@ from tests.equivalence.in_process import in_shards, turn_off, turn_on
 from tests.equivalence.nested_scenarios import Left, Scenario
 from tf_wu_shard.emulation import emulated_tpu_strategy
 
+# How a MirroredStrategy reduces; None is as it chooses itself.
+_REDUCTIONS: dict[str, Callable[[], tf.distribute.CrossDeviceOps | None]] = {
+    "mirrored": lambda: None,
+    "one_device": tf.distribute.ReductionToOneDevice,
+}
+
 
 def main(module: str, *names: str) -> None:
     """Prints, as one line of JSON, what came of each scenario."""
     module, _, ground = module.partition("@")
     scenarios = importlib.import_module(f"tests.equivalence.{module}").SCENARIOS
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    strategy = _mirrored() if ground == "mirrored" else emulated_tpu_strategy(4)
+    strategy = _mirrored(ground) if ground in _REDUCTIONS else emulated_tpu_strategy(4)
     found = {name: _compared(strategy, scenarios[name]) for name in names or scenarios}
     print(json.dumps(found))
 
 
-def _mirrored() -> tf.distribute.Strategy:
+def _mirrored(ground: str) -> tf.distribute.Strategy:
     # Two replicas have one order of summing.
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], _REDUCTIONS[ground]())
 
 
 def _compared(strategy: tf.distribute.Strategy, scenario: Scenario) -> dict[str, Any]:

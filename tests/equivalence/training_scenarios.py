@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from tests.equivalence import tf_keras_scenarios
+from tests.equivalence import loop_scenarios, tf_keras_scenarios
 from tests.equivalence.in_process import turn_off, turn_on
 from tests.equivalence.nested_scenarios import Left, Optimizer, Scenario, adam
 from tests.equivalence.net import INPUTS, OUTPUTS, TARGETS, WIDTH, Net
@@ -196,4 +196,5 @@ SCENARIOS: dict[str, Scenario] = {
     "autographed": _in_a_step(_autographed),
     "retraced": retraced,
     "overwritten_by_tf_keras": tf_keras_scenarios.overwritten,
+    **loop_scenarios.SAMPLE,
 }

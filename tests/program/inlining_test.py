@@ -113,6 +113,14 @@ def test_names_that_are_taken_are_not_given_again() -> None:
     assert {"call/square", "call/square_1"} <= set(names)
 
 
+def test_wishes_to_be_placed_with_ops_of_a_function_name_their_copies() -> None:
+    body = COUNTING._replace(nodes=nodes("\n".join(written(COUNTING.nodes))))
+    result = next(node for node in body.nodes if node.name == "result")
+    result.attr["_class"].list.s.extend([b"loc:@square", b"loc:@h", b"loc:@outside"])
+    found = {node.name: node for node in inlined(CALLER, call=body).nodes}
+    assert list(found["call/result"].attr["_class"].list.s) == [b"loc:@call/square"]
+
+
 def test_the_given_nodes_stay_as_they_are() -> None:
     caller = nodes(CALLER)
     before = written(caller), written(COUNTING.nodes)

@@ -9,7 +9,10 @@ from tests.project.imports import imported_files, imported_names, sources
 # From the ground up. A unit is a folder of tf_wu_shard/ or a module that lies in it directly; it
 # may import the units of the levels below its own. tf_wu_shard itself is its __init__.py.
 LEVELS = (
-    ("captures", "errors", "dtypes", "layout", "placement", "script_words", "topology"),
+    (
+        *("captures", "colocation", "errors", "dtypes", "layout", "placement", "script_words"),
+        "topology",
+    ),
     ("graph",),
     ("rules",),
     ("analysis",),
@@ -31,7 +34,7 @@ LEVELS = (
 ASIDE = {
     "config": {"errors", "tensorflow_private"},
     "deferred": {"errors"},
-    "tensorflow_private": {"errors", "layout"},
+    "tensorflow_private": {"colocation", "errors", "layout"},
     "dialects": {"errors", "dtypes", "layout", "placement", "graph"},
     "emulation": {"errors", "graph", "tensorflow_private", "topology"},
     "model_files": {"errors", "tensorflow_private"},

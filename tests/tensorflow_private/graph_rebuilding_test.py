@@ -219,6 +219,25 @@ def test_the_old_graph_is_left_as_it_was() -> None:
     assert new.as_graph_def() == graph.as_graph_def()
 
 
+def test_wishes_to_be_placed_with_what_is_not_here_go_and_the_others_stay() -> None:
+    def body(x: tf.Tensor) -> tf.Tensor:
+        y = tf.identity(x, name="y")
+        for name, near in (("with_x", x), ("with_y", y)):
+            with tf.compat.v1.colocate_with(near):
+                y = tf.negative(y, name=name)
+        return tf.abs(y, name="with_what_is_outside")
+
+    graph = tf.function(body, autograph=False).get_concrete_function(ONE).graph
+    outside = tf.compat.v1.AttrValue()
+    outside.list.s.append(b"loc:@outside")
+    graph.get_operation_by_name("with_what_is_outside")._set_attr("_class", outside)
+    new = rebuilt(graph)
+    found = {op.name: op.colocation_groups() for op in new.get_operations()}
+    assert found["with_x"] == [b"loc:@x"]
+    assert found["with_y"] == [b"loc:@y"]
+    assert "_class" not in new.get_operation_by_name("with_what_is_outside").node_def.attr
+
+
 def test_an_input_named_below_another_op_gets_a_name_of_its_own() -> None:
     assert graph_rebuilding._free_name("a.b", {"a.b"}) == "a.b_1"
     assert graph_rebuilding._scopes("a/b/c") == ["a", "a/b"]

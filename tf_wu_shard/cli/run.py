@@ -65,7 +65,11 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="NAME",
         help="with --emulate-tpu, the slice to pretend to be, such as v5e:2x4 (default: a ring)",
     )
-    parser.add_argument("--unsharded", action="store_true", help="leave weight-update sharding off")
+    parser.add_argument(
+        "--unsharded",
+        action="store_true",
+        help="leave weight-update sharding off, whatever the other options set; the report says so",
+    )
     parser.add_argument(
         "--report", type=pathlib.Path, metavar="FILE", help="write all reports as JSON at the end"
     )
@@ -149,14 +153,12 @@ def _options(args: argparse.Namespace) -> config.ShardingOptions | None:
     parser: argparse.ArgumentParser = args.parser
     fields = ("min_elements", "bucket_bytes", "on_refusal", "deterministic")
     given = {field: getattr(args, field) for field in fields if hasattr(args, field)}
-    if hasattr(args, "unsharded"):
-        if given or hasattr(args, "report"):
-            parser.error("--unsharded leaves nothing to set or to report")
-        return None
     try:
-        return config.ShardingOptions(**given)
+        options = config.ShardingOptions(**given)
     except OptionError as error:
         parser.error(str(error))
+    # Both halves of a comparison may go by one command line, so what it sets is no error here.
+    return None if hasattr(args, "unsharded") else options
 
 
 def _target(args: argparse.Namespace) -> tuple[bool, list[str]]:
@@ -198,21 +200,15 @@ def _turn_on(options: config.ShardingOptions) -> None:
 
 def _finish(process: int, options: config.ShardingOptions | None, path: pathlib.Path | None) -> int:
     """Writes the reports and the verdict; returns 1 if that makes a good run a failed one."""
-    if options is None or os.getpid() != process:
-        # Nothing was asked for, or a forked child of the script came this way and the script's
-        # own process reports.
+    if os.getpid() != process:
+        # A forked child of the script came this way; the script's own process reports.
         return 0
     reports = _reports()
     status = 0
     if path is not None:
-        try:
-            path.write_text(
-                json.dumps([json.loads(report.to_json()) for report in reports], indent=1) + "\n",
-                encoding="utf-8",
-            )
-        except OSError as error:
-            print(f"wu-shard run: error: cannot write the report: {error}", file=sys.stderr)
-            status = 1
+        status = _write(path, reports if options is not None or reports else (_not_asked(),))
+    if options is None:
+        return status
     sharded = [report for report in reports if report.verdict != "nothing sharded"]
     if sharded:
         print(f"wu-shard: {_listed([report.headline for report in sharded])}.", file=sys.stderr)
@@ -221,6 +217,26 @@ def _finish(process: int, options: config.ShardingOptions | None, path: pathlib.
         print(f"wu-shard: {kind}: nothing was sharded: {_why_nothing(reports)}.", file=sys.stderr)
         status = 1 if options.on_refusal == "raise" else status
     return status
+
+
+def _write(path: pathlib.Path, reports: tuple[Report, ...]) -> int:
+    """Writes the report file; returns 1 if that cannot be done."""
+    try:
+        path.write_text(
+            json.dumps([json.loads(report.to_json()) for report in reports], indent=1) + "\n",
+            encoding="utf-8",
+        )
+    except OSError as error:
+        print(f"wu-shard run: error: cannot write the report: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _not_asked() -> Report:
+    """The report of a script that ran unsharded."""
+    from tf_wu_shard.report.published import nothing_sharded
+
+    return nothing_sharded("all functions", "nothing was asked for: it ran with --unsharded")
 
 
 def _reports() -> tuple[Report, ...]:

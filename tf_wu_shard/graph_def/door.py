@@ -18,12 +18,13 @@ import tensorflow as tf
 
 from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis
+from tf_wu_shard.colocation import rename_wishes
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.dtypes import dtype_name
 from tf_wu_shard.errors import GraphDefError, OptionError
 from tf_wu_shard.graph.builder import graph_def_of
-from tf_wu_shard.graph.op import decoded, parse_value
+from tf_wu_shard.graph.op import parse_value
 from tf_wu_shard.graph_def.outside import Outside, Shards, must_stay_whole, uses_by_variable
 from tf_wu_shard.graph_def.places import Places, places_of
 from tf_wu_shard.graph_def.program import program_of
@@ -291,10 +292,7 @@ class _Assembly:
         new = tf.compat.v1.NodeDef()
         new.CopyFrom(node)
         new.input[:] = [*data, *dict.fromkeys(controls)]
-        wishes = [wish for wish in new.attr["_class"].list.s if not self._is_lost(wish)]
-        del new.attr["_class"]
-        if wishes:
-            new.attr["_class"].list.s.extend(wishes)
+        rename_wishes(new, lambda name: None if self._is_lost(name) else name)
         return new
 
     def _data(self, text: str) -> str:
@@ -312,8 +310,5 @@ class _Assembly:
         # The program is one op to the host: whoever waits for a part waits for all of it.
         return tuple(f"^{op}" for op in self._result.control_outputs)
 
-    def _is_lost(self, wish: bytes) -> bool:
-        if not wish.startswith(b"loc:@"):
-            return False
-        name = decoded(wish[5:])
+    def _is_lost(self, name: str) -> bool:
         return name in self._shards or (name in self._inside and name not in self._made)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tf_wu_shard.colocation import rename_wishes
 from tf_wu_shard.graph.op import Value, parse_value
 
 _RESOURCE = 20
@@ -115,7 +116,7 @@ class _Inlining:
             new = tf.compat.v1.NodeDef()
             new.CopyFrom(node)
             new.name = names[node.name]
-            new.attr.pop("_class", None)  # names of other ops of the function, to be near to
+            rename_wishes(new, names.get)
             del new.input[:]
             for text in node.input:
                 new.input.append(_moved(text, names, operands))

@@ -15,9 +15,10 @@ import tensorflow as tf
 
 from tf_wu_shard.analysis.gradients import result_names
 from tf_wu_shard.analysis.types import Analysis
+from tf_wu_shard.colocation import rename_wishes, wishes
 from tf_wu_shard.dialects.plain_ops import reshape
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.op import Op, Value, decoded, parse_value
+from tf_wu_shard.graph.op import Op, Value, parse_value
 from tf_wu_shard.graph.ordering import in_cycles
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.rewrite.names import LEFT_WHOLE, scope_of
@@ -186,7 +187,7 @@ class Remains:
             self._replaced_values.keys().isdisjoint(op.inputs)
             and self._kept.issuperset(op.controls)
             and self._inputs.isdisjoint(op.controls)
-            and "_class" not in op.node.attr
+            and self._kept.issuperset(wishes(op.node))
         ):
             return op.node
         inputs = [str(self._value(v)) for v in op.inputs]
@@ -198,7 +199,8 @@ class Remains:
         inputs += [f"^{c}" for c in dict.fromkeys(controls)]
         node = tf.compat.v1.NodeDef()
         node.CopyFrom(op.node)
-        self._drop_lost_colocations(node)
+        # The device is named as well.
+        rename_wishes(node, lambda name: name if name in self._kept else None)
         del node.input[:]
         node.input.extend(inputs)
         return node
@@ -268,14 +270,6 @@ class Remains:
             return []
         needed = [self._value(value).op for value in values]
         return [*needed, *(n for wait in waits for n in self._waited_for(wait))]
-
-    def _drop_lost_colocations(self, node: Any) -> None:
-        """Forgets wishes to be placed with an op that is gone; the device is named as well."""
-        wishes = [w for w in node.attr["_class"].list.s if w.startswith(b"loc:@")]
-        kept = [w for w in wishes if decoded(w[5:]) in self._kept]
-        del node.attr["_class"]
-        if kept:
-            node.attr["_class"].list.s.extend(kept)
 
     def _waited_for(self, name: str) -> tuple[str, ...]:
         """The ops to wait for in the place of an old op."""

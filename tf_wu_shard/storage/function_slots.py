@@ -23,11 +23,21 @@ from tf_wu_shard.storage.sharded_slot import (
     can_shard,
     sharded_slot_of,
 )
-from tf_wu_shard.tensorflow_private import function_graph, tpu_graph
+from tf_wu_shard.tensorflow_private import (
+    creating_traces,
+    function_graph,
+    resources,
+    tpu_graph,
+)
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
 
 # A variable enters a TPU program through this op.
 _ENTERS = "TPUReplicatedInput"
+
+_NO_VALUE = (
+    "has no value yet, as this first step makes it (the next is traced again); build the optimizer"
+    " before the first step: optimizer.build(model.trainable_variables)"
+)
 
 
 def slots_in_shards(captured: Captured) -> dict[str, ShardedSlot]:
@@ -185,13 +195,18 @@ def must_stay_whole(graph: Any, analysis: Analysis, captured: Captured) -> Whole
             handles = [original_handle(c) for c in variable.values]
             stored[updated.key] = handles + ([packed] if packed is not None else [])
     # What the function's own branches do is seen where it takes them.
-    functions = captures.captured_by(stored, lambda f: function_graph.is_part_of(f, graph))
+    functions = captures.captured_by(
+        stored, lambda f: function_graph.is_part_of(f, graph) or creating_traces.is_over(f)
+    )
     for updated in (v for update in analysis.updates for v in update.variables):
         key, variable = updated.key, captured.variables[updated.key]
         reason = reasons.get(key)
-        if key in functions:
+        plain = key not in stored or can_shard(variable)
+        if not plain and not resources.have_values(list(map(original_handle, variable.values))):
+            reason = _NO_VALUE
+        elif key in functions:
             reason = f"is captured by {functions[key]}, traced before"
-        elif key in stored and not can_shard(variable):
+        elif not plain:
             reason = "is not stored as one plain variable a replica"
         if reason is not None:
             in_shards = sharded_slot_of(original_handle(variable.values[0])) is not None

@@ -20,6 +20,8 @@ from tensorflow.python.framework import func_graph as func_graph_module
 from tensorflow.python.framework import op_def_registry
 from tensorflow.python.ops import control_flow_v2_func_graphs, handle_data_util
 
+from tf_wu_shard.colocation import rename_wishes
+
 _HANDLE_TYPES = (tf.resource, tf.variant)
 _SHAPE_TYPES = (tf.int32.as_datatype_enum, tf.int64.as_datatype_enum)
 
@@ -125,6 +127,13 @@ def is_part_of(inner: Any, graph: Any) -> bool:
     return False
 
 
+def function_of(graph: Any) -> Any:
+    """The FuncGraph of the function that a FuncGraph is of, or is a branch or body of."""
+    while isinstance(graph, func_graph_module.FuncGraph) and is_branch_or_body(graph):
+        graph = graph.outer_graph
+    return graph
+
+
 def title(graph: Any) -> str:
     """What to call a FuncGraph: its name, that of a branch or body after its function's."""
     names = [str(graph.name)]
@@ -210,6 +219,8 @@ def shapes_given(
     def inferred() -> Any:
         graph_def = graph.as_graph_def()
         for node in graph_def.node:
+            # Nothing is run here; of what is captured it may wish to be with the op outside.
+            rename_wishes(node, lambda name: None)
             if node.name in telling:
                 node.op = "Const"
                 del node.attr["shape"]

@@ -15,6 +15,9 @@ from tensorflow.python.framework import c_api_util, importer, ops
 from tensorflow.python.framework import func_graph as func_graph_module
 from tensorflow.python.ops import handle_data_util
 
+from tf_wu_shard.colocation import rename_wishes, wishes
+from tf_wu_shard.tensorflow_private import creating_traces
+
 _HANDLE_TYPES = (tf.resource, tf.variant)
 
 # What follows the name of a traced function in that of one made of it.
@@ -71,6 +74,7 @@ def rebuild(
     new.structured_outputs = _moved_structure(graph, moved)
     new.control_outputs = [new.get_operation_by_name(name) for name in control_outputs]
     new._wu_shard_owners = owners
+    creating_traces.carry_over(graph, new)
     return new
 
 
@@ -187,6 +191,7 @@ def _import_rest(new: Any, nodes: Mapping[str, Any], inputs: Mapping[str, Any]) 
     """Imports everything but the inputs, for which nothing has to wait."""
     rest = tf.compat.v1.GraphDef(versions=new.graph_def_versions)
     waits = {f"^{name}" for name in inputs}
+    near_inputs: list[Any] = []
     for name, node in nodes.items():
         if name in inputs:
             continue
@@ -195,7 +200,17 @@ def _import_rest(new: Any, nodes: Mapping[str, Any], inputs: Mapping[str, Any]) 
         if not waits.isdisjoint(node.input):
             del added.input[:]
             added.input.extend(text for text in node.input if text not in waits)
+        if not inputs.keys().isdisjoint(wishes(node)):
+            near_inputs.append(node)
+        # The importer takes no other than those among the nodes that it imports now.
+        rename_wishes(added, lambda wish: wish if wish in nodes and wish not in inputs else None)
     _import(new, rest, {f"{name}:0": tensor for name, tensor in inputs.items()})
+    now = {name: name for name in nodes} | {name: t.op.name for name, t in inputs.items()}
+    for node in near_inputs:
+        near = tf.compat.v1.NodeDef()
+        near.CopyFrom(node)
+        rename_wishes(near, now.get)
+        new.get_operation_by_name(node.name)._set_attr("_class", near.attr["_class"])
 
 
 def _scopes(name: str) -> list[str]:
