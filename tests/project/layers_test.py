@@ -9,7 +9,7 @@ from tests.project.imports import imported_files, imported_names, sources
 # From the ground up. A unit is a folder of tf_wu_shard/ or a module that lies in it directly; it
 # may import the units of the levels below its own. tf_wu_shard itself is its __init__.py.
 LEVELS = (
-    ("captures", "errors", "dtypes", "layout", "placement", "script_words", "topology"),
+    ("captures", "cures", "errors", "dtypes", "layout", "placement", "script_words", "topology"),
     ("graph",),
     ("rules",),
     ("analysis",),
@@ -32,7 +32,7 @@ ASIDE = {
     "config": {"errors", "tensorflow_private"},
     "deferred": {"errors"},
     "tensorflow_private": {"errors", "layout"},
-    "dialects": {"errors", "dtypes", "layout", "placement", "graph"},
+    "dialects": {"cures", "errors", "dtypes", "layout", "placement", "graph"},
     "emulation": {"errors", "graph", "tensorflow_private", "topology"},
     "model_files": {"errors", "tensorflow_private"},
     "models": {"errors"},
@@ -40,7 +40,7 @@ ASIDE = {
 
 # These answer from plain data, in milliseconds, with no TensorFlow import of their own.
 PURE = (
-    *("errors", "dtypes", "layout", "placement", "topology", "config"),
+    *("cures", "errors", "dtypes", "layout", "placement", "topology", "config"),
     *("rules", "analysis", "plan", "report"),
 )
 PURE_FILES = ("tf_wu_shard/graph/view.py", "tf_wu_shard/cli/main.py", "tf_wu_shard/cli/program.py")

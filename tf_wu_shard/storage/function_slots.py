@@ -20,7 +20,7 @@ from tf_wu_shard.storage import sharded_slot
 from tf_wu_shard.storage.sharded_slot import (
     PendingSlot,
     ShardedSlot,
-    can_shard,
+    against_shards,
     sharded_slot_of,
 )
 from tf_wu_shard.tensorflow_private import function_graph, tpu_graph
@@ -191,8 +191,8 @@ def must_stay_whole(graph: Any, analysis: Analysis, captured: Captured) -> Whole
         reason = reasons.get(key)
         if key in functions:
             reason = f"is captured by {functions[key]}, traced before"
-        elif key in stored and not can_shard(variable):
-            reason = "is not stored as one plain variable a replica"
+        elif key in stored and (problem := against_shards(variable)) is not None:
+            reason = f"cannot be stored in shards: {problem}"
         if reason is not None:
             in_shards = sharded_slot_of(original_handle(variable.values[0])) is not None
             may = not updated.is_slot and not in_shards and key not in in_place
