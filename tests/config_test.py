@@ -22,7 +22,9 @@ def test_false_and_none_mean_off(off: object) -> None:
 
 
 def test_options_are_taken_as_they_are() -> None:
-    options = ShardingOptions(min_elements=1, on_refusal="raise", deterministic=True)
+    options = ShardingOptions(
+        min_elements=1, on_refusal="raise", min_sharded=0.5, deterministic=True
+    )
     assert parse_flag(options) is options
 
 
@@ -47,6 +49,10 @@ def test_any_other_value_raises_and_names_the_valid_ones(wrong: object) -> None:
         ("bucket_bytes", 0),
         ("bucket_bytes", False),
         ("bucket_bytes", 4e6),
+        ("min_sharded", 50),
+        ("min_sharded", -0.1),
+        ("min_sharded", True),
+        ("min_sharded", "0.5"),
         ("on_refusal", "ignore"),
         ("on_refusal", None),
         ("on_refusal", True),

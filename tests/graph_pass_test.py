@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -265,6 +266,7 @@ def test_nothing_sharded_is_a_warning_otherwise(
     with caplog.at_level("WARNING", logger="absl"):
         traced(strategy, momentum_step(weight, slot, change=noisy_sums))
     assert "weight_update_sharding is on, but step: nothing sharded" in caplog.text
+    assert re.search(r"\(at \S+, \w+\.py:\d+ in \w+\); lifted by an update without", caplog.text)
 
 
 @pytest.mark.parametrize(

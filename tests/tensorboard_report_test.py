@@ -244,7 +244,7 @@ def test_tensorboard_shows_text_scalars_and_graph(
     with tensorboard(tmp_path) as address, Browser(str(executable())) as browser:
         browser.open(f"{address}/?darkMode=false#text", 1280, dark=False)
         text = browser.wait_for(lambda text: "flat 3200/2" in text)
-        assert re.search(r"sharded 2 of 4 variables over 2 replicas", text)
+        assert re.search(r": 2 of 4 variables over 2 replicas", text)
         assert "80 elements, below min_elements=1024" in text
         browser.picture(pictures / "text.png", whole=False)
         browser.open(f"{address}/?darkMode=false#timeseries", 1280, dark=False)

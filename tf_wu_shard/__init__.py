@@ -16,6 +16,7 @@ from tf_wu_shard.errors import (
     NothingShardedError,
     OptionError,
     StorageError,
+    TooLittleShardedError,
     WuShardError,
 )
 
@@ -36,6 +37,7 @@ __all__ = [
     "RewrittenGraphDef",
     "ShardingOptions",
     "StorageError",
+    "TooLittleShardedError",
     "VariableInShards",
     "WuShardError",
     "clear_reports",

@@ -31,7 +31,15 @@ class ShardingOptions:
             all replicas share one process; on TPUs 20 MiB, or more where a step would have more
             than 24 collectives of a kind.
         on_refusal: What happens when a function is traced with the flag on and none of it can be
-            sharded: "warn" logs the reason, "raise" raises `NothingShardedError`.
+            sharded, or less than `min_sharded`: "warn" logs the reason, "raise" raises
+            `NothingShardedError`, or `TooLittleShardedError`.
+        min_sharded: The share, from 0 to 1, below which `on_refusal` applies to a function of which
+            something is sharded. It is a share of the elements of all variables that the function
+            updates from gradients summed over the replicas, small ones and those left alone
+            included, and a share of the bytes of their optimizer slots: each must reach it; an
+            optimizer without slots has the first alone. Each traced function is judged by itself,
+            together with its branches and loops. At the default, 0, only a function of which
+            nothing at all is sharded is refused. Below half there is a warning, whatever is asked.
         deterministic: Sum the replicas' gradients in the order of the replicas, so that two runs
             agree bit for bit. Where all replicas share one process this is always so; on TPUs it
             changes nothing, as the compiler's collectives have an order of their own.
@@ -49,6 +57,7 @@ class ShardingOptions:
     min_elements: int | None = None
     bucket_bytes: int | None = None
     on_refusal: OnRefusal = "warn"
+    min_sharded: float = 0.0
     deterministic: bool = False
     gather_dtype: GatherDtype | None = None
     dialect: DialectName = "auto"
@@ -60,6 +69,7 @@ class ShardingOptions:
             _check_positive("bucket_bytes", self.bucket_bytes, "None for the default, or ")
         if self.gather_dtype is not None:
             _check_word("gather_dtype", self.gather_dtype, get_args(GatherDtype))
+        _check_share("min_sharded", self.min_sharded)
         _check_word("on_refusal", self.on_refusal, get_args(OnRefusal))
         _check_word("dialect", self.dialect, get_args(DialectName))
         if not isinstance(self.deterministic, bool):
@@ -127,6 +137,13 @@ def _check_positive(field: str, value: object, also: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise OptionError(
             f"ShardingOptions.{field} must be {also}an integer of at least 1, not {_shown(value)}"
+        )
+
+
+def _check_share(field: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise OptionError(
+            f"ShardingOptions.{field} must be a share from 0 to 1, such as 0.5, not {_shown(value)}"
         )
 
 

@@ -16,7 +16,11 @@ class OptionError(WuShardError, ValueError):
     """An option has a name or a value that means nothing; the message lists the valid ones."""
 
 
-class NothingShardedError(WuShardError, RuntimeError):
+class TooLittleShardedError(WuShardError, RuntimeError):
+    """Less of a function's update is sharded than `ShardingOptions.min_sharded` asks for."""
+
+
+class NothingShardedError(TooLittleShardedError):
     """The flag is on with `on_refusal="raise"`, and a function came out with nothing sharded."""
 
 

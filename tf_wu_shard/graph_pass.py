@@ -28,7 +28,7 @@ from tf_wu_shard.concern import (
 )
 from tf_wu_shard.config import ShardingOptions, current_options
 from tf_wu_shard.dialects.recognition import reduced_values
-from tf_wu_shard.errors import StorageError
+from tf_wu_shard.errors import StorageError, TooLittleShardedError
 from tf_wu_shard.graph.capture import Captured, capture
 from tf_wu_shard.graph.tpu_cluster import cluster_of
 from tf_wu_shard.pipeline.hand_over import hand_over
@@ -37,7 +37,8 @@ from tf_wu_shard.pipeline.stages import Outcome, run_stages
 from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.if_conversion import if_converted
 from tf_wu_shard.program.prepare import prepared
-from tf_wu_shard.report.published import nothing_sharded, publish, reports
+from tf_wu_shard.report.published import is_refused, nothing_sharded, publish, reports
+from tf_wu_shard.report.summary import Report
 from tf_wu_shard.storage import sharded_slot
 from tf_wu_shard.tensorflow_private import (
     creating_traces,
@@ -61,6 +62,8 @@ _ONLY_WHAT_IS_IN_SHARDS = ShardingOptions(min_elements=sys.maxsize)
 _told: weakref.WeakSet[Any] = weakref.WeakSet()
 
 _EAGER = "a step outside tf.function"
+_TRACED = "a tf.function around the step; in Keras, compile without run_eagerly"
+_SEVERAL = "a strategy of several replicas, and variables made in its scope"
 
 _OTHER_WORKERS = (
     "its replicas are spread over several workers, and a worker's function holds its own alone"
@@ -74,7 +77,7 @@ def _notice_eager_step() -> None:
         return
     if options.on_refusal == "raise" or all(r.function != _EAGER for r in reports()):
         reason = "it runs eagerly, so no function is traced that could be rewritten"
-        publish(nothing_sharded(_EAGER, reason), options=options)
+        publish(nothing_sharded(_EAGER, reason, cure=_TRACED), options=options)
 
 
 def register() -> None:
@@ -101,6 +104,7 @@ def process(graph: Any, trace_seconds: float) -> Any:
     Raises:
         NothingShardedError: With on_refusal="raise", when the function trains and nothing of it
             is sharded.
+        TooLittleShardedError: Likewise, when less than min_sharded of it is.
         StorageError: If the function does something to a sharded slot that cannot be expressed
             on its shards.
     """
@@ -154,7 +158,8 @@ def _warn_of_one_replica(graph: Any, handles: Handles, options: ShardingOptions)
     if any(id(h) in own and computes_what_it_writes(p) for h, p in handles):
         spread = any(num_replicas_of(h) > 1 for h, _ in handles)
         reason = _OTHER_WORKERS if spread else "it trains on one replica: no gradient is reduced"
-        publish(nothing_sharded(function_graph.title(graph), reason), options=options)
+        cure = "" if spread else _SEVERAL
+        publish(nothing_sharded(function_graph.title(graph), reason, cure=cure), options=options)
 
 
 def _shard(graph: Any, options: ShardingOptions | None, start: float, trace_seconds: float) -> Any:
@@ -162,26 +167,29 @@ def _shard(graph: Any, options: ShardingOptions | None, start: float, trace_seco
     try:
         captured = captured_program(graph)
         outcome = run_stages(graph, captured, options, _told)
+        if options is not None and is_refused(outcome.reports, options):
+            # Before anything live is changed: the error ends the trace.
+            publish(*_timed(outcome, start, trace_seconds), options=options)
         new, pending = hand_over(graph, outcome)
         sharded_slot.commit_all(pending)
-    except StorageError:
+    except (StorageError, TooLittleShardedError):
         raise
     # The traced function must survive any bug of ours.
     except Exception as error:
         _report_failure(graph, error, options)
         return _only_lowered(graph)
     if options is not None and outcome.reports:
-        now = time.perf_counter()
-        spent = (now - start) * 1e3
         _told.update((graph, new))
-        publish(
-            *(
-                dataclasses.replace(r, pass_ms=spent, trace_ms=spent + trace_seconds * 1e3)
-                for r in outcome.reports
-            ),
-            options=options,
-        )
+        publish(*_timed(outcome, start, trace_seconds), options=options)
     return new
+
+
+def _timed(outcome: Outcome, start: float, trace_seconds: float) -> list[Report]:
+    spent = (time.perf_counter() - start) * 1e3
+    return [
+        dataclasses.replace(report, pass_ms=spent, trace_ms=spent + trace_seconds * 1e3)
+        for report in outcome.reports
+    ]
 
 
 def captured_program(graph: Any) -> Captured:

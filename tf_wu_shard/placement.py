@@ -58,11 +58,13 @@ class Refusal:
         reason: What was not understood, or would not pay; readable after "because".
         of_rules: Whether nothing but the rules for shards stopped: no rule names the op, or the
             rule does not hold there. A replica that holds everything whole could go on.
+        cure: What lifts it, readable after "lifted by"; "" where nothing is known to.
     """
 
     where: str
     reason: str
     of_rules: bool = dataclasses.field(default=False, compare=False)
+    cure: str = dataclasses.field(default="", compare=False)
 
     def __str__(self) -> str:
         return f"{self.reason} ({self.where})" if self.where else self.reason

@@ -163,4 +163,4 @@ def test_order_through_other_ops_counts() -> None:
 def test_accesses_that_nothing_orders_are_a_race(text: str) -> None:
     reason = race(text)
     assert reason is not None
-    assert reason.startswith("nothing orders it after one, on w0")
+    assert reason.startswith("nothing orders it after one, which uses w0 too")

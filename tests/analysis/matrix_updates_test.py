@@ -288,7 +288,7 @@ REFUSED: dict[str, tuple[str, dict[str, Any], str]] = {
     "another size than the variable's, but that of a slot": (
         STATISTIC.replace("(w0, second)", "(w0, read)"),
         {"variables": SIDES},
-        "it writes a value of shape [3, 3] (step)",
+        "it writes a value of shape [3, 3], not the variable's (step)",
     ),
     "weights of two sizes": (
         "both = MatMul(sw, sv) [3,3]\nother = AssignSubVariableOp(v0, both)\n"

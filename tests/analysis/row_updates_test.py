@@ -124,7 +124,7 @@ def test_a_scatter_alone_changes_only_the_rows_looked_up() -> None:
         ),
         (
             "step# = ResourceScatterSub(w#, i#, values#) @d#",
-            "it is an input of this replica alone",
+            "replica 1 alone has it as an input",
         ),
         (
             ONCE + "step# = ResourceScatterSub(w#, only#, values#) @d#",

@@ -13,7 +13,7 @@ def test_a_trainable_variable_written_without_a_reduced_gradient_is_named() -> N
     text = MOMENTUM + "c = Const() [4]\nset# = AssignVariableOp(e#, c) @d#\n"
     analysis = analysis_of(text, variables={**SHAPES, "e": (4,)}, trainable=("w", "e"))
     assert reasons_of(analysis) == {
-        "e": "AssignVariableOp writes it from no gradient reduction known here (set0)"
+        "e": "AssignVariableOp writes it from no gradient known to be summed over replicas (set0)"
     }
     assert len(analysis.updates) == 1
 
@@ -75,7 +75,8 @@ def test_a_sum_over_replicas_that_nobody_knows_is_told_of() -> None:
     """
     analysis = analyze(view_of(text, variables=TWO, trainable=("w", "e")), DIALECT)
     assert reasons_of(analysis) == {
-        "e": "AssignSubVariableOp writes it from no gradient reduction known here (step0)"
+        "e": "AssignSubVariableOp writes it from no gradient known to be summed over replicas"
+        " (step0)"
     }
 
 

@@ -122,4 +122,4 @@ def test_a_training_script_is_sharded_and_reported_however_it_ends(
     assert [variable["shape"] for variable in report["variables"]] == [[64, 64]]
     assert len(report["left_alone"]) == 3
     (verdict,) = [line for line in done.stderr.splitlines() if line.startswith("wu-shard: ")]
-    assert "sharded 1 of 4 variables over 2 replicas" in verdict
+    assert ": 1 of 4 variables over 2 replicas" in verdict

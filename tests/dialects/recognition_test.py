@@ -67,7 +67,7 @@ def test_a_collective_that_one_replica_lacks_is_refused() -> None:
     text = "\n".join([*lines[:3], lines[3].replace("#", "0")])
     found, refusals = recognised(text)
     assert found == []
-    assert refusals == ["not every replica takes part in it in this graph (sum0)"]
+    assert refusals == ["not every replica takes part in this sum in this graph (sum0)"]
 
 
 def test_replicas_that_reduce_in_different_ways_are_refused() -> None:
@@ -76,13 +76,15 @@ def test_replicas_that_reduce_in_different_ways_are_refused() -> None:
     mixed += [line.replace("#", "1").replace("=Id", "=Div") for line in lines[2:]]
     found, refusals = recognised("\n".join(lines[:2] + mixed))
     assert found == []
-    assert refusals == ["the replicas reduce in different ways (sum0)"]
+    assert refusals == [
+        "some replicas add up what others average, or sum another element type (sum0)"
+    ]
 
 
 def test_without_devices_a_collective_is_refused_once() -> None:
     found, refusals = recognised(COLLECTIVE, devices=())
     assert found == []
-    assert refusals == ["no mirrored variable tells which replica it belongs to (sum0)"]
+    assert refusals == ["no mirrored variable of the step tells which replica runs it (sum0)"]
 
 
 def test_an_addn_over_the_replicas_handed_back_to_each_is_a_sum() -> None:

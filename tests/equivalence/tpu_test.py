@@ -182,7 +182,7 @@ def test_the_report_names_the_rows_and_what_was_left_alone(
     assert set(reasons().values()) == {
         f"its {size} elements do not fill a tile of every shard: those hold 4096" for size in sizes
     }
-    assert "sharded 2 of 6 variables over 4 replicas" in str(report)
+    assert ": 2 of 6 variables over 4 replicas" in str(report)
     assert "replicas: topology not known: one group of all replicas" in str(report).splitlines()
     # Four shards of 8 rows of the kernel 24x64, and four of 16 of 40x64: tiles have 8 rows.
     whole = 40 * 3 + 64 + 40 + 3

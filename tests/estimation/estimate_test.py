@@ -161,7 +161,7 @@ def test_several_numbers_of_replicas_are_a_table() -> None:
     lines = str(estimate).splitlines()
     assert lines[0] == "Adam, 3 weights, 154,000 elements; on the fullest replica:"
     assert re.split("  +", lines[2].strip()) == [*COLUMNS]
-    assert lines[4].split()[:4] == ["4", "2", "of", "3"]
+    assert lines[4].split()[:6] == ["4", "99", "%,", "2", "of", "3"]
     assert "1.23 MB -> 311 kB" in lines[4]
     data = json.loads(estimate.to_json())
     # Shards of kernels end at 64-byte boundaries, 16 elements; the bias is whole.
@@ -258,6 +258,9 @@ def test_tpus_leave_weights_alone_of_a_type_that_none_of_them_reduces_to_shards(
     (row,) = tf_wu_shard.estimate(shapes, "adam", 4, topology="v5e:2x2").rows
     assert [variable.name for variable in row.report.variables] == ["single"]
     (left,) = row.report.left_alone
-    assert (left.name, left.reason) == ("double", "XlaReduceScatter does not take float64")
+    assert (left.name, left.reason) == (
+        "double",
+        "TPUs reduce no float64 to shards: XlaReduceScatter does not take it",
+    )
     (row,) = tf_wu_shard.estimate(shapes, "adam", 4).rows
     assert len(row.report.variables) == 2

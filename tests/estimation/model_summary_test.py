@@ -75,9 +75,9 @@ def test_after_a_step_it_says_what_the_slots_take(
     row = tf_wu_shard.estimate(model, optimizer(), 2).rows[0]
     if row.slots.unsharded:
         after = f"{byte_text(row.slots.unsharded)} -> {byte_text(row.slots.sharded)}"
-        assert lines[-1] == f"Optimizer slots of a replica: {after}"
+        assert f"Optimizer slots of a replica: {after}" in lines
     else:
-        assert lines[-1] == "Optimizer slots of a replica: -"
+        assert "Optimizer slots of a replica: -" in lines
 
 
 def test_a_tpu_model_is_seen_as_one(emulated: Callable[..., tf.distribute.Strategy]) -> None:

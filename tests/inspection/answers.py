@@ -15,7 +15,8 @@ from tf_wu_shard.inspection.answers.update_picture import (
     PictureTensor,
     UpdatePicture,
 )
-from tf_wu_shard.report.summary import Bytes, LeftAloneVariable, Report, ShardedVariable
+from tf_wu_shard.report.share import LeftAloneVariable, Share
+from tf_wu_shard.report.summary import Bytes, Report, ShardedVariable
 
 WHOLE = PictureTensor((64, 32), "float32", 8192)
 SHARD = PictureTensor((256,), "float32", 1024)
@@ -83,11 +84,16 @@ def answer(name: str = "w", variables: int = 1, functions: int = 1) -> Inspectio
             ShardedVariable(n, (64, 32), "float32", "flat 2048/8", (f"{n}_m",), 0, 0)
             for n in names[:half]
         ),
-        left_alone=tuple(LeftAloneVariable(n, f"no rule for {name}", name) for n in names[half:]),
+        left_alone=tuple(
+            LeftAloneVariable(n, f"no rule for {name}", name, cure=f"an update without {name}")
+            for n in names[half:]
+        ),
         notes=(name,),
         slot_bytes_per_replica=Bytes(8192, 1024),
         wire_bytes=Bytes(8192, 8192),
         emitted={},
+        elements=Share(2048 * half, 2048 * variables),
+        slot_bytes=Share(8192 * half, 8192 * variables),
         place=name,
     )
     updates = tuple(

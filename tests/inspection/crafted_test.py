@@ -113,7 +113,7 @@ def test_calls_that_would_be_written_out_2_to_the_40_times_are_not(tmp_path: pat
     ("write", "said"),
     [
         (writes_in_a_row, {""}),
-        (unordered_writes, {"nothing orders it after put0, on w0"}),
+        (unordered_writes, {"nothing orders it after put0, which uses w0 too"}),
         (reads_in_a_row, {""}),
         (weights_of_one_gradient, {""}),
         (states_in_a_row, {"it depends on more than 64 variables of the step"}),

@@ -64,10 +64,13 @@ def test_a_model_of_5000_variables_stays_small_and_says_what_is_left_out() -> No
 def test_it_says_what_the_page_says() -> None:
     text = as_markdown(answer("w", variables=2))
     assert text.startswith("# Weight-update sharding of `w`\n")
-    assert "**1 of 2 variables would be sharded over 8 replicas**" in text
+    assert (
+        "**50 % of 4,096 elements and 50 % of 16.4 kB of slots: 1 of 2 variables would be sharded"
+        " over 8 replicas**"
+    ) in text
     titles = ("## w", "### Left alone", "### Variables", "### Memory of the fullest replica")
     assert all(f"\n{title}\n" in text for title in titles)
-    assert "| `w1` | no rule for w | `w, made by w` | a rule for this op" in text
+    assert "| `w1` | no rule for w | `w, made by w` | an update without w" in text
 
 
 def test_a_model_without_a_function_is_a_page_too() -> None:

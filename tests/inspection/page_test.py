@@ -86,7 +86,7 @@ def test_each_refusal_has_its_op_its_line_and_what_would_lift_it() -> None:
         "w1",
         "no rule for w",
         "w, made by w",
-        "a rule for this op, or an update without it",
+        "an update without w",
     ]
 
 

@@ -10,8 +10,8 @@ from tests.project.imports import imported_files, imported_names, sources
 # may import the units of the levels below its own. tf_wu_shard itself is its __init__.py.
 LEVELS = (
     (
-        *("captures", "colocation", "errors", "dtypes", "layout", "placement", "script_words"),
-        "topology",
+        *("captures", "colocation", "cures", "errors", "dtypes", "layout", "placement"),
+        *("script_words", "topology"),
     ),
     ("graph",),
     ("rules",),
@@ -35,7 +35,7 @@ ASIDE = {
     "config": {"errors", "tensorflow_private"},
     "deferred": {"errors"},
     "tensorflow_private": {"colocation", "errors", "layout"},
-    "dialects": {"errors", "dtypes", "layout", "placement", "graph"},
+    "dialects": {"cures", "errors", "dtypes", "layout", "placement", "graph"},
     "emulation": {"errors", "graph", "tensorflow_private", "topology"},
     "model_files": {"errors", "tensorflow_private"},
     "models": {"errors"},
@@ -43,7 +43,7 @@ ASIDE = {
 
 # These answer from plain data, in milliseconds, with no TensorFlow import of their own.
 PURE = (
-    *("errors", "dtypes", "layout", "placement", "topology", "config"),
+    *("cures", "errors", "dtypes", "layout", "placement", "topology", "config"),
     *("rules", "analysis", "plan", "report"),
 )
 PURE_FILES = ("tf_wu_shard/graph/view.py", "tf_wu_shard/cli/main.py", "tf_wu_shard/cli/program.py")

@@ -128,6 +128,7 @@ def test_the_json_has_every_field_by_its_name() -> None:
     assert set(data) == {
         *("function", "verdict", "num_replicas", "variables", "left_alone", "notes"),
         *("slot_bytes_per_replica", "weight_bytes_per_replica", "wire_bytes"),
+        *("elements", "slot_bytes", "held_back", "share"),
         *("emitted", "place", "pass_ms", "trace_ms"),
     }
     assert data["variables"] == [
@@ -143,9 +144,13 @@ def test_the_json_has_every_field_by_its_name() -> None:
             "whole": "",
         }
     ]
-    assert data["left_alone"] == [
-        {"name": "b", "reason": "2 elements, below min_elements=8", "where": ""}
-    ]
+    (left,) = data["left_alone"]
+    assert left.pop("cure").startswith("a lower min_elements")
+    reason = "2 elements, below min_elements=8"
+    assert left == {"name": "b", "reason": reason, "where": "", "elements": 2}
+    assert data["elements"] == {"sharded": 64, "total": 66}
+    assert data["slot_bytes"] == {"sharded": 256, "total": 256}
+    assert data["held_back"] is None and data["share"] == 64 / 66
     assert data["slot_bytes_per_replica"] == {"unsharded": 256, "sharded": 64}
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from tf_wu_shard.report.summary import Bytes, LeftAloneVariable, Report, ShardedVariable
-from tf_wu_shard.report.text import slot_label
+from tf_wu_shard.report.share import HeldBack, LeftAloneVariable, Share
+from tf_wu_shard.report.summary import Bytes, Report, ShardedVariable
+from tf_wu_shard.report.text import percent_text, slot_label, verdict_line
 
 PARTLY = Report(
     function="one_step_on_data",
@@ -22,6 +23,9 @@ PARTLY = Report(
     notes=("it reduces a tensor of no static shape (reduce_7)",),
     slot_bytes_per_replica=Bytes(1_200_000_000, 152_000_000),
     wire_bytes=Bytes(410_000_000, 410_000_000),
+    elements=Share(94, 400),
+    slot_bytes=Share(1_164_000_000, 1_200_000_000),
+    held_back=HeldBack(1, 294, "table", "no rule for Sum", "Sum_1", "an update without Sum", ""),
     emitted={"reduce_scatter": 2, "all_gather": 2},
     pass_ms=12.3,
     trace_ms=98.7,
@@ -41,8 +45,9 @@ ON_TPUS = dataclasses.replace(
 NOTHING = dataclasses.replace(PARTLY, verdict="nothing sharded", variables=(), emitted={})
 
 GOLDEN = """\
-one_step_on_data: sharded 2 of 4 variables over 4 replicas   slots 1.20 GB -> 152 MB a replica\
-   wire 410 MB a step (unchanged)
+one_step_on_data: sharded 23 % of 400 elements and 97 % of 1.20 GB of slots: 2 of 4 variables over\
+ 4 replicas   slots 1.20 GB -> 152 MB a replica   wire 410 MB a step (unchanged)
+held back: table, 73 % of the elements: no rule for Sum (at Sum_1); lifted by an update without Sum
   dense/kernel  flat 30/4 pad 34   slots m, v   bucket 0
   out           flat 64/4   slots none   bucket 1
 left alone
@@ -83,10 +88,10 @@ def test_nothing_sharded_says_why_in_the_first_line() -> None:
 def test_of_tpus_it_says_where_replicas_sit_and_how_weights_are_stored_and_travel() -> None:
     lines = str(ON_TPUS).splitlines()
     assert "slots 1.20 GB -> 152 MB a replica   weights 600 MB -> 76.0 MB   wire" in lines[0]
-    assert lines[1] == f"replicas: {ON_TPUS.place}"
-    assert lines[2] == ("weights gathered in bfloat16: 1 of 2, the shards keep their own type")
-    assert lines[3].endswith("slots m, v   bucket 0   gathered in bfloat16")
-    assert lines[4].endswith("slots none   bucket 1")
+    assert lines[2] == f"replicas: {ON_TPUS.place}"
+    assert lines[3] == ("weights gathered in bfloat16: 1 of 2, the shards keep their own type")
+    assert lines[4].endswith("slots m, v   bucket 0   gathered in bfloat16")
+    assert lines[5].endswith("slots none   bucket 1")
 
 
 def test_where_matrix_functions_have_whole_tensors_is_said_of_each_and_counted() -> None:
@@ -94,9 +99,34 @@ def test_where_matrix_functions_have_whole_tensors_is_said_of_each_and_counted()
     turns = dataclasses.replace(first, whole="by turns, 2 of 6 on each replica")
     lines = str(dataclasses.replace(ON_TPUS, variables=(turns, second))).splitlines()
     counted = "put together whole for matrix functions: 1 of 2"
-    assert lines[3] == counted
-    assert lines[4].endswith("gathered in bfloat16   whole by turns, 2 of 6 on each replica")
-    assert "whole" not in lines[5]
+    assert lines[4] == counted
+    assert lines[5].endswith("gathered in bfloat16   whole by turns, 2 of 6 on each replica")
+    assert "whole" not in lines[6]
+
+
+def test_a_share_is_never_said_to_be_more_than_it_is() -> None:
+    parts = [Share(999, 1000), Share(1, 1000), Share(0, 9), Share(9, 9), Share(0, 0)]
+    assert [*map(percent_text, parts)] == ["99 %", "under 1 %", "0 %", "100 %", "100 %"]
+
+
+def test_an_optimizer_without_slots_is_judged_by_its_elements() -> None:
+    report = dataclasses.replace(PARTLY, slot_bytes=Share(0, 0))
+    assert ": sharded 23 % of 400 elements: 2 of 4 variables over 4 replicas   " in str(report)
+    assert report.share == 94 / 400
+    assert dataclasses.replace(PARTLY, slot_bytes=Share(1, 9)).share == 1 / 9
+    assert NOTHING.share == 0
+
+
+def test_the_line_for_the_log_tells_place_line_and_cure_once() -> None:
+    assert PARTLY.held_back is not None
+    held = dataclasses.replace(PARTLY.held_back, variables=3, line="train.py:50 in step")
+    line = verdict_line(dataclasses.replace(PARTLY, held_back=held))
+    assert line == PARTLY.headline + (
+        "; held back: 3 variables such as table, 73 % of the elements: no rule for Sum (at Sum_1,"
+        " train.py:50 in step); lifted by an update without Sum"
+    )
+    assert verdict_line(NOTHING).count("no rule for Sum") == 1
+    assert verdict_line(NOTHING).endswith(" (at Sum_1); lifted by an update without Sum")
 
 
 def test_nothing_emitted_is_not_counted() -> None:

@@ -103,7 +103,7 @@ def test_a_step_whose_weights_are_all_in_shards_is_a_train_step(tmp_path: pathli
         "(1024, 3)", "(1024, 96)"
     )
     found = trace(tmp_path, script, "--rate", "0.1", topology="v5e:2x2", sharded=True)
-    assert "sharded 1 of 1 variables" in found.get("said", ""), found
+    assert ": 1 of 1 variables" in found.get("said", ""), found
 
 
 def test_a_failing_script_is_told_with_its_line(tmp_path: pathlib.Path) -> None:

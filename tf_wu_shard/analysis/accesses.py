@@ -119,7 +119,11 @@ def check_order(view: GraphView, handle: str, touching: list[VariableAccess]) ->
         indirect = [earlier for earlier in before if earlier.name not in waits]
         earlier = view.first_unordered(indirect, access.op) if indirect else None
         if earlier is not None:
-            return Refusal(access.op.name, f"nothing orders it after {earlier.name}, on {handle}")
+            return Refusal(
+                access.op.name,
+                f"nothing orders it after {earlier.name}, which uses {handle} too",
+                cure="tf.control_dependencies between the two, or a tf.function, which orders them",
+            )
         if access.access.is_read:
             reads.append(access.op)
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tf_wu_shard.analysis.gradient_shapes import ensured_shapes, with_ensured
 from tf_wu_shard.analysis.gradients import gradient_reductions, result_names
+from tf_wu_shard.analysis.kept_slots import with_variables
 from tf_wu_shard.analysis.matrix_updates import matrix_updates
 from tf_wu_shard.analysis.order import with_order
 from tf_wu_shard.analysis.types import Analysis
@@ -49,6 +50,6 @@ def analyze(view: GraphView, dialect: Dialect) -> Analysis:
         num_replicas=num_replicas if reductions else 0,
         reductions=with_order(view, reductions, {key for u in updates for key in u.reductions}),
         updates=updates,
-        refused=refused,
+        refused=with_variables(view, updates, refused),
         refusals=tuple(r for r in refusals if r not in told),
     )

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 
+from tf_wu_shard import cures
 from tf_wu_shard.analysis.accesses import VariableAccess, accesses, check_order
 from tf_wu_shard.analysis.gradients import ResultNames
+from tf_wu_shard.analysis.part_wise_writes import part_wise_with_others
 from tf_wu_shard.analysis.replicas import ReplicaMatcher
 from tf_wu_shard.analysis.side_sums import sums_over_gradients
 from tf_wu_shard.analysis.types import (
@@ -150,12 +152,16 @@ class BodyBuilder:
         for replica in range(len(self._devices)):
             handle = self._handles[variable].get(replica)
             if handle is None:
-                return Refusal(variable, f"the step does not touch it on replica {replica}")
+                return Refusal(
+                    variable, f"the step does not touch it on replica {replica}", cure=cures.ALIKE
+                )
             found = accesses(self._view, handle)
             for access in found:
                 if access.access is Access.UNKNOWN:
                     return Refusal(
-                        access.op.name, f"{access.op.type} takes the handle of {variable}"
+                        access.op.name,
+                        f"{access.op.type} takes the handle of {variable} and may write it",
+                        cure=cures.ITS_VALUE,
                     )
             refusal = check_order(self._view, handle, found)
             if refusal is not None:
@@ -165,14 +171,7 @@ class BodyBuilder:
 
     def _check_part_wise(self, touching: dict[str, list[list[VariableAccess]]]) -> Refusal | None:
         """Why the branches that work on the variables part by part need others as well, or None."""
-        for variable, per_replica in touching.items():
-            for access in (a for own in per_replica for a in own):
-                if access.access is Access.PART_WISE:
-                    others = self._view.part_wise[access.op.name][variable] - touching.keys()
-                    if others:
-                        other = min(others)
-                        return Refusal(access.op.name, f"{access.op.type} takes {other} with it")
-        return None
+        return part_wise_with_others(self._view, touching)
 
     def _match_writes(self, touching: dict[str, list[list[VariableAccess]]]) -> Refusal | None:
         for variable, per_replica in touching.items():
@@ -188,7 +187,11 @@ class BodyBuilder:
         first_matched = 1 if len(per_replica) > 1 else 0
         for replica, own in enumerate(per_replica[first_matched:], start=first_matched):
             if len(own) != len(per_replica[0]):
-                return Refusal(variable, f"replica {replica} writes it another number of times")
+                return Refusal(
+                    variable,
+                    f"replica {replica} writes it another number of times than replica 0",
+                    cure=cures.ALIKE,
+                )
             for first, other in zip(per_replica[0], own, strict=True):
                 refusal = self._matcher.match(replica, first.name, other.name)
                 if refusal is not None:
@@ -223,12 +226,18 @@ class BodyBuilder:
         while values:
             value = values.pop()
             if value in returned:
-                return Refusal(value.op, "the step returns a value of the update")
+                return Refusal(
+                    value.op, "the step returns a value of the update", cure=cures.NOT_LOOKED_INTO
+                )
             for op, slot in self._view.consumers(value):
                 if op.name in body:
                     continue
                 if family_of(op.type) is not Family.RELABEL:
-                    return Refusal(op.name, f"{op.type} also looks at a value of the update")
+                    return Refusal(
+                        op.name,
+                        f"{op.type} also looks at a value of the update",
+                        cure=cures.NOT_LOOKED_INTO,
+                    )
                 values.append(Value(op.name, slot if op.type == "IdentityN" else 0))
         return None
 
@@ -250,7 +259,9 @@ class BodyBuilder:
                         casts.setdefault(variable, set()).update(self._casts(access.op, body))
                         if 0 < epoch < total:
                             return Refusal(
-                                access.op.name, f"it reads {variable} between two of its writes"
+                                access.op.name,
+                                f"it reads {variable} between two of its writes",
+                                cure="reads before the first write or after the last",
                             )
         refs = {v: self._view.variables[self._handles[v][0]] for v in touching}
         trainable = {v for v, ref in refs.items() if ref.trainable}
@@ -333,15 +344,3 @@ class BodyBuilder:
             result = view.shape(Value(op.name)) or ()
             return Operand(OperandKind.BROADCAST, values=values, shape=result)
         return Operand(OperandKind.SLICE, values=values, shape=placement.shape)
-
-
-def refuse_part_wise(touching: dict[str, list[list[VariableAccess]]]) -> Refusal | None:
-    """Why an update that works on more than parts at a time is not done, or None.
-
-    Args:
-        touching: Who touches each of its variables, by replica.
-    """
-    for access in (a for replicas in touching.values() for own in replicas for a in own):
-        if access.access is Access.PART_WISE:
-            return Refusal(access.op.name, f"{access.op.type} also works on what it updates")
-    return None

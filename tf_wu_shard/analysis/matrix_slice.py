@@ -14,6 +14,7 @@ import math
 from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
+from tf_wu_shard import cures
 from tf_wu_shard.analysis.accesses import callees, is_call
 from tf_wu_shard.analysis.update_slice import UpdateSlice
 from tf_wu_shard.graph.op import Op, Value
@@ -59,7 +60,9 @@ class MatrixSlice(UpdateSlice):
         gradients = [self._names.of(key, 0)[0] for key in self._keys]
         fed = {math.prod(self._view.shape(value) or ()) for value in gradients}
         if len(trained | fed) > 1:
-            return Refusal(where, "its weights and gradients are of different sizes")
+            return Refusal(
+                where, "its weights and gradients are of different sizes", cure=cures.OWN_GRADIENTS
+            )
         self.size = max(trained, default=self.size)
         return None
 
@@ -75,7 +78,9 @@ class MatrixSlice(UpdateSlice):
             return super()._place_op(op)
         if op.name in self._written_by:
             if inner:
-                return Refusal(op.name, "it writes what is not of the variable's size")
+                return Refusal(
+                    op.name, "it writes what is not of the variable's size", cure=cures.OF_ONE_SHAPE
+                )
             return super()._place_op(op)
         refusal = None if inner else super()._place_op(op)
         if not inner and (refusal is None or not refusal.of_rules):
@@ -99,10 +104,14 @@ class MatrixSlice(UpdateSlice):
     def _against(self, op: Op) -> Refusal | None:
         """Why an op cannot be computed by one replica in the place of another, or None."""
         if any(v in self._names and not self.is_gradient(v) for v in op.inputs):
-            return Refusal(op.name, "it mixes gradients whose updates are kept apart")
+            return Refusal(
+                op.name, "it mixes gradients whose updates are kept apart", cure=cures.OWN_GRADIENTS
+            )
         own = self._not_movable(op.type, op.node.attr, ())
         if own is not None:
-            return Refusal(op.name, f"no replica can do a {own} for another")
+            return Refusal(
+                op.name, f"no replica can do a {own} for another", cure=cures.other_op(own)
+            )
         return None
 
     def _not_movable(self, op_type: str, attributes: Any, calling: tuple[str, ...]) -> str | None:

@@ -13,12 +13,16 @@ from __future__ import annotations
 
 from typing import Any
 
+from tf_wu_shard import cures
 from tf_wu_shard.analysis.accesses import CALLS, accesses
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.sparse import SPARSE_WRITES
 from tf_wu_shard.rules.variables import READ, WRITES
+
+# Slots that are made inside of the step begin otherwise on the first replica than on the others.
+_BUILT_OR_ALIKE = f"{cures.ALIKE}; if the step itself makes its slots, {cures.BUILT_BEFORE}"
 
 
 class ReplicaMatcher:
@@ -87,7 +91,8 @@ class ReplicaMatcher:
             known = partner.get(a_name)
             if known is not None:
                 if known != b_name:
-                    return Refusal(b_name, f"replicas 0 and {replica} wire {a_name} differently")
+                    reason = f"replica {replica} has both {known} and this op for {a_name} alone"
+                    return Refusal(b_name, reason, cure=cures.ALIKE)
                 continue
             a, b = self._view.ops[a_name], self._view.ops[b_name]
             refusal = self._alike(replica, a, b)
@@ -103,7 +108,11 @@ class ReplicaMatcher:
                     if refusal is not None:
                         return refusal
                 elif x.index != y.index:
-                    return Refusal(b_name, f"replicas 0 and {replica} wire it differently")
+                    return Refusal(
+                        b_name,
+                        f"it takes other values on replica {replica} than on replica 0",
+                        cure=cures.ALIKE,
+                    )
                 elif self._element_of_results(x, y):
                     refusal = self._same_element(replica, x, y)
                     if refusal is not None:
@@ -126,38 +135,58 @@ class ReplicaMatcher:
         if a in self._results or b in self._results:
             return self._same_result(replica, a, b)
         if a.index != b.index:
-            return Refusal(y.op, f"replicas 0 and {replica} wire it differently")
+            return Refusal(
+                y.op,
+                f"it takes other values on replica {replica} than on replica 0",
+                cure=cures.ALIKE,
+            )
         return self.match(replica, a.op, b.op)
 
     def _same_result(self, replica: int, x: Value, y: Value) -> Refusal | None:
         a, b = self._results.get(x), self._results.get(y)
         if a is None or b is None or a[0] != b[0] or a[1] != 0 or b[1] != replica:
-            return Refusal(y.op, f"replicas 0 and {replica} use different gradients")
+            return Refusal(
+                y.op, f"replicas 0 and {replica} use different gradients", cure=cures.ALIKE
+            )
         return None
 
     def _alike(self, replica: int, a: Op, b: Op) -> Refusal | None:
         if a.name == b.name:
             return None
         if a.type != b.type or len(a.inputs) != len(b.inputs):
-            return Refusal(b.name, f"on replica 0 its part is played by a {a.type}, {a.name}")
+            return Refusal(
+                b.name,
+                f"replica {replica} has a {b.type} where replica 0 has a {a.type}, {a.name}",
+                cure=_BUILT_OR_ALIKE,
+            )
         if a.name in self._view.variables:
             return self._same_variable(replica, a, b)
         if not self._same_epochs(a, b) and not (a.type == READ and self._assigned(a, b)):
-            return Refusal(b.name, "it reads its variable after other writes than on replica 0")
+            return Refusal(
+                b.name,
+                "it reads its variable after other writes than on replica 0",
+                cure=cures.ALIKE,
+            )
         if a.type in ("Placeholder", "Arg", "_Arg"):
-            return Refusal(b.name, "it is an input of this replica alone")
+            return Refusal(b.name, f"replica {replica} alone has it as an input", cure=cures.ALIKE)
         if self._view.is_stateful(a.type) and not self._repeatable(a):
-            return Refusal(b.name, f"each replica runs a {a.type} of its own")
+            return Refusal(
+                b.name, f"each replica runs a {a.type} of its own", cure=cures.SAME_ON_ALL
+            )
         if not self._same_attributes(a, b):
-            return Refusal(b.name, f"it differs from replica 0's {a.name}")
+            return Refusal(b.name, f"it differs from replica 0's {a.name}", cure=cures.ALIKE)
         return None
 
     def _same_variable(self, replica: int, a: Op, b: Op) -> Refusal | None:
         x, y = self._view.variables[a.name], self._view.variables.get(b.name)
         if y is None or x.key != y.key or x.replica != 0 or y.replica != replica:
-            return Refusal(b.name, f"replicas 0 and {replica} use different variables")
+            return Refusal(
+                b.name, f"replicas 0 and {replica} use different variables", cure=cures.MIRRORED
+            )
         if not x.mirrored:
-            return Refusal(b.name, f"each replica keeps its own value of {x.key}")
+            return Refusal(
+                b.name, f"each replica keeps its own value of {x.key}", cure=cures.MIRRORED
+            )
         return None
 
     def _sources(self, replica: int, a: Op, b: Op) -> list[tuple[Value, Value]]:

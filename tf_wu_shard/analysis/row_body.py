@@ -10,7 +10,8 @@ import dataclasses
 from typing import Any
 
 from tf_wu_shard.analysis.accesses import VariableAccess
-from tf_wu_shard.analysis.body import BodyBuilder, refuse_part_wise
+from tf_wu_shard.analysis.body import BodyBuilder
+from tf_wu_shard.analysis.part_wise_writes import refuse_part_wise
 from tf_wu_shard.analysis.row_slice import RowSlice
 from tf_wu_shard.analysis.side_sums import sums_over_gradients
 from tf_wu_shard.analysis.types import (

@@ -13,6 +13,7 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
+from tf_wu_shard import cures
 from tf_wu_shard.analysis.row_lies import Lies, What
 from tf_wu_shard.analysis.types import ShardSum
 from tf_wu_shard.graph.constants import integers
@@ -113,7 +114,11 @@ class RowRules:
             return self._sum(op, first)
         if family is Family.RELABEL and first is not None and first.what is What.TABLE:
             return self._relabel(op, first)
-        return Refusal(op.name, f"no rule for {op.type} on rows of a table")
+        return Refusal(
+            op.name,
+            f"no rule for {op.type} on rows of a table",
+            cure=f"{cures.other_op(op.type)}, or {cures.DENSE}",
+        )
 
     def spread(self, op: Op) -> Judged | Refusal:
         """An elementwise op that makes a table of what is outside: each shard makes its rows."""

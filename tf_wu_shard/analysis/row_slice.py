@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from tf_wu_shard import cures
 from tf_wu_shard.analysis.row_branches import branch_on_rows
 from tf_wu_shard.analysis.row_lies import ALL, Lies, RowBranch, What
 from tf_wu_shard.analysis.row_rules import Judged, RowRules
@@ -214,7 +215,11 @@ class RowSlice(UpdateSlice):
             if any(operands[i] is not None for i in others):
                 return Refusal(op.name, "one of its scalars depends on the gradient")
         else:
-            return Refusal(op.name, f"no rule for {op.type} on rows of a table")
+            return Refusal(
+                op.name,
+                f"no rule for {op.type} on rows of a table",
+                cure=f"{cures.other_op(op.type)}, or {cures.DENSE}",
+            )
         rows, values = (operands[slot] for slot in slots)
         entries = Lies(What.ENTRIES, rows.entries, shape=self.table[1:]) if rows else None
         if rows is None or values != entries or rows.what is not What.ROWS:

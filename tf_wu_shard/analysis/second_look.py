@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 
+from tf_wu_shard import cures
 from tf_wu_shard.analysis.body import BodyBuilder
 from tf_wu_shard.analysis.floods import Flood, entangled
 from tf_wu_shard.analysis.gradients import ResultNames
@@ -69,7 +70,9 @@ def _entanglement(flood: Flood, in_shards: set[str]) -> Refusal | None:
     """Why what a gradient reaches cannot be followed as one update, or None."""
     shared = sorted(in_shards.intersection(flood.variables))
     if shared:
-        return Refusal(shared[0], "it is updated in shards with another gradient")
+        return Refusal(
+            shared[0], "it is updated in shards with another gradient", cure=cures.OWN_GRADIENTS
+        )
     return flood.refusal
 
 
@@ -89,5 +92,9 @@ def still_refused(
             left.append(one)
         elif (second := reasons[one.variable]) is not None:
             reason = f"{one.refusal.reason}; nor can {nor}: {second}"
-            left.append(dataclasses.replace(one, refusal=Refusal(one.refusal.where, reason)))
+            left.append(
+                dataclasses.replace(
+                    one, refusal=Refusal(one.refusal.where, reason, cure=one.refusal.cure)
+                )
+            )
     return tuple(left)

@@ -268,11 +268,14 @@ class RefusedUpdate:
         variable: The variable's key, or the gradient's op where no variable was found.
         reductions: Keys of the gradient reductions that feed it.
         refusal: Why.
+        variables: The weight, then its slots, of those that the graph tells with their shapes; no
+            op is known to yield their handles. () where it tells not even the weight's shape.
     """
 
     variable: str
     reductions: tuple[int, ...]
     refusal: Refusal
+    variables: tuple[UpdatedVariable, ...] = dataclasses.field(default=(), compare=False)
 
 
 @dataclasses.dataclass(frozen=True)

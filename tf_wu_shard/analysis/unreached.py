@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from tf_wu_shard import cures
 from tf_wu_shard.analysis.accesses import accesses, feeds_a_layer, is_call
 from tf_wu_shard.analysis.gradients import ResultNames
 from tf_wu_shard.analysis.types import RefusedUpdate, WeightUpdate
@@ -118,8 +119,10 @@ def _why_unreached(
             write.name,
             f"its update runs inside of {write.type}, a branch, a loop or a function that the step"
             " calls, and no gradient reduction known here is in there with it",
+            cure=cures.IN_THE_STEP,
         )
-    return (), Refusal(write.name, f"{write.type} writes it from no gradient reduction known here")
+    reason = f"{write.type} writes it from no gradient known to be summed over replicas"
+    return (), Refusal(write.name, reason, cure=cures.SUMMED)
 
 
 def _first_without_rule(

@@ -7,8 +7,10 @@ it then slices backward, so that a second write (AdamW's decay) can not be misse
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Set
 
+from tf_wu_shard import cures
 from tf_wu_shard.analysis.accesses import accesses, feeds_a_layer
 from tf_wu_shard.analysis.body import BodyBuilder
 from tf_wu_shard.analysis.floods import Flood, entangled, mirrored_handles, written_keys
@@ -76,6 +78,8 @@ def weight_updates(
         chosen = row_builder if sparse else builder
         outcome = flood.refusal or chosen.build(keys, tuple(flood.variables))
         if isinstance(outcome, Refusal):
+            if sparse and not outcome.cure:
+                outcome = dataclasses.replace(outcome, cure=cures.DENSE)
             trained = [v for v in flood.variables if _is_trainable(view, v, handles)]
             weights = trained or [_likely_weight(view, flood.variables, handles)]
             refused += [RefusedUpdate(weight, keys, outcome) for weight in weights]
@@ -108,7 +112,9 @@ def _flood(
         flood.variables.append(key)
         if key not in handles or 0 not in handles[key]:
             flood.refusal = flood.refusal or Refusal(
-                key, "it is not a mirrored variable with a component on every replica"
+                key,
+                "it is not a mirrored variable with a component on every replica",
+                cure=cures.MIRRORED,
             )
             continue
         # A later read of what was just written may carry the update on (Adam reads its moments
@@ -143,7 +149,11 @@ def _reach(
     while stack:
         value = stack.pop(0)
         if value in returned:
-            refusal = refusal or Refusal(value.op, "the step returns a value computed from it")
+            refusal = refusal or Refusal(
+                value.op,
+                "the step returns a value computed from its gradient",
+                cure=cures.NOT_LOOKED_INTO,
+            )
         for op, slot in view.consumers(value):
             if (value, op.name) in summed:
                 continue
@@ -185,7 +195,8 @@ def _bad_operand(op: Op, slot: int) -> Refusal | None:
     expected = FUSED[op.type].gradient if op.type in FUSED else 1
     if slot == expected:
         return None
-    return Refusal(op.name, f"a gradient enters {op.type} as operand {slot}")
+    reason = f"its gradient enters {op.type} as operand {slot}, where an update has something else"
+    return Refusal(op.name, reason, cure=cures.other_op(op.type))
 
 
 def _is_trainable(view: GraphView, key: str, handles: dict[str, dict[int, str]]) -> bool:

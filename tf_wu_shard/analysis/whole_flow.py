@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from tf_wu_shard import cures
 from tf_wu_shard.analysis.accesses import accesses, is_call
 from tf_wu_shard.analysis.floods import Flood, written_keys
 from tf_wu_shard.analysis.gradients import ResultNames
@@ -58,7 +59,9 @@ class WholeFlow:
             flood.variables.append(variable)
             if 0 not in self._handles.get(variable, {}):
                 flood.refusal = flood.refusal or Refusal(
-                    variable, "it is not a mirrored variable with a component on every replica"
+                    variable,
+                    "it is not a mirrored variable with a component on every replica",
+                    cure=cures.MIRRORED,
                 )
                 continue
             pending += self._written_with(variable)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from tf_wu_shard import cures
 from tf_wu_shard.analysis.accesses import writes_in_call
 from tf_wu_shard.analysis.update_slice import UpdateSlice
 from tf_wu_shard.graph.op import Op, Value
@@ -51,10 +52,14 @@ class WholeSlice(UpdateSlice):
         own = [value for value in op.inputs if self._is_own(value)]
         if own and writes_in_call(self._view, op):
             # The other replicas' components would miss it.
-            return Refusal(op.name, f"each replica runs a {op.type} that writes variables")
+            return Refusal(
+                op.name,
+                f"each replica runs a {op.type} that writes variables",
+                cure=cures.IN_THE_STEP,
+            )
         if op.name in self._written_by or any(self._is_tensor(value) for value in own):
             if any(value in self._names and not self._is_own(value) for value in op.inputs):
-                return Refusal(op.name, _MIXES)
+                return Refusal(op.name, _MIXES, cure=cures.OWN_GRADIENTS)
             self._take(op)
         elif any(self._is_foreign(value) for value in op.inputs):
             self._foreign.add(op.name)

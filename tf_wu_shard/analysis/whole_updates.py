@@ -12,10 +12,12 @@ import collections
 import dataclasses
 from collections.abc import Sequence
 
+from tf_wu_shard import cures
 from tf_wu_shard.analysis.accesses import VariableAccess
-from tf_wu_shard.analysis.body import BodyBuilder, refuse_part_wise
+from tf_wu_shard.analysis.body import BodyBuilder
 from tf_wu_shard.analysis.floods import mirrored_handles
 from tf_wu_shard.analysis.gradients import ResultNames
+from tf_wu_shard.analysis.part_wise_writes import refuse_part_wise
 from tf_wu_shard.analysis.replicas import ReplicaMatcher
 from tf_wu_shard.analysis.second_look import look_again, still_refused
 from tf_wu_shard.analysis.types import (
@@ -104,7 +106,7 @@ class WholeBodyBuilder(BodyBuilder):
         for op in slice_.body:
             partners = {self._matcher.partner(r, op.name) for r in range(1, len(self._devices))}
             if op.type == READ and op.name in partners:
-                return Refusal(op.name, "all replicas use what replica 0 reads")
+                return Refusal(op.name, "all replicas use what replica 0 reads", cure=cures.ALIKE)
         return None
 
     def _operand(

@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, get_args
 
 from tf_wu_shard import config, deferred
@@ -50,6 +51,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--on-refusal",
         choices=get_args(config.OnRefusal),
         help="what to do when nothing can be sharded (default: warn)",
+    )
+    parser.add_argument(
+        "--min-sharded",
+        type=float,
+        metavar="SHARE",
+        help="below this share, from 0 to 1, of elements or slots, refuse what is sharded too",
     )
     parser.add_argument(
         "--deterministic", action="store_true", help="sum gradients in the order of the replicas"
@@ -151,7 +158,7 @@ def _stand_in_for_tpus(replicas: int, topology: str | None) -> None:
 def _options(args: argparse.Namespace) -> config.ShardingOptions | None:
     """What to shard with, or None for not at all."""
     parser: argparse.ArgumentParser = args.parser
-    fields = ("min_elements", "bucket_bytes", "on_refusal", "deterministic")
+    fields = ("min_elements", "bucket_bytes", "on_refusal", "min_sharded", "deterministic")
     given = {field: getattr(args, field) for field in fields if hasattr(args, field)}
     try:
         options = config.ShardingOptions(**given)
@@ -211,7 +218,7 @@ def _finish(process: int, options: config.ShardingOptions | None, path: pathlib.
         return status
     sharded = [report for report in reports if report.verdict != "nothing sharded"]
     if sharded:
-        print(f"wu-shard: {_listed([report.headline for report in sharded])}.", file=sys.stderr)
+        print(f"wu-shard: {_verdicts(sharded)}.", file=sys.stderr)
     else:
         kind = "error" if options.on_refusal == "raise" else "warning"
         print(f"wu-shard: {kind}: nothing was sharded: {_why_nothing(reports)}.", file=sys.stderr)
@@ -252,10 +259,16 @@ def _why_nothing(reports: tuple[Report, ...]) -> str:
     if "tensorflow" not in sys.modules:
         return "the script never imported TensorFlow"
     if reports:
-        return _listed([report.headline for report in reports])
+        return _verdicts(reports)
     if config.current_options() is None:
         return f"the script turned {config.FLAG} off"
     return "no function that reduces gradients over replicas was traced"
+
+
+def _verdicts(reports: Sequence[Report]) -> str:
+    from tf_wu_shard.report.text import verdict_line
+
+    return _listed([verdict_line(report) for report in reports])
 
 
 def _listed(parts: list[str]) -> str:

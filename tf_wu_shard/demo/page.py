@@ -61,9 +61,9 @@ def _tiles(comparison: Comparison) -> tuple[Tile, ...]:
         before, after = sharding.slot_bytes_unsharded, sharding.slot_bytes_sharded
         tiles.append(
             Tile(
-                "variables sharded",
-                str(len(sharding.variables)),
-                f"{len(sharding.left_alone)} left alone",
+                "elements sharded",
+                sharding.elements_sharded,
+                f"{len(sharding.variables)} variables, {len(sharding.left_alone)} left alone",
             )
         )
         tiles.append(Tile("slots of a replica", byte_text(after), f"was {byte_text(before)}"))

@@ -78,6 +78,7 @@ class Sharding:
     weight_bytes_unsharded: int = 0
     weight_bytes_sharded: int = 0
     place: str = ""
+    elements_sharded: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

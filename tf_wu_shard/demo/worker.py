@@ -25,6 +25,7 @@ from tf_wu_shard.config import FLAG
 from tf_wu_shard.demo import runs
 from tf_wu_shard.demo.runs import Mode, Run, ShardedVariable, Sharding, Tensors
 from tf_wu_shard.demo.tasks import Task, task
+from tf_wu_shard.report.text import percent_text
 from tf_wu_shard.topology import parse_topology, topology_names
 
 _SEED = 2020
@@ -188,6 +189,7 @@ def _sharding() -> Sharding | None:
         weight_bytes_unsharded=report.weight_bytes_per_replica.unsharded,
         weight_bytes_sharded=report.weight_bytes_per_replica.sharded,
         place=report.place,
+        elements_sharded=percent_text(report.elements),
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tf_wu_shard import cures
 from tf_wu_shard.dialects.base import CarriedReduction, CarriedSlices
 from tf_wu_shard.dialects.slices import gathered_slices
 from tf_wu_shard.graph.constants import floating_scalar
@@ -52,7 +53,11 @@ def recognise_in_process(
     collectives = [op for op in view if op.type == _COLLECTIVE and op.name in view.live]
     if not devices:
         refusals = [
-            Refusal(c.name, "no mirrored variable tells which replica it belongs to")
+            Refusal(
+                c.name,
+                "no mirrored variable of the step tells which replica runs it",
+                cure=cures.MIRRORED,
+            )
             for c in collectives[:1]
         ]
         return [], refusals
@@ -84,10 +89,10 @@ def _collective_sums(
         size, key = _integer(view, op.inputs[1]), _integer(view, op.inputs[2])
         if merge != b"Add" or final not in (b"Id", b"Div"):
             text = f"it reduces by {decoded(merge)} and {decoded(final)}, not to a sum"
-            refusals.append(Refusal(op.name, text))
+            refusals.append(Refusal(op.name, text, cure="a gradient that is summed, or averaged"))
         elif size != len(devices) or key is None:
             text = f"its group has {size} members, the step {len(devices)} replicas"
-            refusals.append(Refusal(op.name, text))
+            refusals.append(Refusal(op.name, text, cure=cures.ALL_REPLICAS))
         else:
             groups.setdefault(key, {}).setdefault(op.device, []).append(op)
     found: list[CarriedReduction] = []
@@ -95,11 +100,23 @@ def _collective_sums(
         columns = [per_device.get(device, []) for device in devices]
         if len({len(c) for c in columns}) != 1 or len(per_device) != len(devices):
             where = next(iter(per_device.values()))[0].name
-            refusals.append(Refusal(where, "not every replica takes part in it in this graph"))
+            refusals.append(
+                Refusal(
+                    where,
+                    "not every replica takes part in this sum in this graph",
+                    cure=cures.ALL_REPLICAS,
+                )
+            )
             continue
         for ops in zip(*columns, strict=True):
             if len({(op.node.attr["final_op"].s, op.node.attr["T"].type) for op in ops}) != 1:
-                refusals.append(Refusal(ops[0].name, "the replicas reduce in different ways"))
+                refusals.append(
+                    Refusal(
+                        ops[0].name,
+                        "some replicas add up what others average, or sum another element type",
+                        cure=cures.ALIKE,
+                    )
+                )
                 continue
             found.append(
                 CarriedReduction(

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tf_wu_shard import cures
 from tf_wu_shard.dialects import axis_ops, columns, plain_ops, stacked
 from tf_wu_shard.dialects.base import CarriedReduction
 from tf_wu_shard.dialects.columns import block
@@ -95,7 +96,11 @@ class TpuCluster:
             tensor = view.constant(op.inputs[1])
             dims = [d.size for d in tensor.tensor_shape.dim] if tensor is not None else []
             if dims != [1, self._torus.num_replicas]:
-                refusals.append(Refusal(op.name, "it sums over some of the replicas only"))
+                refusals.append(
+                    Refusal(
+                        op.name, "it sums over some of the replicas only", cure=cures.ALL_REPLICAS
+                    )
+                )
             elif unscattered := not_scattered(view, Value(op.name)):
                 refusals.append(unscattered)
             else:
@@ -335,4 +340,5 @@ def not_scattered(view: GraphView, gradient: Value) -> Refusal | None:
     dtype = view.dtype(gradient)
     if dtype in axis_ops.SCATTERED:
         return None
-    return Refusal(gradient.op, f"XlaReduceScatter does not take {dtype_name(dtype)}")
+    reason = f"TPUs reduce no {dtype_name(dtype)} to shards: XlaReduceScatter does not take it"
+    return Refusal(gradient.op, reason, cure="gradients of float32 or bfloat16")

@@ -25,6 +25,7 @@ from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.report.published import reports
 from tf_wu_shard.report.quantities import byte_text
 from tf_wu_shard.report.summary import Report, bytes_on_fullest_replica, summarize
+from tf_wu_shard.report.text import held_lines, share_text
 from tf_wu_shard.storage.sharded_slot import sharded_slot_of
 from tf_wu_shard.tensorflow_private import function_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
@@ -46,6 +47,7 @@ class _State:
         slots: The optimizer's variables of one dimension at least.
         cut: How those are cut that live in shards, or would, by key.
         traced: Whether that is so, as a step has been traced.
+        verdict: How much is sharded, and what holds most of the rest back.
     """
 
     replicas: int
@@ -53,6 +55,7 @@ class _State:
     slots: tuple[UpdatedVariable, ...]
     cut: Mapping[str, AnyLayout]
     traced: bool
+    verdict: tuple[str, ...]
 
 
 def summary(
@@ -154,6 +157,7 @@ def _traced(model: keras.Model, weights: Sequence[TrainedWeight], report: Report
         ),
         cut={path: layout for path, layout in layouts.items() if layout is not None},
         traced=True,
+        verdict=_verdict(report),
     )
 
 
@@ -185,7 +189,12 @@ def _planned(
         slots=(*step.slots, *step.accumulators),
         cut={slot.variable: slot.layout for v in plan.variables for slot in v.slots},
         traced=False,
+        verdict=_verdict(report),
     )
+
+
+def _verdict(report: Report) -> tuple[str, ...]:
+    return f"Sharded: {share_text(report) if report.variables else 'nothing'}", *held_lines(report)
 
 
 def _said(names: Mapping[str, str], report: Report) -> dict[str, str]:
@@ -235,6 +244,8 @@ def _lines(
     all_weights = sum(math.prod(w.shape) * item_bytes(w.type_number) for w in weights)
     yield f"Trained weights: {byte_text(all_weights)}"
     yield f"Optimizer slots of a replica: {_change(state.slots, state)}"
+    for line in state.verdict:
+        yield from textwrap.wrap(line, length)
 
 
 def _layers(

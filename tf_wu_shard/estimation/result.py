@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tf_wu_shard.report.quantities import byte_text
 from tf_wu_shard.report.summary import Bytes, Report
-from tf_wu_shard.report.text import facts, variable_lines
+from tf_wu_shard.report.text import facts, held_lines, percent_text, variable_lines
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Estimate:
         yield from _table(self.rows)
         if len(self.rows) == 1:
             report = self.rows[0].report
-            yield from (f"  {fact}" for fact in facts(report))
+            yield from (f"  {fact}" for fact in (*held_lines(report), *facts(report)))
             yield from variable_lines(report)
         yield from (f"note: {note}" for note in self.notes)
 
@@ -100,7 +100,7 @@ def _cells(row: ReplicaEstimate) -> tuple[str, ...]:
     total = len(row.report.variables) + len(row.report.left_alone)
     return (
         str(row.num_replicas),
-        f"{len(row.report.variables)} of {total}",
+        f"{percent_text(row.report.elements)}, {len(row.report.variables)} of {total}",
         *map(_change, (row.weights, row.slots, row.summed_gradients, row.wire)),
     )
 

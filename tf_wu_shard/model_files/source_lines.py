@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tf_wu_shard.model_files.contents import parse, read_bytes
@@ -13,6 +13,27 @@ FILE = pathlib.PurePath("debug") / "saved_model_debug_info.pb"
 
 # Where installed packages lie: the line that is looked for is the one that called them.
 _INSTALLED = ("site-packages", "dist-packages")
+
+# This one too, where it is used from a checkout: it stands in the way of every traced function.
+_PACKAGE = pathlib.Path(__file__).parent.parent.as_posix()
+
+
+def own_line(frames: Sequence[tuple[str, int, str]]) -> str:
+    """The innermost line of the user's own program in a stack trace.
+
+    Args:
+        frames: File, line and function, outermost first.
+
+    Returns:
+        Such as "train.py:50 in step"; where all lines are those of installed packages, the
+        innermost of these; "" of no frames.
+    """
+    own = [frame for frame in frames if not _is_installed(frame[0])]
+    if not frames:
+        return ""
+    file, line, function_name = (own or frames)[-1]
+    place = f"{pathlib.PurePosixPath(file).name}:{line}"
+    return f"{place} in {function_name}" if function_name else place
 
 
 class SourceLines:
@@ -40,12 +61,7 @@ class SourceLines:
         frames = list(self._frames(f"{node}@{function}"))
         if not frames and not function:
             frames = list(self._frames(node))
-        own = [frame for frame in frames if not _is_installed(frame[0])]
-        if not frames:
-            return ""
-        file, line, function_name = (own or frames)[-1]
-        place = f"{pathlib.PurePosixPath(file).name}:{line}"
-        return f"{place} in {function_name}" if function_name else place
+        return own_line(frames)
 
     def _frames(self, key: str) -> Iterator[tuple[str, int, str]]:
         """Outermost first: file, line and function of a trace, in either of the forms it has."""
@@ -63,7 +79,8 @@ class SourceLines:
 
 
 def _is_installed(file: str) -> bool:
-    return any(part in _INSTALLED for part in pathlib.PurePosixPath(file).parts)
+    path = pathlib.PurePosixPath(file)
+    return path.is_relative_to(_PACKAGE) or any(part in _INSTALLED for part in path.parts)
 
 
 def source_lines(folder: pathlib.Path) -> SourceLines | None:

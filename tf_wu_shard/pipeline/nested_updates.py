@@ -24,6 +24,7 @@ from tf_wu_shard.pipeline.nested_calls import Place, agreeing, as_arguments, by_
 from tf_wu_shard.pipeline.nested_plans import NestedPlans
 from tf_wu_shard.pipeline.nested_reads import lead_reads
 from tf_wu_shard.pipeline.planning import planned
+from tf_wu_shard.pipeline.report_lines import with_line
 from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.nesting import Nested, nested_programs
 from tf_wu_shard.report.summary import Report, summarize
@@ -124,13 +125,15 @@ class _Work:
     def reports(self) -> Iterable[Report]:
         """What to say of each."""
         for number, one in enumerate(self._found.programs):
+            assert isinstance(one.graph, TracedGraph), "what a traced program calls was traced"
             analysis, plan = self._found.analyses[number], self.plans[number]
             if not plan.variables and not plan.left_alone:
                 continue
             title = f"{function_graph.title(self._graph)}/{traced_name(one.name)}"
             result = self._results.get(number)
             emitted = result.emitted if result else {}
-            yield summarize(title, analysis, plan, emitted, self._dialect.place)
+            report = summarize(title, analysis, plan, emitted, self._dialect.place)
+            yield with_line(report, one.graph.graph)
 
     def disagreements(self, nested: Iterable[Nested]) -> dict[str, bool]:
         """The branch ops before a shared update at which replicas may not agree.

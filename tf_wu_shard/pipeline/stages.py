@@ -18,6 +18,7 @@ from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.ground import dialect_of, tpu_dialect
 from tf_wu_shard.pipeline.nested_updates import NestedUpdates, share_nested_updates
 from tf_wu_shard.pipeline.planning import planned
+from tf_wu_shard.pipeline.report_lines import with_line
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.program.if_conversion import telling_why
 from tf_wu_shard.report.published import nothing_sharded
@@ -97,11 +98,12 @@ def run_stages(
     plan = planned(analysis, captured, dialect, options, whole)
     if not plan.variables:
         concerns = bool(analysis.updates or analysis.refusals or plan.left_alone)
-        report = summarize(title, analysis, plan, {}, dialect.place) if concerns else None
+        said = summarize(title, analysis, plan, {}, dialect.place)
+        report = with_line(said, graph) if concerns else None
         return Outcome(nested, report=report, analysis=analysis, whole=whole)
     result = rewrite(view, analysis, plan, dialect)
     verify(view, analysis, plan, result)
-    report = summarize(title, analysis, plan, result.emitted, dialect.place)
+    report = with_line(summarize(title, analysis, plan, result.emitted, dialect.place), graph)
     return Outcome(nested, plan, result, report, analysis, whole)
 
 

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 
+from tf_wu_shard import cures
 from tf_wu_shard.analysis.row_body import weights_by_rows
 from tf_wu_shard.analysis.types import (
     Analysis,
@@ -19,6 +20,7 @@ from tf_wu_shard.dialects.owner_layout import OwnerLayout, owner_layout
 from tf_wu_shard.dialects.table_layout import table_layout
 from tf_wu_shard.dtypes import BFLOAT16, FLOAT32, item_bytes
 from tf_wu_shard.layout import TILE, AnyLayout, Layout, RowLayout, flat_layout, of_size
+from tf_wu_shard.placement import Refusal
 from tf_wu_shard.plan.buckets import assign_buckets, assign_in_turn
 from tf_wu_shard.plan.owners import assign_owners, cost_of
 from tf_wu_shard.plan.stacks import plan_stacks
@@ -31,6 +33,11 @@ from tf_wu_shard.plan.types import (
     SlotPlan,
     VariablePlan,
 )
+
+# What lifts the refusal of an update whose variable must stay whole.
+_UNPINNED = f"{cures.TRACED_FIRST}; if the step itself makes its slots, {cures.BUILT_BEFORE}"
+
+_FEWER = "fewer replicas: a shard is a tile at least"
 
 LayoutOf = Callable[[tuple[int, ...], int], AnyLayout]
 
@@ -79,17 +86,15 @@ def make_plan(
     owners = _owners(analysis, smallest, held)
     for number, update in enumerate(analysis.updates):
         committed = any(variable.key in held for variable in update.variables)
-        reason = _reason_against(update, 1 if committed else smallest, below)
-        layouts = () if reason else _layouts(analysis, update, owners.get(number), cut)
-        reason = reason or _reason_against_cut(update, layouts) or _misfit(update, layouts, held)
-        reason = reason or _pinned(update, pinned or {})
-        if reason is None:
+        refusal = _against(update, 1 if committed else smallest, below)
+        layouts = () if refusal else _layouts(analysis, update, owners.get(number), cut)
+        refusal = refusal or _against_cut(update, layouts) or _misfit(update, layouts, held)
+        refusal = refusal or _pinned(update, pinned or {})
+        if refusal is None:
             chosen.append((number, update, layouts))
         else:
-            left.append(LeftAlone(update.name, reason, "", update.reductions))
-    for refused in analysis.refused:
-        refusal = refused.refusal
-        left.append(LeftAlone(refused.variable, refusal.reason, refusal.where, refused.reductions))
+            left.append(_left_alone(update.name, refusal, update.reductions))
+    left += [_left_alone(r.variable, r.refusal, r.reductions) for r in analysis.refused]
     travelling = [_travels(analysis, u, cuts[0]) for _, u, cuts in chosen]
     if most_buckets is None:
         buckets = assign_buckets(travelling, options.bucket_bytes or bucket_bytes)
@@ -123,22 +128,30 @@ def _each(num_replicas: int, options: ShardingOptions, default: int) -> str:
     return f"{EACH}{num_replicas} replicas a tile of {tile}"
 
 
-def _reason_against(update: WeightUpdate, smallest: int, below: str = TOO_SMALL) -> str | None:
+def _left_alone(variable: str, refusal: Refusal, reductions: tuple[int, ...]) -> LeftAlone:
+    return LeftAlone(variable, refusal.reason, refusal.where, reductions, refusal.cure)
+
+
+def _against(update: WeightUpdate, smallest: int, below: str = TOO_SMALL) -> Refusal | None:
     size = math.prod(update.variables[0].shape)
     if size == 0:
-        return "it has no elements"
+        return Refusal("", "it has no elements")
     if size < smallest:
-        return f"{size} {below}"
+        cure = cures.EVEN_SMALLER_LIMIT if EACH in below else cures.SMALLER_LIMIT
+        return Refusal("", f"{size} {below}", cure=cure)
     if not update.slots and len(weights_by_rows(update)) == len(update.weights):
-        return "its update touches no rows but those looked up, and has no slot: all is done"
+        return Refusal(
+            "", "its update touches no rows but those looked up, and has no slot: all is done"
+        )
     return None
 
 
-def _pinned(update: WeightUpdate, pinned: Mapping[str, str]) -> str | None:
+def _pinned(update: WeightUpdate, pinned: Mapping[str, str]) -> Refusal | None:
     for variable in update.variables:
         if variable.key in pinned:
             what = "its slot" if variable.is_slot else "the weight"
-            return f"{what} {variable.key} {pinned[variable.key]}"
+            reason = f"{what} {variable.key} {pinned[variable.key]}"
+            return Refusal("", reason, cure=_UNPINNED)
     return None
 
 
@@ -147,7 +160,7 @@ def _owners(analysis: Analysis, smallest: int, held: Mapping[str, AnyLayout]) ->
     whole = [
         number
         for number, update in enumerate(analysis.updates)
-        if update.whole and _reason_against(update, smallest) is None
+        if update.whole and _against(update, smallest) is None
     ]
     known = []
     for number in whole:
@@ -161,12 +174,13 @@ def _owners(analysis: Analysis, smallest: int, held: Mapping[str, AnyLayout]) ->
 
 def _misfit(
     update: WeightUpdate, layouts: Sequence[AnyLayout], held: Mapping[str, AnyLayout]
-) -> str | None:
+) -> Refusal | None:
     """Why the update cannot go on in the shards that its slots live in."""
     for slot in update.slots:
         cut = held.get(slot.key)
         if cut is not None and cut != _slot_plan(slot, layouts).layout:
-            return f"its slot {slot.key} lives in shards that another function cut: {cut}"
+            reason = f"its slot {slot.key} lives in shards that another function cut: {cut}"
+            return Refusal("", reason, cure="functions that are traced with the same options")
     return None
 
 
@@ -196,14 +210,15 @@ def _layouts(
     return tuple(cut(shape, width) for shape in shapes.values())
 
 
-def _reason_against_cut(update: WeightUpdate, layouts: Sequence[AnyLayout]) -> str | None:
+def _against_cut(update: WeightUpdate, layouts: Sequence[AnyLayout]) -> Refusal | None:
     if not layouts or not isinstance(layouts[0], RowLayout):
         return None
     own = [of_size(layouts, math.prod(variable.shape)) for variable in update.variables]
     for variable, layout in zip(update.variables, own, strict=True):
         if variable.shape != layout.shape:
             other = "the weight" if layout is layouts[0] else "another slot of its size"
-            return f"{variable.key} has another shape than {other}, {list(variable.shape)}"
+            reason = f"{variable.key} has another shape than {other}, {list(variable.shape)}"
+            return Refusal("", reason)
     # A slot of another size may be too small to be cut; what counts is what all of them take.
     held, size = (
         sum(n) for n in zip(*((lay.shard_elements, lay.size) for lay in own), strict=True)
@@ -211,11 +226,14 @@ def _reason_against_cut(update: WeightUpdate, layouts: Sequence[AnyLayout]) -> s
     if held < size:
         return None
     if own[0].num_shards == 1:
-        return "there is one replica: nothing to share the update with"
+        reason = "there is one replica: nothing to share the update with"
+        return Refusal("", reason, cure="more replicas")
     if len(layouts) > 1:
-        return f"it and its slots have {size} elements; cut, every replica would hold {held}"
+        reason = f"it and its slots have {size} elements; cut, every replica would hold {held}"
+        return Refusal("", reason, cure=_FEWER)
     held = own[0].num_shards * math.prod(TILE)
-    return f"its {own[0].size} elements do not fill a tile of every shard: those hold {held}"
+    reason = f"its {own[0].size} elements do not fill a tile of every shard: those hold {held}"
+    return Refusal("", reason, cure=_FEWER)
 
 
 def _travels(

@@ -15,7 +15,7 @@ from tf_wu_shard.dialects.table_layout import TableLayout
 from tf_wu_shard.layout import AnyLayout, Layout, RowLayout, of_size
 from tf_wu_shard.plan.stacks import StackPlan
 
-PLAN_VERSION = 7
+PLAN_VERSION = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,12 +82,14 @@ class LeftAlone:
         reason: Why.
         where: The op at which the reason was found, or "".
         reductions: Keys of the gradient reductions that feed it.
+        cure: What lifts the reason, or "".
     """
 
     variable: str
     reason: str
     where: str
     reductions: tuple[int, ...]
+    cure: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,7 +163,7 @@ def plan_from_json(text: str) -> ShardingPlan:
         variables=tuple(_variable(v) for v in data["variables"]),
         summed_whole=tuple(data["summed_whole"]),
         left_alone=tuple(
-            LeftAlone(a["variable"], a["reason"], a["where"], tuple(a["reductions"]))
+            LeftAlone(a["variable"], a["reason"], a["where"], tuple(a["reductions"]), a["cure"])
             for a in data["left_alone"]
         ),
         stacks=tuple(

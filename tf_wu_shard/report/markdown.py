@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from tf_wu_shard.report.summary import Report
-from tf_wu_shard.report.text import facts, headline, slot_label
+from tf_wu_shard.report.text import facts, headline, held_lines, slot_label
 
 
 def as_markdown(report: Report) -> str:
@@ -21,7 +21,7 @@ def as_markdown(report: Report) -> str:
 def _lines(report: Report) -> Iterator[str]:
     yield f"**{escaped(headline(report))}**"
     yield ""
-    yield from _items([*facts(report), *report.notes])
+    yield from _items([*held_lines(report), *facts(report), *report.notes])
     if report.variables:
         rows = [
             (

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from absl import logging
 
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.errors import NothingShardedError
-from tf_wu_shard.report.summary import Bytes, LeftAloneVariable, Report
+from tf_wu_shard.errors import NothingShardedError, TooLittleShardedError
+from tf_wu_shard.report.share import LEAST, NONE, LeftAloneVariable, held_back
+from tf_wu_shard.report.summary import Bytes, Report
+from tf_wu_shard.report.text import verdict_line
 
 _reports: list[Report] = []
 
@@ -29,47 +33,76 @@ def clear_reports() -> None:
 def publish(*found: Report, options: ShardingOptions) -> None:
     """Keeps the reports of one function and logs each one's verdict in one line.
 
+    It is a warning where nothing is sharded, or less than half, or less than the options ask for.
+
     Args:
         found: What was done to the function, and to the branches and loops in it.
-        options: With `on_refusal="raise"` a function of which nothing was sharded is an error,
-            else a warning.
+        options: With `on_refusal="raise"` a function of which nothing was sharded, or less than
+            `min_sharded`, is an error.
 
     Raises:
         NothingShardedError: Nothing was sharded and the options say to raise.
+        TooLittleShardedError: Less than `min_sharded` was, and the options say to raise.
     """
     _reports.extend(found)
-    shared = any(report.variables for report in found)
+    if found and is_refused(found, options):
+        messages = "; ".join(map(_but, found))
+        if not any(report.variables for report in found):
+            raise NothingShardedError(messages)
+        asked = f"min_sharded={options.min_sharded:g} asks for more"
+        raise TooLittleShardedError(f"{messages}; {asked}")
     for report in found:
-        if report.variables:
+        if report.variables and report.share >= max(LEAST, options.min_sharded):
             logging.info("weight-update sharding: %s", report.headline)
-            continue
-        message = f"weight_update_sharding is on, but {report.headline}"
-        if options.on_refusal == "raise" and not shared:
-            raise NothingShardedError(message)
-        logging.warning("%s", message)
+        else:
+            logging.warning("%s", _but(report))
 
 
-def nothing_sharded(function: str, reason: str, names: tuple[str, ...] = ()) -> Report:
+def is_refused(found: Sequence[Report], options: ShardingOptions) -> bool:
+    """Whether `publish` raises an error for the reports of one function.
+
+    Args:
+        found: What was done to it, and to the branches and loops in it.
+        options: What the user asked for.
+    """
+    if options.on_refusal != "raise" or not found:
+        return False
+    if not any(report.variables for report in found):
+        return True
+    parts = [(report.elements, report.slot_bytes) for report in found]
+    totals = (sum((p[0] for p in parts), NONE), sum((p[1] for p in parts), NONE))
+    return min(total.fraction for total in totals) < options.min_sharded
+
+
+def _but(report: Report) -> str:
+    """The verdict on a function of which little or nothing is sharded, in one line."""
+    return f"weight_update_sharding is on, but {verdict_line(report)}"
+
+
+def nothing_sharded(
+    function: str, reason: str, names: tuple[str, ...] = (), cure: str = ""
+) -> Report:
     """The report of a function that was left as it was for one reason.
 
     Args:
         function: Its name.
         reason: Why.
         names: The variables it concerns; none for all of them.
+        cure: What lifts the reason, if anything is known to.
 
     Returns:
         The report, without times.
     """
+    left = tuple(LeftAloneVariable(name, reason, "", cure) for name in names or ("all variables",))
     return Report(
         function=function,
         verdict="nothing sharded",
         num_replicas=0,
         variables=(),
-        left_alone=tuple(
-            LeftAloneVariable(name, reason, "") for name in names or ("all variables",)
-        ),
+        left_alone=left,
         notes=(),
         slot_bytes_per_replica=Bytes(0, 0),
         wire_bytes=Bytes(0, 0),
         emitted={},
+        held_back=held_back(left, 0.0),
     )

@@ -8,12 +8,22 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 
-from tf_wu_shard.analysis.row_body import weights_by_rows
-from tf_wu_shard.analysis.types import Analysis, Operand, UpdatedVariable, WeightUpdate
+from tf_wu_shard.analysis.types import Analysis, UpdatedVariable, WeightUpdate
 from tf_wu_shard.dtypes import dtype_name, item_bytes
 from tf_wu_shard.layout import AnyLayout
-from tf_wu_shard.plan.stacks import StackPlan
 from tf_wu_shard.plan.types import ShardingPlan, VariablePlan
+from tf_wu_shard.report.share import (
+    NONE,
+    HeldBack,
+    LeftAloneVariable,
+    Share,
+    elements_of,
+    held_back,
+    shares,
+    slots_of,
+    weights_of,
+)
+from tf_wu_shard.report.wire import wire_bytes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,21 +56,6 @@ class ShardedVariable:
 
 
 @dataclasses.dataclass(frozen=True)
-class LeftAloneVariable:
-    """A variable whose update stays as it was.
-
-    Attributes:
-        name: Its name.
-        reason: Why.
-        where: The op at which the reason was found, or "".
-    """
-
-    name: str
-    reason: str
-    where: str
-
-
-@dataclasses.dataclass(frozen=True)
 class Bytes:
     """The same quantity without and with sharding, in bytes."""
 
@@ -80,7 +75,7 @@ class Report:
         left_alone: The others, each with its reason.
         notes: What was noticed and belongs to no variable.
         slot_bytes_per_replica: Bytes of the optimizer slots that the fullest replica holds. Slots
-            of variables left alone count alike on both sides.
+            of variables left alone count alike on both sides, as far as the graph tells them.
         wire_bytes: Bytes that reach a replica per step for the gradients found: an all-reduce
             counts as a reduce-scatter and an all-gather, each `(N - 1) / N` of the tensor. So does
             every tensor that a replica has whole for a matrix function, and each on its way back.
@@ -88,6 +83,13 @@ class Report:
             both sides and counted on neither; a table that is gathered is counted.
         emitted: How many reduce-scatters, all-gathers, all-reduces and all-to-alls stand in the new
             graph, and for owners how many reductions to one replica and broadcasts from it.
+        elements: How many elements of the variables above have a sharded update, of how many: of
+            all variables that the function updates from gradients summed over replicas, small ones
+            and those left alone included.
+        slot_bytes: How many bytes of their slots live in shards, of how many; of none for an
+            optimizer without slots.
+        held_back: What holds most of the elements back; None where nothing does but the size of
+            small variables, and at least half is sharded.
         weight_bytes_per_replica: Bytes of the weights of these updates, in the same way; unchanged
             where only their slots live in shards.
         place: Where the replicas sit and which groups follow from that; "" where all of them share
@@ -105,14 +107,27 @@ class Report:
     slot_bytes_per_replica: Bytes
     wire_bytes: Bytes
     emitted: dict[str, int]
+    elements: Share = NONE
+    slot_bytes: Share = NONE
+    held_back: HeldBack | None = None
     weight_bytes_per_replica: Bytes = Bytes(0, 0)
     place: str = ""
     pass_ms: float = 0.0
     trace_ms: float = 0.0
 
+    @property
+    def share(self) -> float:
+        """The smaller of the sharded shares of elements and of slots, from 0 to 1.
+
+        It is 0 where nothing is sharded. `ShardingOptions.min_sharded` is held against it.
+        """
+        if not self.variables:
+            return 0.0
+        return min(self.elements.fraction, self.slot_bytes.fraction)
+
     def to_json(self) -> str:
-        """The report as a JSON object; its keys are the attributes' names."""
-        return json.dumps(dataclasses.asdict(self), indent=1)
+        """The report as a JSON object; its keys are the attributes' names, `share` among them."""
+        return json.dumps(dataclasses.asdict(self) | {"share": self.share}, indent=1)
 
     def __str__(self) -> str:
         from tf_wu_shard.report.text import as_text
@@ -148,11 +163,17 @@ def summarize(
         for v in plan.variables
         for shared in _sharded(v, analysis.updates[v.update], whole.get(v.update, ""))
     )
-    left = tuple(LeftAloneVariable(a.variable, a.reason, a.where) for a in plan.left_alone)
+    sizes = elements_of(analysis)
+    left = tuple(
+        LeftAloneVariable(a.variable, a.reason, a.where, a.cure, sizes[a.variable])
+        for a in plan.left_alone
+    )
+    elements, slot_bytes = shares(analysis, plan)
+    share = min(elements.fraction, slot_bytes.fraction) if sharded else 0.0
     verdict = "nothing sharded"
     if sharded:
         verdict = "partly sharded" if left else "sharded"
-    wire_before, wire_after = _wire(analysis, plan)
+    wire_before, wire_after = wire_bytes(analysis, plan)
     return Report(
         function=function,
         verdict=verdict,
@@ -163,6 +184,9 @@ def summarize(
         slot_bytes_per_replica=_slot_bytes(analysis, plan),
         wire_bytes=Bytes(wire_before, wire_after),
         emitted=emitted,
+        elements=elements,
+        slot_bytes=slot_bytes,
+        held_back=held_back(left, share),
         weight_bytes_per_replica=_weight_bytes(analysis, plan),
         place=place,
     )
@@ -187,16 +211,16 @@ def _notes(analysis: Analysis, plan: ShardingPlan) -> tuple[str, ...]:
 
 
 def _slot_bytes(analysis: Analysis, plan: ShardingPlan) -> Bytes:
-    """Bytes of all slots of the updates found, on the fullest replica, before and after."""
+    """Bytes of all slots that are known, on the fullest replica, before and after."""
     cut = {s.variable: s.layout for s in plan.in_shards}
-    slots = [s for u in analysis.updates for s in (*u.slots, *u.whole_slots)]
-    return bytes_on_fullest_replica(slots, cut, analysis.num_replicas)
+    return bytes_on_fullest_replica(slots_of(analysis), cut, analysis.num_replicas)
 
 
 def _weight_bytes(analysis: Analysis, plan: ShardingPlan) -> Bytes:
-    """Bytes of all weights of the updates found, on the fullest replica, before and after."""
+    """Bytes of all weights of known size, on the fullest replica, before and after."""
     cut = {master.variable: master.layout for v in plan.variables for master in v.masters}
     weights = [w for u in analysis.updates for w in u.weights if w not in u.whole_slots]
+    weights += [w for refused in analysis.refused for w in refused.variables[:1]]
     return bytes_on_fullest_replica(weights, cut, analysis.num_replicas)
 
 
@@ -269,7 +293,7 @@ def _sharded(variable: VariablePlan, update: WeightUpdate, whole: str) -> list[S
         gathered_in=_gathered_in(variable),
         whole=whole,
     )
-    others = [w for w in update.weights if w.trainable and w.key != variable.variable]
+    others = weights_of(update)[1:]
     layouts = {w.key: variable.layout_of(math.prod(w.shape)) for w in others}
     return [
         first,
@@ -285,47 +309,3 @@ def _sharded(variable: VariablePlan, update: WeightUpdate, whole: str) -> list[S
             for w in others
         ),
     ]
-
-
-def _wire(analysis: Analysis, plan: ShardingPlan) -> tuple[int, int]:
-    """Bytes that reach each replica before and after.
-
-    A ring all-reduce of B bytes over N replicas brings 2 B (N-1)/N to each; a reduce-scatter and
-    an all-gather bring B (N-1)/N each (Thakur et al., 2005). So do, on an average of the replicas,
-    a reduction to one owner, to whom all others send B, and what the owner sends them.
-    """
-    n = analysis.num_replicas
-    if n == 0:
-        return 0, 0
-    sharded = {key: v for v in plan.variables for key in v.reductions}
-    before = after = 0
-    for reduction in analysis.reductions:
-        size = (reduction.size or 0) * item_bytes(reduction.dtype) * (n - 1) // n
-        before += 2 * size
-        after += size if reduction.key in sharded else 2 * size
-    for variable in plan.variables:
-        update = analysis.updates[variable.update]
-        narrow = {variable.variable: variable.gather_dtype} if variable.masters else {}
-        by_rows = weights_by_rows(update)
-        for weight in (w for w in update.weights if w.key not in by_rows):
-            width = item_bytes(narrow.get(weight.key, weight.dtype))
-            after += math.prod(weight.shape) * width * (n - 1) // n
-    return before, after + _stack_wire(analysis, plan.stacks)
-
-
-def _stack_wire(analysis: Analysis, stacks: Iterable[StackPlan]) -> int:
-    """Bytes that reach each replica for the matrix functions of stacks."""
-    n, total = analysis.num_replicas, 0
-    # What enters several stacks travels once: by its updates and where it is in their bodies.
-    known: set[tuple[bool, tuple[tuple[int, Operand], ...]]] = set()
-    for stack in stacks:
-        functions = [analysis.updates[update].functions[own] for update, own in stack.members]
-        moved = [*functions[0].results] if stack.by_turns else []
-        for place, value in enumerate(functions[0].inputs):
-            entering = (function.inputs[place].operand for function in functions)
-            key = (stack.by_turns, tuple(zip(stack.updates, entering, strict=True)))
-            moved += [] if key in known else [value]
-            known.add(key)
-        size = sum(value.size * item_bytes(value.dtype) for value in moved)
-        total += stack.each * size * (n - 1) // n
-    return total

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tf_wu_shard.plan.types import TOO_SMALL
 from tf_wu_shard.report.quantities import byte_text
+from tf_wu_shard.report.share import HeldBack, Share
 
 if TYPE_CHECKING:
     from tf_wu_shard.report.summary import Report
@@ -17,9 +18,9 @@ _NOTHING: Mapping[str, str] = types.MappingProxyType({})
 
 def headline(report: Report) -> str:
     """The verdict in one line."""
-    total = len(report.variables) + len(report.left_alone)
     if not report.variables:
-        left = sorted(report.left_alone, key=lambda a: TOO_SMALL in a.reason)
+        held = report.held_back.largest if report.held_back is not None else ""
+        left = sorted(report.left_alone, key=lambda a: (a.name != held, TOO_SMALL in a.reason))
         reasons = [f"{a.name}: {a.reason}" for a in left] + list(report.notes)
         why = reasons[0] if reasons else "it reduces no gradient over replicas"
         more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
@@ -31,10 +32,63 @@ def headline(report: Report) -> str:
         stored += f"   weights {byte_text(weights.unsharded)} -> {byte_text(weights.sharded)}"
     moved = "unchanged" if wire.sharded == wire.unsharded else f"was {byte_text(wire.unsharded)}"
     return (
-        f"{report.function}: sharded {len(report.variables)} of {total} variables over"
-        f" {report.num_replicas} replicas   {stored}   wire {byte_text(wire.sharded)} a step"
-        f" ({moved})"
+        f"{report.function}: sharded {share_text(report)} over {report.num_replicas} replicas"
+        f"   {stored}   wire {byte_text(wire.sharded)} a step ({moved})"
     )
+
+
+def share_text(report: Report) -> str:
+    """How much is sharded: `99 % of 4,128 elements and 99 % of 33.0 kB of slots: 1 of 2 variables`.
+
+    Args:
+        report: A report of a function of which something is sharded.
+    """
+    elements, slots = report.elements, report.slot_bytes
+    text = f"{percent_text(elements)} of {elements.total:,} elements"
+    if slots.total:
+        text += f" and {percent_text(slots)} of {byte_text(slots.total)} of slots"
+    total = len(report.variables) + len(report.left_alone)
+    return f"{text}: {len(report.variables)} of {total} variables"
+
+
+def percent_text(share: Share) -> str:
+    """A share in percent, never more than it is: `99 %` of nearly all, `under 1 %` of a trace."""
+    percent = 100 * share.sharded // share.total if share.total else 100
+    return "under 1 %" if share.sharded and not percent else f"{percent} %"
+
+
+def held_back_text(report: Report) -> str:
+    """What holds most of the elements back, where and what lifts it; "" where nothing does."""
+    held = report.held_back
+    if held is None:
+        return ""
+    which = held.largest
+    if held.variables > 1:
+        which = f"{held.variables} variables such as {held.largest}"
+    if held.elements:
+        which += f", {percent_text(Share(held.elements, report.elements.total))} of the elements"
+    return f"held back: {which}: {held.reason}{place_and_cure(held)}"
+
+
+def verdict_line(report: Report) -> str:
+    """The verdict in one line, with what holds most back, where, and what lifts it."""
+    line = headline(report)
+    if report.variables:
+        return "; ".join((line, *held_lines(report)))
+    return line + (place_and_cure(report.held_back) if report.held_back is not None else "")
+
+
+def held_lines(report: Report) -> list[str]:
+    """`held_back_text` as a line; no line where nothing is held back."""
+    held = held_back_text(report)
+    return [held] if held else []
+
+
+def place_and_cure(held: HeldBack) -> str:
+    """Where a reason was found, and what lifts it, as it follows the reason."""
+    places = ", ".join(place for place in (held.where, held.line) if place)
+    place = f" (at {places})" if places else ""
+    return place + (f"; lifted by {held.cure}" if held.cure else "")
 
 
 def facts(report: Report) -> list[str]:
@@ -59,7 +113,7 @@ def as_text(report: Report, known: Mapping[str, str] = _NOTHING) -> str:
         report: The report.
         known: What else to say of variables that are left alone, by name.
     """
-    lines = [headline(report), *facts(report)]
+    lines = [headline(report), *held_lines(report), *facts(report)]
     lines += variable_lines(report, known)
     lines += [f"note: {note}" for note in report.notes]
     if report.emitted:

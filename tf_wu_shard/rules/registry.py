@@ -16,6 +16,7 @@ import enum
 import math
 from collections.abc import Callable
 
+from tf_wu_shard import cures
 from tf_wu_shard.placement import Combine, Partial, Placement, Refusal, Replicated, Sharded
 
 
@@ -83,7 +84,7 @@ def propagate(
 
 def no_rule(op_type: str, name: str) -> Refusal:
     """What is said of an op that no table names."""
-    return Refusal(name, f"no rule for {op_type}", of_rules=True)
+    return Refusal(name, f"no rule for {op_type}", of_rules=True, cure=cures.other_op(op_type))
 
 
 def same_lanes(
@@ -91,12 +92,16 @@ def same_lanes(
 ) -> Placement | Refusal:
     """The rule of elementwise ops that do not broadcast: operands are scalars or of one size."""
     if result_shape is None:
-        return Refusal(name, _UNKNOWN)
+        return Refusal(name, _UNKNOWN, cure=cures.FIXED_SHAPES)
     size = math.prod(result_shape)
     for operand in operands:
         operand_size = math.prod(operand.shape)
         if operand_size != size and (isinstance(operand, Sharded) or operand_size != 1):
-            return Refusal(name, f"it broadcasts {list(operand.shape)} over {list(result_shape)}")
+            return Refusal(
+                name,
+                f"it broadcasts {list(operand.shape)} over {list(result_shape)}",
+                cure=cures.OF_ONE_SHAPE,
+            )
     return Sharded(result_shape)
 
 
@@ -110,11 +115,15 @@ def broadcast_lanes(
     norm of each row) is broadcast by whoever holds it whole, which a shard does not.
     """
     if result_shape is None:
-        return Refusal(name, _UNKNOWN)
+        return Refusal(name, _UNKNOWN, cure=cures.FIXED_SHAPES)
     size = math.prod(result_shape)
     for operand in operands:
         if isinstance(operand, Sharded) and math.prod(operand.shape) != size:
-            return Refusal(name, f"it broadcasts {list(operand.shape)} over {list(result_shape)}")
+            return Refusal(
+                name,
+                f"it broadcasts {list(operand.shape)} over {list(result_shape)}",
+                cure=cures.OF_ONE_SHAPE,
+            )
     return Sharded(result_shape)
 
 
@@ -125,9 +134,13 @@ def combined(combine: Combine) -> Propagate:
         name: str, operands: tuple[Placement, ...], result_shape: tuple[int, ...] | None
     ) -> Placement | Refusal:
         if result_shape is None:
-            return Refusal(name, _UNKNOWN)
+            return Refusal(name, _UNKNOWN, cure=cures.FIXED_SHAPES)
         if any(isinstance(operand, Sharded) for operand in operands[1:]):
-            return Refusal(name, "it takes its axes from the values of a sharded tensor")
+            return Refusal(
+                name,
+                "it takes its axes from the values of a sharded tensor",
+                cure="axes that are constants",
+            )
         return Partial(result_shape, combine)
 
     return propagate_parts
@@ -138,11 +151,19 @@ def relabelled(
 ) -> Placement | Refusal:
     """The rule of ops that only rename or reshape their first operand."""
     if result_shape is None:
-        return Refusal(name, _UNKNOWN)
+        return Refusal(name, _UNKNOWN, cure=cures.FIXED_SHAPES)
     if any(isinstance(operand, Sharded) for operand in operands[1:]):
-        return Refusal(name, "it takes a shape from the values of a sharded tensor")
+        return Refusal(
+            name,
+            "it takes a shape from the values of a sharded tensor",
+            cure="a shape that is a constant",
+        )
     if math.prod(operands[0].shape) != math.prod(result_shape):
-        return Refusal(name, f"it makes {list(result_shape)} of {list(operands[0].shape)}")
+        return Refusal(
+            name,
+            f"it makes {list(result_shape)} of {list(operands[0].shape)}",
+            cure=cures.OF_ONE_SHAPE,
+        )
     if isinstance(operands[0], Replicated):
         return Replicated(result_shape)
     return Sharded(result_shape)

@@ -20,7 +20,7 @@ from tf_wu_shard.storage import sharded_slot
 from tf_wu_shard.storage.sharded_slot import (
     PendingSlot,
     ShardedSlot,
-    can_shard,
+    against_shards,
     sharded_slot_of,
 )
 from tf_wu_shard.tensorflow_private import (
@@ -201,13 +201,13 @@ def must_stay_whole(graph: Any, analysis: Analysis, captured: Captured) -> Whole
     for updated in (v for update in analysis.updates for v in update.variables):
         key, variable = updated.key, captured.variables[updated.key]
         reason = reasons.get(key)
-        plain = key not in stored or can_shard(variable)
-        if not plain and not resources.have_values(list(map(original_handle, variable.values))):
+        problem = against_shards(variable) if key in stored else None
+        if problem and not resources.have_values(list(map(original_handle, variable.values))):
             reason = _NO_VALUE
         elif key in functions:
             reason = f"is captured by {functions[key]}, traced before"
-        elif not plain:
-            reason = "is not stored as one plain variable a replica"
+        elif problem:
+            reason = f"cannot be stored in shards: {problem}"
         if reason is not None:
             in_shards = sharded_slot_of(original_handle(variable.values[0])) is not None
             may = not updated.is_slot and not in_shards and key not in in_place

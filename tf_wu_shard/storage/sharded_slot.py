@@ -238,7 +238,7 @@ def can_shard(variable: Any) -> bool:
         True for an unsharded `MirroredVariable` of plain eager components that have a value, of a
         numeric or boolean dtype and a fully known shape.
     """
-    return _problem(variable) is None
+    return against_shards(variable) is None
 
 
 def sharded_slot_of(handle: Any) -> ShardedSlot | None:
@@ -307,7 +307,7 @@ def unshard(slot: ShardedSlot) -> None:
 
 def _check_shardable(variable: Any, layout: AnyLayout) -> None:
     """Raises StorageError unless the variable can be stored in shards of this layout."""
-    problem = _problem(variable) or _misfit(variable, layout)
+    problem = against_shards(variable) or _misfit(variable, layout)
     if problem:
         raise _not_shardable(variable, problem)
 
@@ -321,8 +321,8 @@ def _not_mirrored(variable: Any) -> str:
     return f"it is a {type(variable).__name__}, not an unsharded mirrored variable"
 
 
-def _problem(variable: Any) -> str | None:
-    """What keeps a variable from being stored in shards of any layout."""
+def against_shards(variable: Any) -> str | None:
+    """What keeps a variable, whatever it is, from being stored in shards of any layout, or None."""
     if not sharded_variables.can_be_sharded(variable):
         return _not_mirrored(variable)
     if not variable.shape.is_fully_defined():

@@ -65,18 +65,23 @@ def described(
         step: The step.
         notes: What was noticed when it was read.
     """
-    view, analysis = step.view, step.analysis
+    view = step.view
+    refused = refused_weights(model, view, step.analysis)
+    analysis = with_refused(model, view, step.analysis, refused)
     written = written_variables(view)
     replicas = grounds.asked_replicas(step.program, question, step.replicas)
     ground = grounds.assumed_ground(replicas, step.program, question)
     there, plan = planned(analysis, ground, replicas, question.options, step.whole)
-    refused = refused_weights(model, view, analysis)
-    report = with_refused(summarize(name, there, plan, {}, ground.place), refused)
+    report = summarize(name, there, plan, {}, ground.place)
     trains = any(written.values()) or bool(plan.variables or plan.left_alone)
-    rows = memory.rows(analysis, refused, step.program, question, step.whole) if trains else ()
+    rows = memory.rows(analysis, step.program, question, step.whole) if trains else ()
     if _wants_shapes(report, view):
         notes = (*notes, SHAPELESS)
-    said = dataclasses.replace(report, notes=(*report.notes, *notes))
+    lines = op_lines(model, name, (left.where for left in report.left_alone))
+    held = report.held_back
+    if held is not None:
+        held = dataclasses.replace(held, line=dict(lines).get(held.where, ""))
+    said = dataclasses.replace(report, notes=(*report.notes, *notes), held_back=held)
     # Of a live step of several replicas the pass itself told what it rewrites.
     in_file = step.is_assumed or step.program is not None or step.whole is None
     return FunctionAnswer(
@@ -94,7 +99,7 @@ def described(
         picture=picture_of(view, analysis, plan),
         sparse=_sparse_gradients(there),
         others=_others(view, analysis, refused, written),
-        source_lines=op_lines(model, name, (left.where for left in report.left_alone)),
+        source_lines=lines,
         diff=rewritten_diff(step, question) if question.diff and trains and in_file else None,
     )
 

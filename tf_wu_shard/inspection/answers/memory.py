@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.graph.tpu_cluster import Cluster
-from tf_wu_shard.inspection.answers.answer import MemoryRow, RefusedAnswer
-from tf_wu_shard.inspection.answers.refused_weights import with_refused
+from tf_wu_shard.inspection.answers.answer import MemoryRow
 from tf_wu_shard.inspection.steps import grounds
 from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.inspection.steps.planning import planned
@@ -19,7 +16,6 @@ REPLICAS = tuple(2**power for power in range(1, 11))
 
 def rows(
     analysis: Analysis,
-    refused: Sequence[RefusedAnswer],
     program: Cluster | None,
     question: Question,
     whole: Whole | None = None,
@@ -27,8 +23,8 @@ def rows(
     """What the fullest replica holds, for 2, 4, 8 ... 1024 replicas.
 
     Args:
-        analysis: What was found in a step.
-        refused: The weights whose updates were refused: they count alike on both sides.
+        analysis: What was found in a step; weights whose updates were refused count alike on both
+            sides.
         program: The TPU program that it is, or None.
         question: What was asked of it.
         whole: What of it cannot live in shards; None where nothing is known to.
@@ -37,7 +33,7 @@ def rows(
     for replicas in REPLICAS:
         ground = grounds.assumed_ground(replicas, program, question)
         there, plan = planned(analysis, ground, replicas, question.options, whole)
-        report = with_refused(summarize("", there, plan, {}, ""), refused)
+        report = summarize("", there, plan, {}, "")
         weights, slots = report.weight_bytes_per_replica, report.slot_bytes_per_replica
         found.append(MemoryRow(replicas, weights, slots))
     return tuple(found)

@@ -6,15 +6,14 @@ import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from tf_wu_shard.analysis.types import Analysis
+from tf_wu_shard.analysis.kept_slots import KeptSlots, kept_slots
+from tf_wu_shard.analysis.types import Analysis, UpdatedVariable
 from tf_wu_shard.dtypes import dtype_name, item_bytes
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.inspection.answers.answer import RefusedAnswer
-from tf_wu_shard.inspection.answers.kept_slots import KeptSlots, kept_slots
 from tf_wu_shard.model_files.types import Model
-from tf_wu_shard.report.summary import Bytes, Report
 from tf_wu_shard.rules.variables import WRITES
 
 
@@ -61,24 +60,27 @@ def described_alone(model: Model, view: GraphView, names: Iterable[str]) -> Iter
         yield variables.answer(key, slots, told=bool(slots), summed=False)
 
 
-def with_refused(report: Report, refused: Sequence[RefusedAnswer]) -> Report:
-    """A report that counts the refused weights and their slots too, alike on both sides.
+def with_refused(
+    model: Model, view: GraphView, analysis: Analysis, refused: Iterable[RefusedAnswer]
+) -> Analysis:
+    """What was found in a step, with what is known of the refused weights and their slots.
 
     Args:
-        report: What a plan does.
-        refused: The weights whose updates are no part of it.
+        model: What the step belongs to.
+        view: The step.
+        analysis: What was found in it.
+        refused: The weights whose updates were refused, as `refused_weights` gives them.
     """
-    weights = sum(answer.bytes or 0 for answer in refused)
-    slots = sum(answer.slot_bytes for answer in refused)
+    variables = _Variables(model, view)
+    known = {one.variable: variables.updated(one) for one in refused}
+    # A weight that was refused more than once counts once.
     return dataclasses.replace(
-        report,
-        weight_bytes_per_replica=_more(report.weight_bytes_per_replica, weights),
-        slot_bytes_per_replica=_more(report.slot_bytes_per_replica, slots),
+        analysis,
+        refused=tuple(
+            dataclasses.replace(one, variables=known.pop(one.variable, ()))
+            for one in analysis.refused
+        ),
     )
-
-
-def _more(counted: Bytes, alike: int) -> Bytes:
-    return Bytes(counted.unsharded + alike, counted.sharded + alike)
 
 
 class _Variables:
@@ -110,6 +112,16 @@ class _Variables:
             slot_bytes=sum(size or 0 for size in sizes),
             slots_told=told and None not in sizes,
             is_summed=summed,
+        )
+
+    def updated(self, answer: RefusedAnswer) -> tuple[UpdatedVariable, ...]:
+        """The weight of an answer, and its slots, as far as their shapes and types are told."""
+        slots = frozenset(answer.slots)
+        return tuple(
+            UpdatedVariable(key, (), shape, dtype, key in slots, key not in slots)
+            for key in (answer.variable, *answer.slots)
+            for shape, dtype in [(self._shape(key), self._dtype(key))]
+            if shape is not None and _name(dtype)
         )
 
     def _bytes(self, key: str) -> int | None:

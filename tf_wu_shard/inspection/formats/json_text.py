@@ -12,6 +12,7 @@ from tf_wu_shard.inspection.answers.counted import what_is_counted
 # What of a report says what would be done; the rest is about a graph that was rewritten.
 _PLAN = (
     *("verdict", "num_replicas", "variables", "notes", "place"),
+    *("elements", "slot_bytes", "held_back"),
     *("wire_bytes", "slot_bytes_per_replica", "weight_bytes_per_replica"),
 )
 
@@ -69,7 +70,8 @@ def _plan(function: FunctionAnswer) -> list[dict[str, Any]]:
         return []
     plan = dataclasses.asdict(function.report)
     said = what_is_counted(function, function.report)
-    return [{**{key: plan[key] for key in _PLAN}, "counted": said}]
+    share = {"share": function.report.share}
+    return [{**{key: plan[key] for key in _PLAN}, **share, "counted": said}]
 
 
 def _left_alone(function: FunctionAnswer) -> list[dict[str, Any]]:

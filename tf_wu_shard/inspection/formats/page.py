@@ -26,6 +26,7 @@ from tf_wu_shard.report.charts import LineChart, Series
 from tf_wu_shard.report.html import Listing, Page, Section, Tile, render
 from tf_wu_shard.report.summary import Bytes, Report
 from tf_wu_shard.report.tables import Table
+from tf_wu_shard.report.text import held_lines, percent_text, share_text
 
 # More functions than that get a line in the list of all and no chapter.
 _MOST_CHAPTERS = 8
@@ -116,10 +117,7 @@ def verdict(report: Report) -> str:
     """The answer for a function in a line."""
     total = len(report.variables) + len(report.left_alone)
     if report.variables:
-        return (
-            f"{len(report.variables):,} of {total:,} variables would be sharded over"
-            f" {report.num_replicas:,} replicas"
-        )
+        return f"{share_text(report)} would be sharded over {report.num_replicas:,} replicas"
     if not total:
         return "nothing would be sharded: no weight was found that a summed gradient updates"
     return f"nothing would be sharded: {total:,} variables are left alone, each for a reason below"
@@ -138,6 +136,7 @@ def about(function: FunctionAnswer, report: Report) -> list[str]:
         f"{_counted_text(count, 'update')} {optimizer}: {printable(because)}."
         for (optimizer, because), count in counted.items()
     ]
+    found += [f"{printable(held[:1].upper() + held[1:])}." for held in held_lines(report)]
     found += [f"Replicas: {printable(report.place)}."] if report.place else []
     return [*found, *what_is_counted(function, report)]
 
@@ -155,7 +154,11 @@ def _tiles(function: FunctionAnswer, report: Report) -> tuple[Tile, ...]:
         ("received in a step", report.wire_bytes, counts_all_gradients(function)),
     )
     return (
-        Tile("variables sharded", f"{len(report.variables):,}", f"of {total:,}"),
+        Tile(
+            "elements sharded",
+            percent_text(report.elements),
+            f"{len(report.variables):,} of {total:,} variables",
+        ),
         *(
             Tile(
                 label,

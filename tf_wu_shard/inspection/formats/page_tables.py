@@ -23,11 +23,11 @@ from tf_wu_shard.inspection.answers.counted import (
     counts_all_weights,
     slots_text,
 )
-from tf_wu_shard.inspection.answers.lifting import lifted_by
 from tf_wu_shard.inspection.formats.text import printable
 from tf_wu_shard.plan.types import EACH, TOO_SMALL
 from tf_wu_shard.report.quantities import byte_text, shape_text
-from tf_wu_shard.report.summary import Bytes, LeftAloneVariable, Report, ShardedVariable
+from tf_wu_shard.report.share import LeftAloneVariable
+from tf_wu_shard.report.summary import Bytes, Report, ShardedVariable
 from tf_wu_shard.report.tables import AnyCell, Cell, Name, Table
 from tf_wu_shard.report.text import slot_label
 
@@ -118,13 +118,13 @@ def left_alone(function: FunctionAnswer, report: Report, most: int) -> Table:
     """
     lines = dict(function.source_lines)
     found = [left for left in report.left_alone if TOO_SMALL not in left.reason]
-    small: dict[str, list[str]] = {}
+    small: dict[tuple[str, str], list[str]] = {}
     for left in report.left_alone:
         elements, below, limit = left.reason.partition(TOO_SMALL)
         if below:
-            small.setdefault(limit, []).append(elements.strip())
+            small.setdefault((limit, left.cure), []).append(elements.strip())
     rows = [_left(left, lines.get(left.where, "")) for left in found[:most]]
-    rows += [_too_small(limit, sizes, report.num_replicas) for limit, sizes in small.items()]
+    rows += [_too_small(*alike, sizes, report.num_replicas) for alike, sizes in small.items()]
     return Table(
         title="Left alone",
         columns=("Variable", "Why", "Found at", "What would lift it"),
@@ -137,7 +137,7 @@ def left_alone(function: FunctionAnswer, report: Report, most: int) -> Table:
 
 def _left(left: LeftAloneVariable, line: str) -> tuple[AnyCell, ...]:
     where = f"{left.where}, made by {line}" if line else left.where
-    lift = lifted_by(left.reason) or "the reason does not tell"
+    lift = left.cure or "nothing known"
     place = Name(printable(where)) if where else _NO_OP
     return Name(printable(left.name)), printable(left.reason), place, lift
 
@@ -147,13 +147,13 @@ def _small(reason: str, replicas: int) -> str:
     return f"small for {replicas:,} replicas" if EACH in reason else "small"
 
 
-def _too_small(limit: str, sizes: Sequence[str], replicas: int) -> tuple[AnyCell, ...]:
+def _too_small(limit: str, cure: str, sizes: Sequence[str], replicas: int) -> tuple[AnyCell, ...]:
     """One row for all variables that are too small to share; the table of variables has each."""
     numbers = sorted({int(size) for size in sizes})
     extent = f"{numbers[0]:,}" if len(numbers) == 1 else f"{numbers[0]:,} to {numbers[-1]:,}"
     reason = f"{extent} {TOO_SMALL}{limit}"
     count = f"{len(sizes):,} variables" if len(sizes) > 1 else "1 variable"
-    return f"{count}, {_small(reason, replicas)}", reason, _NO_OP, lifted_by(reason)
+    return f"{count}, {_small(reason, replicas)}", reason, _NO_OP, cure
 
 
 def memory(function: FunctionAnswer) -> Table:

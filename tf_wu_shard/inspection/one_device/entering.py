@@ -21,6 +21,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 
+from tf_wu_shard import cures
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.inspection.one_device.dominators import Dominators
@@ -32,6 +33,8 @@ from tf_wu_shard.rules.variables import WRITES
 
 # An update that goes through more variables than this is none that was seen.
 _MOST_STATES = 64
+
+_FOR_REPLICAS = "a step that was traced for replicas, in which sums are marked"
 
 _AMBIGUOUS = (
     "what replicas compute from their own batches enters its update by more than one"
@@ -119,11 +122,17 @@ class Entering:
         other = next((op for op in writes if all(op.type not in types for types in known)), None)
         if other is not None:
             return Refusal(
-                other.name, f"its update runs inside of {other.type}, a branch or a loop"
+                other.name,
+                f"its update runs inside of {other.type}, a branch or a loop",
+                cure=cures.IN_THE_STEP,
             )
         slots = self._slots(written, math.prod(ref.shape or ()))
         if slots is None:
-            return Refusal(where, f"it depends on more than {_MOST_STATES} variables of the step")
+            return Refusal(
+                where,
+                f"it depends on more than {_MOST_STATES} variables of the step",
+                cure=cures.OWN_GRADIENTS,
+            )
         others = (write for key in slots for write in self._dominators.writes.get(key, ()))
         ops = {op.name: op for op in (*writes, *others)}
         return _Update(ref, where, tuple(ops.values()), slots)
@@ -136,7 +145,11 @@ class Entering:
         entering, where = self._entering(update), update.where
         numbers = [n for value in entering if (n := self._dominators.of(value)) is not None]
         if any(op.type in SPARSE_WRITES for op in update.writes):
-            return Refusal(where, "its gradient is sparse, and where its rows come from is unknown")
+            return Refusal(
+                where,
+                "its gradient is sparse, and where its rows come from is unknown",
+                cure=cures.DENSE,
+            )
         if not numbers:
             return None
         # A slot belongs to the update: what was computed with it is no gradient yet.
@@ -145,7 +158,7 @@ class Entering:
         )
         value = self._dominators.value(number)
         if value is None:
-            return Refusal(where, _AMBIGUOUS)
+            return Refusal(where, _AMBIGUOUS, cure=_FOR_REPLICAS)
         return self._fitting(value, update.ref.shape, where)
 
     def _holds_slot(self, update: _Update, name: str) -> bool:
@@ -175,6 +188,7 @@ class Entering:
                     update.where,
                     f"its gradient is sparse, and another's names its rows by {own.op} too: which"
                     " entries are whose is not known",
+                    cure="numbers of rows that are its own gradient's alone",
                 )
             else:
                 outcome = self._values(update, own, dominators, behind)
@@ -196,7 +210,7 @@ class Entering:
         shared = dominators.shared
         named = [value if value in shared else behind.get(value.op) for value in entering]
         if any(other is not None and other != rows for other in named):
-            return Refusal(where, _AMBIGUOUS)
+            return Refusal(where, _AMBIGUOUS, cure=_FOR_REPLICAS)
         numbers = [n for value in entering if (n := dominators.of(value)) is not None]
         value = None
         if numbers:
@@ -206,7 +220,7 @@ class Entering:
             )
             value = dominators.value(number)
         if value is None:
-            return Refusal(where, _AMBIGUOUS)
+            return Refusal(where, _AMBIGUOUS, cure=_FOR_REPLICAS)
         return self._of_entries(value, rows, update)
 
     def _of_entries(self, value: Value, rows: Value, update: _Update) -> Value | Refusal:
@@ -220,6 +234,7 @@ class Entering:
                 update.where,
                 f"what replicas compute from their own batches enters its update by {value}: that"
                 " is of another element type than the weight",
+                cure=_FOR_REPLICAS,
             )
         fits = shape is None or (len(shape) == len(table) and shape[1:] == table[1:])
         if shape is not None and numbers is not None:
@@ -229,6 +244,7 @@ class Entering:
                 update.where,
                 f"what replicas compute from their own batches enters its update by {value}, of"
                 f" shape {list(shape or ())}: that is no row of {list(table)} for each entry",
+                cure=_FOR_REPLICAS,
             )
         return value
 
@@ -242,11 +258,14 @@ class Entering:
                 where,
                 f"what replicas compute from their own batches enters its update by {value}, of"
                 f" shape {list(size)}: that is no gradient of a weight of shape {list(shape)}",
+                cure=_FOR_REPLICAS,
             )
         return value
 
     def _unknown_shape(self, value: Value, where: str) -> Refusal:
-        return Refusal(where, f"the shape of its gradient {value} is not known")
+        return Refusal(
+            where, f"the shape of its gradient {value} is not known", cure=cures.FIXED_SHAPES
+        )
 
     def _operands(self, op: Op) -> tuple[Value, ...]:
         """What a write writes, handles left out."""

@@ -21,6 +21,7 @@ _DENSE_THERE = (
     "its gradient is sparse here and would be dense on TPUs: how it is updated then, this step"
     " does not show"
 )
+_TRACED_THERE = "a step that was traced for TPUs, in which its gradient is dense"
 
 
 def planned(
@@ -83,7 +84,9 @@ def _with_dense_gradients(analysis: Analysis) -> Analysis:
     refused = tuple(
         r
         if parts.isdisjoint(r.reductions)
-        else dataclasses.replace(r, refusal=Refusal(r.refusal.where, _DENSE_THERE))
+        else dataclasses.replace(
+            r, refusal=Refusal(r.refusal.where, _DENSE_THERE, cure=_TRACED_THERE)
+        )
         for r in analysis.refused
     )
     return dataclasses.replace(

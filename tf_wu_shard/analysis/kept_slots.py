@@ -11,9 +11,10 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tf_wu_shard.analysis.accesses import is_call
+from tf_wu_shard.analysis.types import RefusedUpdate, UpdatedVariable, WeightUpdate
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.rules.fused import FUSED
@@ -65,6 +66,35 @@ def kept_slots(view: GraphView, weights: Collection[str]) -> dict[str, KeptSlots
         told = seen and reached is not None and len(own) == len(reached)
         kept[key] = KeptSlots(tuple(sorted(own)), told)
     return kept
+
+
+def with_variables(
+    view: GraphView, updates: Iterable[WeightUpdate], refused: Sequence[RefusedUpdate]
+) -> tuple[RefusedUpdate, ...]:
+    """Refused updates, with what each would have updated.
+
+    Args:
+        view: The step.
+        updates: Its updates that are not refused.
+        refused: Those that are.
+    """
+    if not refused:
+        return ()
+    counted = {v.key for update in updates for v in update.variables}
+    weights = {w.key for update in updates for w in update.weights}
+    found = kept_slots(view, {*weights, *(one.variable for one in refused)})
+    refs = {ref.key: ref for ref in view.variables.values()}
+    told = []
+    for one in refused:
+        slots = found.get(one.variable, KeptSlots()).slots
+        variables = tuple(
+            UpdatedVariable(key, (), shape, refs[key].dtype, key in slots, refs[key].trainable)
+            for key in (one.variable, *slots)
+            if key in refs and key not in counted and (shape := refs[key].shape) is not None
+        )
+        counted.update(v.key for v in variables)
+        told.append(dataclasses.replace(one, variables=variables))
+    return tuple(told)
 
 
 class _Touched:

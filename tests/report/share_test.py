@@ -1,0 +1,96 @@
+"""The share of a step: of elements and of slots, small variables and refused ones included."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tests.plan.analyses import Weight, analysis_of
+from tf_wu_shard.analysis.types import Analysis, UpdatedVariable
+from tf_wu_shard.config import ShardingOptions
+from tf_wu_shard.errors import NothingShardedError, TooLittleShardedError
+from tf_wu_shard.plan.planner import make_plan
+from tf_wu_shard.report.published import clear_reports, is_refused, publish, reports
+from tf_wu_shard.report.share import HeldBack, LeftAloneVariable, Share, held_back
+from tf_wu_shard.report.summary import Report, summarize
+
+
+def report_of(analysis: Analysis) -> Report:
+    plan = make_plan(analysis, ShardingOptions(), min_elements=8, bucket_bytes=1)
+    return summarize("train", analysis, plan, {}, "")
+
+
+def with_known(analysis: Analysis, weight: Weight) -> Analysis:
+    """The same, the one refused update with its weight and slots known."""
+    keys = (weight.name, *weight.slots)
+    known = tuple(UpdatedVariable(k, (), weight.shape, 1, k != weight.name) for k in keys)
+    (refused,) = analysis.refused
+    return dataclasses.replace(analysis, refused=(dataclasses.replace(refused, variables=known),))
+
+
+ADAM = Weight("w", (64,), ("m", "v"))
+SMALL = Weight("b", (4,), ("n",))
+REFUSED = Weight("r", (32,), ("s",))
+
+
+def test_the_share_is_of_all_elements_and_of_all_slots() -> None:
+    report = report_of(with_known(analysis_of([ADAM, SMALL], refused=[REFUSED]), REFUSED))
+    assert report.elements == Share(64, 64 + 4 + 32)
+    assert report.slot_bytes == Share(4 * 128, 4 * (128 + 4 + 32))
+    assert report.slot_bytes.total == report.slot_bytes_per_replica.unsharded
+    assert report.share == 0.64
+
+
+def test_a_refused_gradient_of_an_unknown_variable_has_its_own_size() -> None:
+    report = report_of(analysis_of([ADAM], refused=[REFUSED]))
+    assert report.elements == Share(64, 96)
+
+
+def test_what_holds_most_back_is_named_with_its_largest_variable() -> None:
+    left = [
+        LeftAloneVariable("small", "9 elements, below min_elements=10", "", "lower it", 9),
+        LeftAloneVariable("a", "no rule for Sort", "sort_a", "no sort", 300),
+        LeftAloneVariable("b", "no rule for Cumsum", "cumsum", "no sum", 400),
+        LeftAloneVariable("c", "no rule for Sort", "sort_c", "no sort", 301),
+        # Refused in two ways, it counts once.
+        LeftAloneVariable("b", "no rule for Cumsum", "cumsum", "no sum", 400),
+    ]
+    assert held_back(left, 0.9) == HeldBack(2, 601, "c", "no rule for Sort", "sort_c", "no sort")
+
+
+def test_what_is_small_holds_back_where_little_is_shared() -> None:
+    left = [LeftAloneVariable("b", "9 elements, below min_elements=10", "", "lower it", 9)]
+    assert held_back(left, 0.5) is None
+    found = held_back(left, 0.49)
+    assert found is not None and found.largest == "b"
+    assert held_back([], 0.0) is None
+
+
+def test_too_little_is_an_error_where_that_is_asked_for() -> None:
+    half = report_of(analysis_of([ADAM, dataclasses.replace(SMALL, shape=(7,))], refused=[REFUSED]))
+    asked = ShardingOptions(min_sharded=0.7, on_refusal="raise")
+    clear_reports()
+    with pytest.raises(TooLittleShardedError, match=r"62 % of 103 .*min_sharded=0.7 asks for more"):
+        publish(half, options=asked)
+    assert reports() == (half,)
+    assert not is_refused([half], ShardingOptions(min_sharded=0.7))
+    assert not is_refused([half], ShardingOptions(min_sharded=0.6, on_refusal="raise"))
+
+
+def test_a_function_is_judged_with_its_branches() -> None:
+    all_of_it = report_of(analysis_of([dataclasses.replace(ADAM, shape=(640,))]))
+    nothing = report_of(analysis_of([SMALL]))
+    asked = ShardingOptions(min_sharded=0.9, on_refusal="raise")
+    assert not is_refused([all_of_it, nothing], asked)
+    with pytest.raises(NothingShardedError):
+        publish(nothing, options=ShardingOptions(on_refusal="raise"))
+
+
+def test_less_than_half_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="absl"):
+        publish(report_of(analysis_of([ADAM, SMALL])), options=ShardingOptions())
+        less = report_of(analysis_of([SMALL, ADAM], refused=[Weight("r", (99,))]))
+        publish(less, options=ShardingOptions())
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
+    assert "held back: r, 59 % of the elements: no rule for Sum" in caplog.text

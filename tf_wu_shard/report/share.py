@@ -1,0 +1,162 @@
+"""How much of a step's update is sharded, and what holds most of the rest back."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+
+from tf_wu_shard.analysis.types import Analysis, UpdatedVariable, WeightUpdate
+from tf_wu_shard.dtypes import item_bytes
+from tf_wu_shard.plan.types import TOO_SMALL, ShardingPlan
+
+# Sharing less than this is a warning.
+LEAST = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Share:
+    """How much of a quantity is sharded, out of all of it."""
+
+    sharded: int
+    total: int
+
+    @property
+    def fraction(self) -> float:
+        """From 0 to 1; 1 of nothing."""
+        return self.sharded / self.total if self.total else 1.0
+
+    def __add__(self, other: Share) -> Share:
+        return Share(self.sharded + other.sharded, self.total + other.total)
+
+
+NONE = Share(0, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class LeftAloneVariable:
+    """A variable whose update stays as it was.
+
+    Attributes:
+        name: Its name.
+        reason: Why.
+        where: The op at which the reason was found, or "".
+        cure: What lifts the reason; "" where nothing is known to.
+        elements: How many elements it has, with those of the weights that are updated together with
+            it; 0 where nothing tells.
+    """
+
+    name: str
+    reason: str
+    where: str
+    cure: str = ""
+    elements: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class HeldBack:
+    """What holds most of an update back: variables that one cure would lift, or one reason names.
+
+    Attributes:
+        variables: How many variables it holds back.
+        elements: How many elements they have.
+        largest: The name of the largest of them.
+        reason: Why that one is left alone.
+        where: The op at which that was found, or "".
+        cure: What lifts it, or "".
+        line: The line of the program that made the op, such as "train.py:50 in step"; "" where
+            nothing tells it.
+    """
+
+    variables: int
+    elements: int
+    largest: str
+    reason: str
+    where: str
+    cure: str
+    line: str = ""
+
+
+def held_back(left_alone: Iterable[LeftAloneVariable], share: float) -> HeldBack | None:
+    """Finds what holds most elements back.
+
+    What is too small to share is meant to be left alone: it counts where less than half is shared.
+
+    Args:
+        left_alone: All variables that are left alone.
+        share: The share of the others, from 0 to 1.
+
+    Returns:
+        What holds most back; None where nothing is left alone that counts.
+    """
+    alike: dict[str, list[LeftAloneVariable]] = {}
+    for left in left_alone:
+        if share < LEAST or TOO_SMALL not in left.reason:
+            alike.setdefault(left.cure or left.reason, []).append(left)
+    if not alike:
+        return None
+    # A variable may be refused more than once: it counts once.
+    groups = [{left.name: left for left in group}.values() for group in alike.values()]
+    most = max(groups, key=lambda group: sum(left.elements for left in group))
+    largest = max(most, key=lambda left: left.elements)
+    return HeldBack(
+        variables=len(most),
+        elements=sum(left.elements for left in most),
+        largest=largest.name,
+        reason=largest.reason,
+        where=largest.where,
+        cure=largest.cure,
+    )
+
+
+def elements_of(analysis: Analysis) -> dict[str, int]:
+    """The elements that each update is about, by the name that it is reported by.
+
+    Args:
+        analysis: What was found: updates, and those that were refused. A refused gradient of which
+            no variable is known has its own size.
+    """
+    found = {update.name: _elements(weights_of(update)) for update in analysis.updates}
+    for refused in analysis.refused:
+        size = sum(analysis.reductions[key].size or 0 for key in refused.reductions)
+        own = _elements(refused.variables[:1]) if refused.variables else size
+        found.setdefault(refused.variable, own)
+    return found
+
+
+def weights_of(update: WeightUpdate) -> Sequence[UpdatedVariable]:
+    """The weights of an update that the report names: the first, and all that are trained."""
+    first, *others = update.weights
+    return (first, *(weight for weight in others if weight.trainable))
+
+
+def slots_of(analysis: Analysis) -> tuple[UpdatedVariable, ...]:
+    """The slots of all updates, of those that were refused too."""
+    own = (s for update in analysis.updates for s in (*update.slots, *update.whole_slots))
+    return (*own, *(s for refused in analysis.refused for s in refused.variables[1:]))
+
+
+def shares(analysis: Analysis, plan: ShardingPlan) -> tuple[Share, Share]:
+    """How much of an update a plan shares.
+
+    Args:
+        analysis: What was found.
+        plan: What is done to it.
+
+    Returns:
+        The share of the elements and that of the slots' bytes.
+    """
+    names = {analysis.updates[v.update].name for v in plan.variables}
+    sizes = elements_of(analysis)
+    cut = {slot.variable for slot in plan.in_shards}
+    slots = {
+        slot.key: math.prod(slot.shape) * item_bytes(slot.dtype) for slot in slots_of(analysis)
+    }
+    return (
+        Share(sum(sizes[name] for name in names), sum(sizes.values())),
+        Share(sum(size for key, size in slots.items() if key in cut), sum(slots.values())),
+    )
+
+
+def _elements(variables: Iterable[UpdatedVariable]) -> int:
+    return sum(math.prod(variable.shape) for variable in variables)
