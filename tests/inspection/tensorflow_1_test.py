@@ -118,10 +118,25 @@ def test_so_it_does_with_steps_written_by_hand(
     assert {v.name for v in found.report.variables} == {v.name for v in report.variables} == sharded
 
 
-@pytest.mark.parametrize("write", [binary, text])
-def test_where_a_shape_is_wanted_the_answer_says_so(write: Written, tmp_path: pathlib.Path) -> None:
-    """A moving average has its shape by what it is mixed with: a gradient may be broadcast."""
-    found = answer(programs.graph(open_coded), write, tmp_path)
+def test_a_file_without_shapes_has_them_by_its_variables(tmp_path: pathlib.Path) -> None:
+    made = programs.graph(open_coded)
+    found = answer(made, binary, tmp_path)
+    assert _planned(found.report) == _planned(answer(with_shapes(made), binary, tmp_path).report)
+    assert found.report is not None and SHAPELESS not in found.report.notes
+
+
+def with_a_rate_from_a_table(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """A weight whose rate has a shape that follows from no variable's."""
+    w = tf.compat.v1.get_variable("w", [x.shape[1], y.shape[1]], use_resource=True)
+    loss = tf.reduce_sum(tf.square(tf.matmul(x, w) - y))
+    gradient = tf.compat.v1.tpu.cross_replica_sum(tf.gradients(loss, w)[0])
+    rate = tf.gather([0.1, 0.2], 1)
+    with tf.control_dependencies([w.assign_sub(rate * gradient, read_value=False)]):
+        return tf.identity(loss)
+
+
+def test_where_a_shape_is_wanted_the_answer_says_so(tmp_path: pathlib.Path) -> None:
+    found = answer(programs.graph(with_a_rate_from_a_table), binary, tmp_path)
     assert found.report is not None and not found.report.variables
     assert SHAPELESS in found.report.notes
 

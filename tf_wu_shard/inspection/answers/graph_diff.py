@@ -10,9 +10,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
-from tf_wu_shard.graph.op import Op
+from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.text import op_text
 from tf_wu_shard.graph.view import GraphView, VariableRef
+from tf_wu_shard.rules.variables import READ
 
 _CONTEXT = 3
 
@@ -72,6 +73,13 @@ def _rows(
 ) -> Iterator[_Row]:
     """All lines of both graphs, each with how it begins."""
     known = {**before.variables, **handles}
+    after = after.with_shapes(
+        {
+            Value(op.name): shape
+            for op in after
+            if op.type == READ and (shape := _held(known, op)) is not None
+        }
+    )
     added = _added_after(before, after)
 
     def new(op: Op) -> str:
@@ -88,6 +96,12 @@ def _rows(
             if now:
                 yield _NEW, now
         yield from ((_NEW, new(op)) for op in added.get(place, ()))
+
+
+def _held(known: Mapping[str, VariableRef], read: Op) -> tuple[int, ...] | None:
+    """The shape of what a read reads."""
+    ref = known.get(read.inputs[0].op)
+    return None if ref is None else ref.shape
 
 
 def _added_after(before: GraphView, after: GraphView) -> dict[int, list[Op]]:
