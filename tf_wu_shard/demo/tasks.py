@@ -48,9 +48,14 @@ class Task:
     score: Callable[[np.ndarray, np.ndarray], float]
 
     def training(self, replicas: int) -> Arrays:
-        """Returns steps * batch * replicas examples, starting over when they run out."""
+        """Returns the examples of all steps, starting over when they run out.
+
+        The last step has half as many as the others, as data seldom divides by the batch: some
+        replicas then get fewer, or none.
+        """
         count = len(self.examples[0]) - self.held_out
-        rows = np.arange(self.steps * self.batch * replicas) % count
+        together = self.batch * replicas
+        rows = np.arange(self.steps * together - together // 2) % count
         inputs, targets = self.examples
         return inputs[rows], targets[rows]
 

@@ -141,11 +141,14 @@ def _in_other_places(array: np.ndarray, chosen: Task, replicas: int) -> np.ndarr
     """Examples of which the last replica gets those of the second, and so on.
 
     Replicas are summed in their order, so this changes the order of the sums and nothing else. The
-    first one stays: it is the one whose loss Keras reports.
+    first one stays: it is the one whose loss Keras reports. So does the last step, which has fewer
+    examples than replicas have room for.
     """
-    by_replica = array.reshape(chosen.steps, replicas, chosen.batch, *array.shape[1:])
+    full = len(array) - len(array) % (chosen.batch * replicas)
+    by_replica = array[:full].reshape(-1, replicas, chosen.batch, *array.shape[1:])
     order = [0, *range(replicas - 1, 0, -1)]
-    return by_replica[:, order].reshape(array.shape)
+    moved = by_replica[:, order].reshape(full, *array.shape[1:])
+    return np.concatenate([moved, array[full:]])
 
 
 def _score(chosen: Task, model: keras.Model) -> float:

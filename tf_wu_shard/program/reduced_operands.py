@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tf_wu_shard.graph.dimensions import Dims
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.program.flat_functions import BRANCHES
@@ -63,7 +64,7 @@ def _following(view: GraphView, op: Op, slot: int) -> tuple[Value, ...]:
     return ()
 
 
-def _shape(view: GraphView, value: Value) -> tuple[int, ...] | None:
-    """The shape of a value, or of the variable whose handle it is."""
+def _shape(view: GraphView, value: Value) -> Dims | None:
+    """The shape that is stated of a value, or that of the variable whose handle it is."""
     ref = view.variables.get(value.op)
-    return view.shape(value) if ref is None else ref.shape
+    return view.stated(value) if ref is None else ref.shape
