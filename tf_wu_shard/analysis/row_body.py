@@ -22,6 +22,7 @@ from tf_wu_shard.analysis.types import (
     WeightUpdate,
 )
 from tf_wu_shard.analysis.update_slice import UpdateSlice
+from tf_wu_shard.analysis.updated_variables import look_from_outside
 from tf_wu_shard.dialects.base import Gathered
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.placement import Refusal
@@ -70,9 +71,9 @@ class RowBodyBuilder(BodyBuilder):
                     value = Value(self._matcher.partner(replica, op.name), result.index)
                     if not slice_.may_be_gathered(result):
                         values.append(value)
-                    elif self._look_from_outside([value], body) is not None:
+                    elif look_from_outside(self._view, [value], body) is not None:
                         slice_.gathered.add(op.name)
-            refusal = self._look_from_outside(values, body)
+            refusal = look_from_outside(self._view, values, body)
             if refusal is not None:
                 return refusal
         return None

@@ -77,10 +77,14 @@ class RowEmitter(BodyEmitter):
 
     def finish(self) -> None:
         """Hands the weights that are cut back as vectors, after every op was emitted."""
-        for key, shard in self.weights.items():
+        for key, versions in self.versions.items():
             dtype = self._variables[key].dtype
-            name = f"{self._scope}/flat"
-            self.weights[key] = plain_ops.flat(self._builder, shard, dtype, self._device, name)
+            for version in versions:
+                if version.shard is not None:
+                    name = f"{self._scope}/flat"
+                    version.shard = plain_ops.flat(
+                        self._builder, version.shard, dtype, self._device, name
+                    )
 
     def operand(self, op: BodyOp, number: int) -> Value:
         """An operand of an op of the body as it is on this replica's rows."""
@@ -198,7 +202,6 @@ class RowEmitter(BodyEmitter):
         """Writes some rows of a weight: later and everywhere, or into the shard's value."""
         if key in self._by_rows:
             self.row_writes[key] = written
-            self.weight_controls[key] += self._external_controls(write)
             self._note_write(key, write)
             return
         present = self._present(key, write)

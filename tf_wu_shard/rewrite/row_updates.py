@@ -149,14 +149,15 @@ def _exchange(builder: GraphBuilder, emitters: Sequence[RowEmitter], key: str) -
     )
     scatters = []
     for replica, emitter in enumerate(emitters):
+        (version,) = emitter.versions[key]
         scatter = builder.op(
             writes[0].type,
             [Value(weight.handles[replica]), rows, values],
             name=scope_of(key, "scatter"),
             device=devices[replica],
-            controls=emitter.weight_controls[key],
+            controls=version.controls,
             types={"dtype": weight.dtype, "Tindices": writes[0].rows_dtype},
         )
         scatters.append(scatter.op)
-        emitter.replace_writes(key, scatter.op)
+        emitter.replace_writes(version, scatter.op)
     return tuple(scatters)
