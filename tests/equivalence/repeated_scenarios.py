@@ -192,6 +192,34 @@ def learning_to_learn(strategy: tf.distribute.Strategy) -> Left:
     return Left(net.state, net.run(train, 3))
 
 
+def _looked_up(optimizer: Optimizer, turns: int = 3) -> Scenario:
+    """A table that sparse gradients update several times in a step, and the layers behind it."""
+
+    def scenario(strategy: tf.distribute.Strategy) -> Left:
+        def words() -> keras.Model:
+            looking = keras.layers.Embedding(60, 16)
+            layers = [keras.Input((WIDTH,)), looking, keras.layers.Flatten(), dense(OUTPUTS)]
+            return keras.Sequential(layers)
+
+        def ids(rows: tf.Tensor, turn: int) -> tf.Tensor:
+            return tf.cast(tf.math.floormod(tf.abs(rows) * (20.0 + turn), 50.0), tf.int32)
+
+        net = Net(strategy, optimizer, words)
+
+        def train(rows: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
+            loss = tf.constant(0.0)
+            for turn in range(turns):
+                with tf.GradientTape() as tape:
+                    own = net.loss(ids(rows, turn), wanted)
+                net.apply(tape.gradient(own, net.weights))
+                loss += own
+            return loss
+
+        return Left(net.state, net.run(train, 3))
+
+    return scenario
+
+
 def two_heads(strategy: tf.distribute.Strategy) -> Left:
     """A body and one head learn together, then another head from the body as it is now.
 
@@ -234,6 +262,8 @@ SCENARIOS: dict[str, Scenario] = {
     "applied_twice": applied_twice,
     "two_optimizers": two_optimizers,
     "some_more_often": some_more_often,
+    "looked_up": _looked_up(adam()),
+    "looked_up_by_rmsprop": _looked_up(lambda: k.RMSprop(0.01)),
     "two_heads": two_heads,
     "reptile": reptile,
     "learning_to_learn": learning_to_learn,

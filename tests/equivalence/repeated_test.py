@@ -27,12 +27,13 @@ KERNELS_AND_SLOTS = {
     "averaged": (2, 6),
     "two_optimizers": (2, 8),
     "some_more_often": (2, 6),
+    "looked_up_by_rmsprop": (2, 2),
     "two_heads": (4, 6),
     "reptile": (2, 2),
     "muon": (2, 2),
 }
 
-SAMPLE = ("wgan_gp", "muon", "some_more_often", "two_heads")
+SAMPLE = ("wgan_gp", "muon", "some_more_often", "two_heads", "looked_up_by_rmsprop")
 
 
 @functools.cache

@@ -104,18 +104,20 @@ class RowBodyBuilder(BodyBuilder):
 def weights_by_rows(update: WeightUpdate) -> frozenset[str]:
     """The weights of which an update changes only the rows that its entries name.
 
-    Each is written once, and the update does not read what it wrote: then replicas need to exchange
-    no more than these rows.
+    Each write is a version of its own, and the update does not read what it wrote last: then
+    replicas need to exchange no more than these rows.
     """
     touching: dict[str, list[str]] = {weight.key: [] for weight in update.weights}
     for op in update.body:
         for key in {o.variable for o in op.operands[: _num_handles(op.type)]} & touching.keys():
             touching[key].append(op.type)
     found = set()
-    for key, types in touching.items():
+    for weight in update.weights:
+        types = touching[weight.key]
         writes = [t for t in types if t != READ]
-        if len(writes) == 1 and writes[0] in SPARSE_WRITES and types[-1] != READ:
-            found.add(key)
+        alone = len(writes) == max(1, len(weight.versions))
+        if alone and all(t in SPARSE_WRITES for t in writes) and types[-1] != READ:
+            found.add(weight.key)
     return frozenset(found)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tf_wu_shard.analysis.gradient_shapes import with_ensured
 from tf_wu_shard.analysis.types import Analysis
-from tf_wu_shard.dialects.base import Dialect
+from tf_wu_shard.dialects.base import Dialect, Gathered
 from tf_wu_shard.dialects.owner_layout import OwnerLayout
 from tf_wu_shard.dialects.plain_ops import divided
 from tf_wu_shard.dialects.table_layout import TableLayout
@@ -202,7 +202,7 @@ class _Rewriter:
             *(self._view, self._builder, self._dialect, update, variable.layout, reductions),
             self._handles,
         )
-        self._emitted["gather_entries"] += 1
+        self._emitted["gather_entries"] += sum(r.gathered is Gathered.VALUES for r in reductions)
         self._emitted += collections.Counter(gather_rows=sum(op.gathered for op in update.body))
         for old, new in replaced.items():
             self._remains.replace_value(old, new)
@@ -215,8 +215,9 @@ class _Rewriter:
         members = []
         for variable, own in zip(bucket, emitters, strict=True):
             exchanged = exchange_rows(self._builder, own)
-            self._assigns |= {key: tuple((n,) for n in ops) for key, ops in exchanged.items()}
-            self._emitted += collections.Counter(exchange_rows=len(exchanged))
+            self._assigns |= exchanged
+            count = sum(len(ops[0]) for ops in exchanged.values())
+            self._emitted += collections.Counter(exchange_rows=count)
             members += [
                 (variable, own, weight)
                 for weight in self._analysis.updates[variable.update].weights

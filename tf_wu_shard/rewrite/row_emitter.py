@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tf_wu_shard.analysis.row_body import weights_by_rows
-from tf_wu_shard.analysis.row_lies import ALL
 from tf_wu_shard.analysis.types import BodyOp, Operand, OperandKind
 from tf_wu_shard.dialects import plain_ops, row_exchange
 from tf_wu_shard.dialects.scratch import scratch_variable
@@ -50,7 +49,8 @@ class RowEmitter(BodyEmitter):
     """Emits the body of one update of some rows for one replica.
 
     Attributes:
-        row_writes: For each weight that is not cut, what is to be scattered into it.
+        row_writes: For each weight that is not cut, what is to be scattered into it, write by
+            write.
         places: For each list of entries whose order is known, the places of the replica's own
             among all, int64.
         gathered: For each op whose result is looked at by others, by its old op, the replica's
@@ -61,17 +61,18 @@ class RowEmitter(BodyEmitter):
 
     layout: TableLayout
 
-    def __init__(self, *args: Any, places: Value) -> None:
+    def __init__(self, *args: Any, places: Mapping[str, Value]) -> None:
         """Prepares to emit.
 
         Args:
             *args: As `BodyEmitter` takes them.
-            places: The places of the replica's entries among all of the gradient's.
+            places: For each gradient, by its list of entries, the places of the replica's own
+                among all.
         """
         super().__init__(*args)
         self._by_rows = weights_by_rows(self.update)
-        self.row_writes: dict[str, RowWrite] = {}
-        self.places: dict[str, Value] = {ALL: places}
+        self.row_writes: dict[str, list[RowWrite]] = {}
+        self.places: dict[str, Value] = {**places}
         self.gathered: dict[str, Value] = {}
         self.results: dict[int, Sequence[Value]] = {}
 
@@ -201,7 +202,7 @@ class RowEmitter(BodyEmitter):
     def _write_rows(self, key: str, write: str, written: RowWrite) -> None:
         """Writes some rows of a weight: later and everywhere, or into the shard's value."""
         if key in self._by_rows:
-            self.row_writes[key] = written
+            self.row_writes.setdefault(key, []).append(written)
             self._note_write(key, write)
             return
         present = self._present(key, write)
