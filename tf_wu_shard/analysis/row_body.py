@@ -26,7 +26,7 @@ from tf_wu_shard.analysis.updated_variables import look_from_outside
 from tf_wu_shard.dialects.base import Gathered
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.placement import Refusal
-from tf_wu_shard.rules.sparse import SCATTERS, SPARSE_FUSED, SPARSE_WRITES
+from tf_wu_shard.rules.sparse import READ_ROWS, SCATTERS, SPARSE_FUSED, SPARSE_WRITES
 from tf_wu_shard.rules.variables import READ, WRITES
 
 
@@ -114,9 +114,9 @@ def weights_by_rows(update: WeightUpdate) -> frozenset[str]:
     found = set()
     for weight in update.weights:
         types = touching[weight.key]
-        writes = [t for t in types if t != READ]
+        writes = [t for t in types if t not in (READ, READ_ROWS)]
         alone = len(writes) == max(1, len(weight.versions))
-        if alone and all(t in SPARSE_WRITES for t in writes) and types[-1] != READ:
+        if alone and all(t in SPARSE_WRITES for t in writes) and types[-1] in writes:
             found.add(weight.key)
     return frozenset(found)
 
@@ -124,4 +124,4 @@ def weights_by_rows(update: WeightUpdate) -> frozenset[str]:
 def _num_handles(op_type: str) -> int:
     if op_type in SPARSE_FUSED:
         return SPARSE_FUSED[op_type].num_handles
-    return int(op_type == READ or op_type in WRITES or op_type in SCATTERS)
+    return int(op_type in (READ, READ_ROWS) or op_type in WRITES or op_type in SCATTERS)

@@ -20,7 +20,7 @@ from tf_wu_shard.dialects.base import Gathered
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.registry import Family, family_of
-from tf_wu_shard.rules.sparse import BRANCH, EXACT, SAME, SCATTERS, SPARSE_FUSED, UNIQUE
+from tf_wu_shard.rules.sparse import BRANCH, EXACT, READ_ROWS, SAME, SCATTERS, SPARSE_FUSED, UNIQUE
 from tf_wu_shard.rules.variables import READ, WRITES
 
 
@@ -138,6 +138,11 @@ class RowSlice(UpdateSlice):
             return None
         if op.type == BRANCH and any(lies is not None for lies in operands):
             return self._place_branch(op, operands)
+        if op.type == READ_ROWS and op.inputs[0].op in self._own_handles:
+            read = self._rules.read_rows(op, operands[1])
+            if not isinstance(read, Refusal):
+                self._place_judged(op, read)
+            return read if isinstance(read, Refusal) else None
         outside = all(lies is None for lies in operands)
         if outside and not self._makes_a_table(op):
             return None

@@ -16,6 +16,7 @@ from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.registry import Family, family_of
+from tf_wu_shard.rules.sparse import READ_ROWS
 from tf_wu_shard.rules.variables import READ
 
 
@@ -124,6 +125,8 @@ def _casts(view: GraphView, read: Op, body: Set[str]) -> set[int]:
 
 
 def _is_read_outside(view: GraphView, read: Op, body: Set[str]) -> bool:
+    if read.type == READ_ROWS and read.name in body:
+        return False
     if read.type != READ:
         return True
     return look_from_outside(view, [Value(read.name)], body) is not None
