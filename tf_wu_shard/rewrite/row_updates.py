@@ -51,8 +51,8 @@ def emit_rows(
     gradients: dict[int, list[Value]] = {}
     places: list[dict[str, Value]] = [{} for _ in update.devices]
     for parts in sparse_gradients(reductions):
-        own, numbered = own_entries(builder, parts, layout, update)
-        gradients |= own
+        of_gradient, numbered = own_entries(builder, parts, layout, update)
+        gradients |= of_gradient
         (values,) = (part.key for part in parts if part.gathered is Gathered.VALUES)
         for found, of_replica in zip(places, numbered, strict=True):
             found[all_entries(values)] = of_replica
