@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tests.analysis.steps import MOMENTUM, SHAPES, STEP, analysis_of, reasons_of, refused, sharded
+from tests.analysis.steps import (
+    MOMENTUM,
+    REDUCED,
+    SHAPES,
+    STEP,
+    analysis_of,
+    reasons_of,
+    refused,
+    sharded,
+)
+from tests.graph.text_graph import DIALECT, view_of
+from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.graph.view import VariableRef
 
 
@@ -172,11 +185,17 @@ def test_a_race() -> None:
     assert refused(text) == "nothing orders it after step0, which uses w0 too (again0)"
 
 
-def test_a_read_from_outside_between_two_writes() -> None:
+def test_a_read_between_a_write_and_a_branch_that_works_on_the_weight() -> None:
     text = STEP.format("sum#") + "seen# = ReadVariableOp(w#) [4] @d# ^step#\n"
-    text += "total# = L2Loss(seen#) [] @d#\nagain# = AssignSubVariableOp(w#, sum#) @d# ^seen#\n"
-    reason = refused(text, outputs=["total0", "total1"])
-    assert reason == "it reads w between two of its writes (seen0)"
+    text += "total# = L2Loss(seen#) [] @d#\n"
+    text += "odd# = StatefulPartitionedCall(w#) {f=scales} @d# ^seen#\n"
+    functions = {"scales": ("h", "put = AssignAddVariableOp(h, h)", "h")}
+    given: dict[str, Any] = {"variables": {"w": (4,)}, "trainable": ("w",)}
+    outputs = ["total0", "total1"]
+    view = view_of(REDUCED + text, replicas=2, outputs=outputs, functions=functions, **given)
+    branches = {f"odd{replica}": {"w": frozenset({"w"})} for replica in range(2)}
+    reasons = reasons_of(analyze(view.with_part_wise(branches), DIALECT))
+    assert reasons == {"w": "it reads w between a write and a branch that works on it (odd0)"}
 
 
 def test_an_unknown_use_of_a_handle() -> None:

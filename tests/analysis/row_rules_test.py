@@ -77,6 +77,27 @@ def test_a_sum_of_each_row_is_done_on_rows_and_put_together_for_others() -> None
     assert not any(op.gathered for name, op in body.items() if name != "each0")
 
 
+READ_ROWS = """
+put# = ResourceScatterAdd(m#, rows#, values#) @d#
+kept# = ResourceGather(m#, {rows}) {{batch_dims=0}} [4,3] @d# ^put#
+scaled# = Mul(values#, kept#) [4,3] @d#
+"""
+
+
+def test_rows_of_a_slot_are_looked_up_in_its_shard_after_the_same_writes() -> None:
+    body = body_of(READ_ROWS.format(rows="rows#") + SCATTERED)
+    assert [o.kind for o in body["kept0"].operands] == [OperandKind.HANDLE, OperandKind.GRADIENT]
+    assert body["kept0"].variable == "m"
+    (update,) = analysis_of(READ_ROWS.format(rows="rows#") + SCATTERED).updates
+    assert [v.key for v in update.slots] == ["m"]
+    assert weights_by_rows(update) == {"w"}
+
+
+def test_rows_that_no_entry_names_are_not_looked_up_in_a_shard() -> None:
+    text = "other = Placeholder() {T=9} [4]\n" + READ_ROWS.format(rows="other") + SCATTERED
+    assert refused(text) == "it looks up something else than the rows of entries"
+
+
 def test_what_approximates_is_done_on_all_rows_at_once() -> None:
     text = """
     one1 = Const() {value=1} [1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.analysis.steps import MOMENTUM, REDUCED, SHAPES, analysis_of
+from tests.analysis.steps import MOMENTUM, REDUCED, SHAPES, STEP, analysis_of
 from tests.graph.text_graph import DIALECT, view_of
 from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import OperandKind
@@ -47,6 +47,25 @@ def test_a_second_write_far_from_the_gradient_is_in_the_body() -> None:
     (update,) = analysis_of(text).updates
     writes = [op.ops[0] for op in update.body if op.type.startswith("Assign")]
     assert writes == ["decay0", "put0", "late0"]
+
+
+def test_what_others_read_between_two_writes_is_a_version_of_the_weight() -> None:
+    text = STEP.format("sum#") + "seen# = ReadVariableOp(w#) [4] @d# ^step#\n"
+    text += "total# = L2Loss(seen#) [] @d#\nagain# = AssignSubVariableOp(w#, sum#) @d# ^seen#\n"
+    text += "once# = AssignSubVariableOp(w#, sum#) @d# ^again#\n"
+    (update,) = analysis_of(text, variables={"w": (4,)}, outputs=["total0", "total1"]).updates
+    assert [(v.key, v.versions) for v in update.variables] == [("w", (1, 3))]
+
+
+def test_what_only_the_body_reads_between_two_writes_is_none() -> None:
+    again = """
+    once# = AssignAddVariableOp(m#, sum#) @d# ^moved#
+    old# = ReadVariableOp(w#) [4] @d# ^step#
+    more# = Mul(old#, sum#) [4] @d#
+    twice# = AssignSubVariableOp(w#, more#) @d#
+    """
+    (update,) = analysis_of(MOMENTUM + again).updates
+    assert [(v.key, v.versions) for v in update.variables] == [("w", (2,)), ("m", ())]
 
 
 def test_an_outside_scalar_is_a_scalar_and_an_outside_tensor_is_sliced() -> None:

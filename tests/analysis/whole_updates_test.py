@@ -226,17 +226,25 @@ def test_a_reason_that_is_none_of_rules_stands() -> None:
     assert refused(text) == "replica 1 alone has it as an input (x1)"
 
 
-def test_a_weight_that_is_read_between_two_writes_is_left_alone() -> None:
-    text = (
-        CUMSUM
-        + """
+TWICE = (
+    CUMSUM
+    + """
     step# = AssignSubVariableOp(w#, total#) @d#
-    read# = ReadVariableOp(w#) [4] @d# ^step#
+    read# = {}(w#) [4] @d# ^step#
     used# = Print(read#) @d#
     then# = AssignSubVariableOp(w#, total#) @d# ^read#
     """
-    )
-    assert "it reads w between two of its writes" in refused(text)
+)
+
+
+def test_a_weight_that_is_read_between_two_writes_is_handed_out_after_each() -> None:
+    (weight,) = owned(TWICE.format("ReadVariableOp")).variables
+    assert weight.versions == (1, 2)
+
+
+def test_a_weight_that_is_not_read_whole_between_two_writes_is_left_alone() -> None:
+    reason = refused(TWICE.format("VariableShape"))
+    assert "not all replicas read w before its next write" in reason
 
 
 def test_a_gradient_that_also_enters_an_update_in_shards_is_left_alone() -> None:

@@ -18,7 +18,7 @@ def lose_first_writes() -> None:
 
     def wrong(self: Any, op: Any) -> None:
         writes = [o for o in self.update.body if o.variable == op.variable and o.type in WRITES]
-        if op.variable in self.weight_writes and op is not writes[-1]:
+        if op.variable in self.versions and op is not writes[-1]:
             name = op.ops[self._replica]
             self._replace_weight(op.variable, name, self._present(op.variable, name))
         else:

@@ -53,8 +53,9 @@ def _compared(strategy: tf.distribute.Strategy, scenario: Scenario) -> dict[str,
     """Runs a scenario twice.
 
     Returns:
-        `apart`: which numbers differ; `in_shards`: how many variables live so;
-        `matrices_in_shards`: how many of them are matrices; `reports`: the text of the reports.
+        `apart`: which numbers differ; `by`: by how much at most; `in_shards`: how many variables
+        live so; `matrices_in_shards`: how many of them are matrices; `reports`: the text of the
+        reports.
     """
     turn_off()
     unsharded = _numbers(_run(strategy, scenario))
@@ -63,9 +64,10 @@ def _compared(strategy: tf.distribute.Strategy, scenario: Scenario) -> dict[str,
     left = _run(strategy, scenario)
     turn_off()
     sharded = [v for v in left.variables if in_shards(v)]
-    pairs = zip(unsharded, _numbers(left), strict=True)
+    pairs = [*zip(unsharded, _numbers(left), strict=True)]
     return {
         "apart": [i for i, (a, b) in enumerate(pairs) if a.tobytes() != b.tobytes()],
+        "by": max(float(np.abs(a - b).max(initial=0.0)) for a, b in pairs),
         "in_shards": len(sharded),
         "matrices_in_shards": sum(len(v.shape) == 2 for v in sharded),
         "reports": [str(report) for report in tf_wu_shard.reports()],

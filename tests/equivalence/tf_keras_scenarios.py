@@ -14,7 +14,7 @@ from tests.equivalence.net import OUTPUTS, WIDTH, Net
 _Scaling = tf_keras.mixed_precision.LossScaleOptimizer
 
 
-class _LegacyNet(Net):
+class LegacyNet(Net):
     """A net of tf_keras; its optimizer may scale losses."""
 
     def __init__(self, strategy: tf.distribute.Strategy, optimizer: Callable[[], Any]) -> None:
@@ -51,7 +51,7 @@ def _overflowing(optimizer: Callable[[], Any]) -> Scenario:
         def scaled() -> Any:
             return _Scaling(optimizer(), initial_scale=8.0, dynamic_growth_steps=2)
 
-        net = _LegacyNet(strategy, scaled)
+        net = LegacyNet(strategy, scaled)
 
         def train(rows: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
             replica = tf.distribute.get_replica_context()
@@ -74,7 +74,7 @@ def _overflowing(optimizer: Callable[[], Any]) -> Scenario:
 def overwritten(strategy: tf.distribute.Strategy) -> Left:
     """Every second step the weights become their averages; the step is traced twice."""
     adam = tf_keras.optimizers.Adam
-    net = _LegacyNet(strategy, lambda: adam(0.01, use_ema=True, ema_overwrite_frequency=2))
+    net = LegacyNet(strategy, lambda: adam(0.01, use_ema=True, ema_overwrite_frequency=2))
     return Left(net.state, [*net.run(net.train, 3), *net.run(net.train, 2)])
 
 

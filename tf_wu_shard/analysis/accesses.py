@@ -59,6 +59,19 @@ def accesses(view: GraphView, handle: str) -> list[VariableAccess]:
     return sorted(found.values(), key=lambda a: a.op.position)
 
 
+def reads_after(view: GraphView, handle: str, write: str) -> list[str]:
+    """The names of the ops that read the whole variable after a write and before the next one."""
+    found: list[str] = []
+    seen = False
+    for access in accesses(view, handle):
+        if seen and not access.access.is_read:
+            break
+        if seen and access.op.type == READ:
+            found.append(access.op.name)
+        seen = seen or access.op.name == write
+    return found
+
+
 def is_call(op_type: str) -> bool:
     """Whether ops of this type hand their operands to functions of the graph's library."""
     return op_type in _CALLS

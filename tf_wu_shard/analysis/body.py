@@ -24,12 +24,12 @@ from tf_wu_shard.analysis.types import (
     WeightUpdate,
 )
 from tf_wu_shard.analysis.update_slice import UpdateSlice
+from tf_wu_shard.analysis.updated_variables import look_from_outside, updated_variables
 from tf_wu_shard.analysis.written_beside import written_beside
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Refusal, Sharded
 from tf_wu_shard.rules.fused import FUSED
-from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.variables import READ, WRITES, Access
 
 
@@ -109,7 +109,8 @@ class BodyBuilder:
         refusal = slice_.place() or self._only_body_looks(slice_, keys)
         if refusal is not None:
             return refusal
-        updated = self._updated_variables(slice_, touching)
+        touched = self._view, self._handles, touching
+        updated = updated_variables(*touched, self._of_all(slice_))
         if isinstance(updated, Refusal):
             return updated
         update = self._update(slice_, updated, keys)
@@ -209,7 +210,7 @@ class BodyBuilder:
                 if op.type not in (READ, *WRITES, *FUSED) and op.name not in slice_.sums
             ]
             values += [v for key in keys for v in self._names.of(key, replica)]
-            refusal = self._look_from_outside(values, body)
+            refusal = look_from_outside(self._view, values, body)
             if refusal is not None:
                 return refusal
         return None
@@ -218,84 +219,6 @@ class BodyBuilder:
         """The body's ops on all replicas: those of all look at what replica 0 computes for all."""
         replicas = range(len(self._devices))
         return {self._matcher.partner(r, op.name) for r in replicas for op in slice_.body}
-
-    def _look_from_outside(self, values: list[Value], body: set[str]) -> Refusal | None:
-        """The first look at one of the values, under whatever name, by none of the body's ops."""
-        returned = set(self._view.outputs)
-        values = list(values)
-        while values:
-            value = values.pop()
-            if value in returned:
-                return Refusal(
-                    value.op, "the step returns a value of the update", cure=cures.NOT_LOOKED_INTO
-                )
-            for op, slot in self._view.consumers(value):
-                if op.name in body:
-                    continue
-                if family_of(op.type) is not Family.RELABEL:
-                    return Refusal(
-                        op.name,
-                        f"{op.type} also looks at a value of the update",
-                        cure=cures.NOT_LOOKED_INTO,
-                    )
-                values.append(Value(op.name, slot if op.type == "IdentityN" else 0))
-        return None
-
-    def _updated_variables(
-        self, slice_: UpdateSlice, touching: dict[str, list[list[VariableAccess]]]
-    ) -> tuple[UpdatedVariable, ...] | Refusal:
-        seen_outside: set[str] = set()
-        casts: dict[str, set[int]] = {}
-        body = self._of_all(slice_)
-        for variable, per_replica in touching.items():
-            for touches in per_replica:
-                total = sum(not a.access.is_read for a in touches)
-                epoch = 0
-                for access in touches:
-                    if not access.access.is_read:
-                        epoch += 1
-                    elif self._read_outside(access.op, body):
-                        seen_outside.add(variable)
-                        casts.setdefault(variable, set()).update(self._casts(access.op, body))
-                        if 0 < epoch < total:
-                            return Refusal(
-                                access.op.name,
-                                f"it reads {variable} between two of its writes",
-                                cure="reads before the first write or after the last",
-                            )
-        refs = {v: self._view.variables[self._handles[v][0]] for v in touching}
-        trainable = {v for v, ref in refs.items() if ref.trainable}
-        if not trainable:
-            return Refusal(next(iter(touching)), "its update reaches no trainable variable")
-        # A weight that the step happens not to read is a weight all the same.
-        weights = seen_outside if seen_outside & trainable else seen_outside | trainable
-        updated = [
-            UpdatedVariable(
-                variable,
-                tuple(self._handles[variable][r] for r in range(len(self._devices))),
-                ref.shape or (),
-                ref.dtype,
-                is_slot=variable not in weights,
-                trainable=ref.trainable,
-                read_as=only.pop() if len(only := casts.get(variable, set())) == 1 else ref.dtype,
-            )
-            for variable, ref in refs.items()
-        ]
-        updated.sort(key=lambda v: (v.is_slot, v.key not in trainable))
-        return tuple(updated)
-
-    def _casts(self, read: Op, body: set[str]) -> set[int]:
-        """The element types that a read is cast to outside of the body; 0 for any other use."""
-        return {
-            op.node.attr["DstT"].type if op.type == "Cast" else 0
-            for op, _ in self._view.consumers(Value(read.name))
-            if op.name not in body
-        }
-
-    def _read_outside(self, read: Op, body: set[str]) -> bool:
-        if read.type != READ:
-            return True
-        return self._look_from_outside([Value(read.name)], body) is not None
 
     def _update(
         self, slice_: UpdateSlice, updated: tuple[UpdatedVariable, ...], keys: tuple[int, ...]

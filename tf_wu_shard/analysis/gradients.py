@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from tf_wu_shard.analysis.packs import parts, unflattened
 from tf_wu_shard.analysis.types import EnsuredShape, GradientReduction
-from tf_wu_shard.dialects.base import CarriedReduction, CarriedSlices
+from tf_wu_shard.dialects.base import CarriedReduction, CarriedSlices, Gathered
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.rules.registry import Family, family_of
@@ -85,6 +85,20 @@ class SparseParts:
         found = set(keys)
         carriers = {name for key in found for name in self._carriers.get(key, ())}
         return found.union(*(self._carried[name] for name in carriers))
+
+
+def sparse_gradients(parts: Sequence[GradientReduction]) -> list[list[GradientReduction]]:
+    """Some parts of sparse gradients, those of one gradient together, in order.
+
+    Args:
+        parts: The parts. Those of several gradients are told apart by what carries them.
+    """
+    if sum(part.gathered is Gathered.VALUES for part in parts) < 2:
+        return [list(parts)]
+    by_key, found = SparseParts(parts), dict[int, list[GradientReduction]]()
+    for part in parts:
+        found.setdefault(min(by_key.with_others([part.key])), []).append(part)
+    return list(found.values())
 
 
 class ResultNames(dict[Value, tuple[int, int]]):

@@ -18,7 +18,7 @@ from tf_wu_shard.analysis.accesses import CALLS, accesses
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Refusal
-from tf_wu_shard.rules.sparse import SPARSE_WRITES
+from tf_wu_shard.rules.sparse import READ_ROWS, SPARSE_WRITES
 from tf_wu_shard.rules.variables import READ, WRITES
 
 # Slots that are made inside of the step begin otherwise on the first replica than on the others.
@@ -210,7 +210,7 @@ class ReplicaMatcher:
 
     def _same_epochs(self, a: Op, b: Op) -> bool:
         """Whether two ops see the variables that they take after as many writes."""
-        if a.type != READ and a.type not in CALLS:
+        if a.type not in (READ, READ_ROWS) and a.type not in CALLS:
             return True
         return all(
             self._epoch(a.name, x.op) == self._epoch(b.name, y.op)
@@ -258,7 +258,11 @@ class ReplicaMatcher:
 
     def _repeatable(self, op: Op) -> bool:
         """Whether a stateful op still gives equal results for equal operands on two replicas."""
-        if op.type == READ or op.type in SPARSE_WRITES or op.name in self._view.variables:
+        if (
+            op.type in (READ, READ_ROWS)
+            or op.type in SPARSE_WRITES
+            or op.name in self._view.variables
+        ):
             return True
         if op.type not in CALLS and not op.type.startswith("ResourceApply"):
             return op.type.startswith("Assign") and op.type.endswith("VariableOp")

@@ -22,10 +22,11 @@ from tf_wu_shard.analysis.types import (
     WeightUpdate,
 )
 from tf_wu_shard.analysis.update_slice import UpdateSlice
+from tf_wu_shard.analysis.updated_variables import look_from_outside
 from tf_wu_shard.dialects.base import Gathered
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.placement import Refusal
-from tf_wu_shard.rules.sparse import SCATTERS, SPARSE_FUSED, SPARSE_WRITES
+from tf_wu_shard.rules.sparse import READ_ROWS, SCATTERS, SPARSE_FUSED, SPARSE_WRITES
 from tf_wu_shard.rules.variables import READ, WRITES
 
 
@@ -70,9 +71,9 @@ class RowBodyBuilder(BodyBuilder):
                     value = Value(self._matcher.partner(replica, op.name), result.index)
                     if not slice_.may_be_gathered(result):
                         values.append(value)
-                    elif self._look_from_outside([value], body) is not None:
+                    elif look_from_outside(self._view, [value], body) is not None:
                         slice_.gathered.add(op.name)
-            refusal = self._look_from_outside(values, body)
+            refusal = look_from_outside(self._view, values, body)
             if refusal is not None:
                 return refusal
         return None
@@ -103,22 +104,24 @@ class RowBodyBuilder(BodyBuilder):
 def weights_by_rows(update: WeightUpdate) -> frozenset[str]:
     """The weights of which an update changes only the rows that its entries name.
 
-    Each is written once, and the update does not read what it wrote: then replicas need to exchange
-    no more than these rows.
+    Each write is a version of its own, and the update does not read what it wrote last: then
+    replicas need to exchange no more than these rows.
     """
     touching: dict[str, list[str]] = {weight.key: [] for weight in update.weights}
     for op in update.body:
         for key in {o.variable for o in op.operands[: _num_handles(op.type)]} & touching.keys():
             touching[key].append(op.type)
     found = set()
-    for key, types in touching.items():
-        writes = [t for t in types if t != READ]
-        if len(writes) == 1 and writes[0] in SPARSE_WRITES and types[-1] != READ:
-            found.add(key)
+    for weight in update.weights:
+        types = touching[weight.key]
+        writes = [t for t in types if t not in (READ, READ_ROWS)]
+        alone = len(writes) == max(1, len(weight.versions))
+        if alone and all(t in SPARSE_WRITES for t in writes) and types[-1] in writes:
+            found.add(weight.key)
     return frozenset(found)
 
 
 def _num_handles(op_type: str) -> int:
     if op_type in SPARSE_FUSED:
         return SPARSE_FUSED[op_type].num_handles
-    return int(op_type == READ or op_type in WRITES or op_type in SCATTERS)
+    return int(op_type in (READ, READ_ROWS) or op_type in WRITES or op_type in SCATTERS)

@@ -5,8 +5,14 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-# The list of all entries of a gradient.
-ALL = "all entries"
+
+def all_entries(key: int) -> str:
+    """The list of all entries of a gradient.
+
+    Args:
+        key: The reduction of its values.
+    """
+    return f"all entries of gradient {key}"
 
 
 class What(enum.Enum):

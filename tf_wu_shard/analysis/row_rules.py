@@ -25,6 +25,7 @@ from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.sparse import (
     EXACT,
     LOOK_UP,
+    READ_ROWS,
     SEGMENT_SUM,
     SHAPE,
     STRIDED_SLICE,
@@ -93,6 +94,8 @@ class RowRules:
             return self._segment_sum(op, operands)
         if op.type == LOOK_UP:
             return self._look_up(op, operands)
+        if op.type == READ_ROWS:
+            return Refusal(op.name, "it looks up rows of a variable that the update does not write")
         if op.type == "Cast" and first is not None and first.what is What.ROWS:
             # A wider type has the same numbers; a narrower one might not have all of them.
             if op.node.attr["DstT"].type == _INT64:
@@ -119,6 +122,12 @@ class RowRules:
             f"no rule for {op.type} on rows of a table",
             cure=f"{cures.other_op(op.type)}, or {cures.DENSE}",
         )
+
+    def read_rows(self, op: Op, rows: Lies | None) -> Judged | Refusal:
+        """Rows of one of the update's own variables, which are a table, for each entry one."""
+        if rows is None or rows.what is not What.ROWS or op.node.attr["batch_dims"].i != 0:
+            return Refusal(op.name, "it looks up something else than the rows of entries")
+        return Judged((Lies(What.ENTRIES, rows.entries, shape=self.table[1:]),))
 
     def spread(self, op: Op) -> Judged | Refusal:
         """An elementwise op that makes a table of what is outside: each shard makes its rows."""

@@ -7,10 +7,12 @@ the rows of a shard.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from tf_wu_shard import cures
+from tf_wu_shard.analysis.gradients import sparse_gradients
 from tf_wu_shard.analysis.row_branches import branch_on_rows
-from tf_wu_shard.analysis.row_lies import ALL, Lies, RowBranch, What
+from tf_wu_shard.analysis.row_lies import Lies, RowBranch, What, all_entries
 from tf_wu_shard.analysis.row_rules import Judged, RowRules
 from tf_wu_shard.analysis.types import GradientReduction
 from tf_wu_shard.analysis.update_slice import UpdateSlice
@@ -18,7 +20,7 @@ from tf_wu_shard.dialects.base import Gathered
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.registry import Family, family_of
-from tf_wu_shard.rules.sparse import BRANCH, EXACT, SAME, SCATTERS, SPARSE_FUSED, UNIQUE
+from tf_wu_shard.rules.sparse import BRANCH, EXACT, READ_ROWS, SAME, SCATTERS, SPARSE_FUSED, UNIQUE
 from tf_wu_shard.rules.variables import READ, WRITES
 
 
@@ -44,7 +46,7 @@ class RowSlice(UpdateSlice):
         # Operands that are outside and of which each shard takes its own rows.
         self._sliced: set[tuple[str, Value]] = set()
         # Lists of entries whose order among all shards' is known.
-        self._ordered = {ALL}
+        self._ordered = set[str]()
         shapes = {self._view.variables[h].shape for h in self._own_handles}
         where = self._writes[0].name
         if len(shapes) != 1:
@@ -55,16 +57,28 @@ class RowSlice(UpdateSlice):
         self._table = Lies(What.TABLE, shape=self.table)
         self._rules = RowRules(self._view, self.table, self._lies)
         parts = [reductions[key] for key in self._keys]
-        kinds = [part.gathered for part in parts]
-        if None in kinds:
+        if any(part.gathered is None for part in parts):
             return Refusal(where, "it mixes a sparse and a dense gradient")
-        if Gathered.VALUES not in kinds or Gathered.ROWS not in kinds:
+        for together in sparse_gradients(parts):
+            refusal = self._take_gradient(together)
+            if refusal is not None:
+                return refusal
+        return None
+
+    def _take_gradient(self, parts: Sequence[GradientReduction]) -> Refusal | None:
+        """Takes in what the parts of one gradient are; why that does not do, or None."""
+        where, found = self._writes[0].name, {part.gathered: part.key for part in parts}
+        if Gathered.VALUES not in found or Gathered.ROWS not in found:
             return Refusal(where, "its values or rows were not followed from the gradient")
-        if kinds.count(Gathered.VALUES) > 1 or kinds.count(Gathered.ROWS) > 1:
-            return Refusal(where, "several sparse gradients update it together")
+        if len(found) < len(parts):
+            return Refusal(
+                where, "several sparse gradients update it, and their parts are not told apart"
+            )
+        entries = all_entries(found[Gathered.VALUES])
+        self._ordered.add(entries)
         whats = {
-            Gathered.VALUES: Lies(What.ENTRIES, ALL, shape=self.table[1:]),
-            Gathered.ROWS: Lies(What.ROWS, ALL),
+            Gathered.VALUES: Lies(What.ENTRIES, entries, shape=self.table[1:]),
+            Gathered.ROWS: Lies(What.ROWS, entries),
             Gathered.SHAPE: Lies(What.TABLE_SHAPE),
         }
         for part in parts:
@@ -124,6 +138,11 @@ class RowSlice(UpdateSlice):
             return None
         if op.type == BRANCH and any(lies is not None for lies in operands):
             return self._place_branch(op, operands)
+        if op.type == READ_ROWS and op.inputs[0].op in self._own_handles:
+            read = self._rules.read_rows(op, operands[1])
+            if not isinstance(read, Refusal):
+                self._place_judged(op, read)
+            return read if isinstance(read, Refusal) else None
         outside = all(lies is None for lies in operands)
         if outside and not self._makes_a_table(op):
             return None
@@ -230,7 +249,7 @@ class RowSlice(UpdateSlice):
 
     def _made_by(self, entries: str, op_type: str) -> bool:
         """Whether an op of some type made a list of entries."""
-        return entries != ALL and self._view.ops[entries].type == op_type
+        return entries in self._view.ops and self._view.ops[entries].type == op_type
 
     def is_slice(self, op: Op, value: Value) -> bool:
         """Whether an outside operand is a table of which each shard takes its own rows."""

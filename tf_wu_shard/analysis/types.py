@@ -205,6 +205,9 @@ class UpdatedVariable:
         trainable: Whether the model trains it; what is not is the optimizer's own.
         read_as: The element type, as a DataType number, that every read outside of the body is
             cast to at once; the variable's own where they are not.
+        versions: Of a weight, the numbers of writes by the body after which it has to be whole:
+            something else reads it then, before the next of these writes. The last number is that
+            of all writes. Of a slot, ().
     """
 
     key: str
@@ -214,6 +217,7 @@ class UpdatedVariable:
     is_slot: bool
     trainable: bool = False
     read_as: int = 0
+    versions: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from tf_wu_shard import cures
-from tf_wu_shard.analysis.accesses import VariableAccess
+from tf_wu_shard.analysis.accesses import VariableAccess, reads_after
 from tf_wu_shard.analysis.body import BodyBuilder
 from tf_wu_shard.analysis.floods import mirrored_handles
 from tf_wu_shard.analysis.gradients import ResultNames
@@ -21,6 +21,7 @@ from tf_wu_shard.analysis.part_wise_writes import refuse_part_wise
 from tf_wu_shard.analysis.replicas import ReplicaMatcher
 from tf_wu_shard.analysis.second_look import look_again, still_refused
 from tf_wu_shard.analysis.types import (
+    BodyOp,
     GradientReduction,
     Operand,
     OperandKind,
@@ -32,6 +33,7 @@ from tf_wu_shard.analysis.whole_slice import WholeSlice
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Refusal
+from tf_wu_shard.rules.handles import num_written
 from tf_wu_shard.rules.variables import READ
 
 
@@ -77,13 +79,34 @@ def _without_common_ops(updates: Sequence[WeightUpdate]) -> tuple[WeightUpdate, 
     )
 
 
+def written(op: BodyOp) -> set[str]:
+    """Keys of the variables that an op of a body writes."""
+    return {operand.variable for operand in op.operands[: num_written(op.type)]}
+
+
 class WholeBodyBuilder(BodyBuilder):
     """Builds bodies of updates that one replica does."""
 
     def build(self, keys: tuple[int, ...], variables: tuple[str, ...]) -> WeightUpdate | Refusal:
         """See `BodyBuilder.build`."""
         found = super().build(keys, variables)
-        return found if isinstance(found, Refusal) else dataclasses.replace(found, whole=True)
+        if isinstance(found, Refusal):
+            return found
+        return self._check_versions(found) or dataclasses.replace(found, whole=True)
+
+    def _check_versions(self, update: WeightUpdate) -> Refusal | None:
+        """Why others could not be handed a weight before its next write, or None.
+
+        What hands it out stands for a read of the owner's, for which that write waits.
+        """
+        for weight in update.weights:
+            writes = [op for op in update.body if weight.key in written(op)]
+            for write in (writes[after - 1] for after in weight.versions[:-1]):
+                for name, handle in zip(write.ops, weight.handles, strict=True):
+                    if not reads_after(self._view, handle, name):
+                        reason = f"not all replicas read {weight.key} before its next write"
+                        return Refusal(name, reason, cure="reading its value on every replica")
+        return None
 
     def _check_part_wise(self, touching: dict[str, list[list[VariableAccess]]]) -> Refusal | None:
         return refuse_part_wise(touching)

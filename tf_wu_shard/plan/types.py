@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from tf_wu_shard.dialects.owner_layout import OwnerLayout, owner_layout
@@ -64,6 +65,12 @@ class VariablePlan:
     def layout_of(self, size: int) -> AnyLayout:
         """How whatever has so many elements is cut."""
         return of_size((self.layout, *self.sides), size)
+
+
+def bucket_name(bucket: Sequence[VariablePlan]) -> str:
+    """What to call variables that travel together."""
+    names = list(dict.fromkeys(v.variable for v in bucket))
+    return names[0] if len(names) == 1 else f"bucket_{bucket[0].bucket}"
 
 
 # What is said of a variable that is not worth it; of all reasons the one that matters least.

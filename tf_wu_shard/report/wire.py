@@ -38,7 +38,8 @@ def wire_bytes(analysis: Analysis, plan: ShardingPlan) -> tuple[int, int]:
         by_rows = weights_by_rows(update)
         for weight in (w for w in update.weights if w.key not in by_rows):
             width = item_bytes(narrow.get(weight.key, weight.dtype))
-            after += math.prod(weight.shape) * width * (n - 1) // n
+            times = max(1, len(weight.versions))
+            after += times * math.prod(weight.shape) * width * (n - 1) // n
     return before, after + _stack_wire(analysis, plan.stacks)
 
 

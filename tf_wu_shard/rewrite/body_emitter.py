@@ -24,7 +24,7 @@ from tf_wu_shard.rewrite.access_order import AccessOrder
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.sums import part
 from tf_wu_shard.rewrite.weight_reads import idle_reads
-from tf_wu_shard.rewrite.write_counts import writes_by_variable
+from tf_wu_shard.rewrite.weight_versions import WeightVersion, open_version, weight_versions
 from tf_wu_shard.rules.elementwise import ON_VECTORS
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ, WRITES
@@ -35,9 +35,7 @@ class BodyEmitter:
 
     Attributes:
         update: The update.
-        weights: After `emit`: for each weight, its updated shard.
-        weight_controls: After `emit`: for each weight, the ops that its old writes waited for.
-        weight_writes: After `emit`: for each weight, its old writes, by name.
+        versions: After `emit`: for each weight, what it is whenever it has to be whole.
         emitted: After `emit`: for each op of the old body on this replica that goes away, the
             ops that took its place; for a write of a weight none yet (see `replace_writes`).
         parts: After `emit`: for each sum over several shards, by its old op, what the replica's
@@ -83,13 +81,11 @@ class BodyEmitter:
         self._device = update.devices[replica]
         self._scope = scope_of(update.name, "update")
         self._variables = {v.key: v for v in update.variables}
-        self._num_writes = writes_by_variable(update)
         self._locals: list[Value | None] = []
         self._order = AccessOrder()
-        self.weights: dict[str, Value] = {}
-        self.weight_controls: dict[str, list[str]] = {w.key: [] for w in update.weights}
-        self.weight_writes: dict[str, list[str]] = {w.key: [] for w in update.weights}
-        self._idle_reads: dict[str, list[str]] = {w.key: [] for w in update.weights}
+        # The shards of weights that were read or written, as they are now.
+        self._weights: dict[str, Value] = {}
+        self.versions = {w.key: weight_versions(w) for w in update.weights}
         self.emitted: dict[str, list[str]] = {}
         self.parts: dict[str, Value] = {}
         self.entering: dict[int, tuple[Value, ...]] = {}
@@ -131,15 +127,15 @@ class BodyEmitter:
         """Takes out reads of whole weights that nobody looks at.
 
         One between two writes would be waited for by the one assignment in their place, and would
-        wait for it. What waits for one after the last write waits for that assignment.
+        wait for it. What waits for one after such an assignment waits for that.
         """
         own = {op.ops[self._replica] for op in self.update.body}
         for weight in self.update.weights:
             if weight.key not in self._shard_handles:
-                handle, writes = weight.handles[self._replica], self._num_writes[weight.key]
-                before, after = idle_reads(self._view, handle, own, writes)
-                self.emitted |= {name: [] for name in (*before, *after)}
-                self._idle_reads[weight.key] = after
+                found = idle_reads(self._view, weight.handles[self._replica], own)
+                self.emitted |= {name: [] for names in found.values() for name in names}
+                for version in self.versions[weight.key]:
+                    version.idle_reads += found.get(version.after, [])
 
     def _name(self, op: BodyOp) -> str:
         return f"{self._scope}/{op.type}"
@@ -157,12 +153,12 @@ class BodyEmitter:
             self._order.after(key, local.op, writes=False)
             self.emitted[name] = [local.op]
             return local
-        if key in self.weights:
-            if len(self.weight_writes[key]) < self._num_writes[key]:
-                # Between two writes only the body looks, and the writes become one: whoever waited
+        if key in self._weights:
+            if any(0 < len(v.writes) < v.num_writes for v in self.versions[key]):
+                # Between these writes only the body looks, and they become one: whoever waited
                 # for this read to write again would wait for itself.
                 self.emitted[name] = []
-            return self.weights[key]
+            return self._weights[key]
         # The old read of the whole weight stays as it is; the shard is cut from what it read.
         own = self._variables[key]
         return self._slice(Value(name), own.shape, own.dtype, f"{self._scope}/own_shard")
@@ -300,7 +296,7 @@ class BodyEmitter:
 
     def _present(self, key: str, write: str) -> Value:
         """The weight's shard before the old op `write`."""
-        if key not in self.weights:
+        if key not in self._weights:
             variable = self._variables[key]
             whole = self._builder.op(
                 READ,
@@ -311,30 +307,33 @@ class BodyEmitter:
                 types={"dtype": variable.dtype},
             )
             named = f"{self._scope}/own_shard"
-            self.weights[key] = self._slice(whole, variable.shape, variable.dtype, named)
-            self.weight_controls[key].append(whole.op)
-        return self.weights[key]
+            self._weights[key] = self._slice(whole, variable.shape, variable.dtype, named)
+            open_version(self.versions[key]).controls.append(whole.op)
+        return self._weights[key]
 
     def _replace_weight(self, key: str, write: str, value: Value) -> None:
-        self.weights[key] = value
-        self.weight_controls[key] += self._external_controls(write)
-        self._note_write(key, write)
+        self._weights[key] = value
+        version = self._note_write(key, write)
+        version.shard = value
 
-    def _note_write(self, key: str, write: str) -> None:
-        self.weight_writes[key].append(write)
+    def _note_write(self, key: str, write: str) -> WeightVersion:
+        version = open_version(self.versions[key])
+        version.controls += self._external_controls(write)
+        version.writes.append(write)
         self.emitted.setdefault(write, [])
+        return version
 
-    def replace_writes(self, key: str, assignment: str) -> None:
-        """Lets what waited for the last write of a weight wait for an assignment in its place.
+    def replace_writes(self, version: WeightVersion, assignment: str) -> None:
+        """Lets what waited for the last write of a version wait for an assignment in its place.
 
         Nothing takes the place of earlier writes, whose values only the body looks at: what waited
         for one may stand before the assignment.
 
         Args:
-            key: The weight, all of whose writes were emitted.
-            assignment: The op that assigns what they make of it.
+            version: What an emitted weight is.
+            assignment: The op that assigns it.
         """
-        for old in (self.weight_writes[key][-1], *self._idle_reads[key]):
+        for old in (version.writes[-1], *version.idle_reads):
             self.emitted[old].append(assignment)
 
     def _external_controls(self, name: str) -> list[str]:

@@ -3,13 +3,16 @@
 The owner's copy of the body stays as it is, but for the gradient, which is summed there alone, and
 for the slots, which the owner alone stores. The other copies go. Where something outside looks at
 a value of one of them (the norm of a gradient), it is handed the owner's; their weights are
-assigned what the owner's weight holds after its last write.
+assigned what the owner's weight holds after its last write, and whenever others read it before.
 """
 
 from __future__ import annotations
 
-from tf_wu_shard.analysis.accesses import VariableAccess, accesses
+from collections.abc import Sequence
+
+from tf_wu_shard.analysis.accesses import VariableAccess, accesses, reads_after
 from tf_wu_shard.analysis.types import BodyOp, UpdatedVariable, WeightUpdate
+from tf_wu_shard.analysis.whole_updates import written
 from tf_wu_shard.dialects.plain_ops import reshape
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.op import Value
@@ -88,7 +91,7 @@ class OwnerEmitter:
             for name, op in self._gone[replica].items():
                 if not num_written(op.type):
                     self._hand_out(op, replica)
-                if self._weights.isdisjoint(self._written(op)):
+                if self._weights.isdisjoint(written(op)):
                     self._remains.replace_ops({name: [op.ops[self._owner]]})
         found = {weight.key: self._assign(weight) for weight in self._update.weights}
         for slot in self._update.slots:
@@ -102,10 +105,6 @@ class OwnerEmitter:
 
     def _reads_weight(self, op: BodyOp) -> bool:
         return op.type == READ and op.variable in self._weights
-
-    def _written(self, op: BodyOp) -> set[str]:
-        """Keys of the variables that an op of the body writes."""
-        return {operand.variable for operand in op.operands[: num_written(op.type)]}
 
     def _is_looked_at(self, value: Value, replica: int) -> bool:
         """Whether an op that stays reads a value, or the step returns it."""
@@ -121,34 +120,61 @@ class OwnerEmitter:
                 self._remains.replace_value(value, Value(op.ops[self._owner], value.index))
 
     def _assign(self, weight: UpdatedVariable) -> tuple[tuple[str, ...], ...]:
-        """Assigns the owner's value to the other replicas' components."""
-        own = tuple(op for op in self._update.body if weight.key in self._written(op))
-        device = self._update.devices[self._owner]
+        """Assigns each version of the owner's to the other replicas' components."""
+        own = [op for op in self._update.body if weight.key in written(op)]
+        writes = [[op.ops[self._owner] for op in own] for _ in self._update.devices]
+        for replica in self._peers:
+            writes[replica] = []
+        for first, last in zip((0, *weight.versions), weight.versions, strict=False):
+            version = own[first:last]
+            value = self._broadcast(weight, version[-1].ops[self._owner], own[last:])
+            for replica in self._peers:
+                before = writes[replica][-1:]
+                assign = self._assign_version(weight, version, replica, value, before)
+                writes[replica].append(assign)
+        return tuple(map(tuple, writes))
+
+    def _broadcast(self, weight: UpdatedVariable, write: str, later: Sequence[BodyOp]) -> Value:
+        """What the owner's weight holds after a write, and before its later ones."""
         value = self._builder.op(
             READ,
             [Value(weight.handles[self._owner])],
             name=scope_of(weight.key, "broadcast"),
-            device=device,
-            controls=[own[-1].ops[self._owner]],
+            device=self._update.devices[self._owner],
+            controls=[write],
             types={"dtype": weight.dtype},
         )
-        writes = [tuple(op.ops[self._owner] for op in own)] * len(self._update.devices)
-        for replica in self._peers:
-            old = {op.ops[replica] for op in own}
-            between = self._reads_between(weight, replica, old)
-            waits = {c for name in old for c in self._view.ops[name].controls}
-            assign = self._builder.op(
-                "AssignVariableOp",
-                [Value(weight.handles[replica]), value],
-                name=scope_of(weight.key, "assign"),
-                device=self._update.devices[replica],
-                controls=waits - old - between,
-                types={"dtype": weight.dtype},
-            )
-            self._remains.replace_ops({name: [] for name in between | old})
-            self._remains.replace_ops({own[-1].ops[replica]: [assign.op]})
-            writes[replica] = (assign.op,)
-        return tuple(writes)
+        if later:
+            # It stands for the owner's reads, for which the next write waits.
+            reads = reads_after(self._view, weight.handles[self._owner], write)
+            self._remains.replace_ops({read: [value.op] for read in reads})
+            for read in reads:
+                self._remains.replace_value(Value(read), value)
+        return value
+
+    def _assign_version(
+        self,
+        weight: UpdatedVariable,
+        version: Sequence[BodyOp],
+        replica: int,
+        value: Value,
+        before: Sequence[str],
+    ) -> str:
+        """Assigns one version to one component, after the assignments `before`."""
+        old = {op.ops[replica] for op in version}
+        between = self._reads_between(weight, replica, old)
+        waits = {c for name in old for c in self._view.ops[name].controls}
+        assign = self._builder.op(
+            "AssignVariableOp",
+            [Value(weight.handles[replica]), value],
+            name=scope_of(weight.key, "assign"),
+            device=self._update.devices[replica],
+            controls=[*(waits - old - between), *before],
+            types={"dtype": weight.dtype},
+        )
+        self._remains.replace_ops({name: [] for name in between | old})
+        self._remains.replace_ops({version[-1].ops[replica]: [assign.op]})
+        return assign.op
 
     def _reads_between(self, weight: UpdatedVariable, replica: int, writes: set[str]) -> set[str]:
         """Reads between the old writes, which one assignment takes the place of.

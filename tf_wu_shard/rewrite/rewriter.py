@@ -6,21 +6,19 @@ Pure: the old graph is never touched, so giving up at any point leaves it as it 
 from __future__ import annotations
 
 import collections
-import math
 from collections.abc import Sequence
-from typing import Any
 
 from tf_wu_shard.analysis.gradient_shapes import with_ensured
-from tf_wu_shard.analysis.types import Analysis, UpdatedVariable
-from tf_wu_shard.dialects.base import Dialect
+from tf_wu_shard.analysis.types import Analysis
+from tf_wu_shard.dialects.base import Dialect, Gathered
 from tf_wu_shard.dialects.owner_layout import OwnerLayout
-from tf_wu_shard.dialects.plain_ops import cast, divided, reshape
+from tf_wu_shard.dialects.plain_ops import divided
 from tf_wu_shard.dialects.table_layout import TableLayout
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.plan.types import ShardingPlan, SlotPlan, VariablePlan
+from tf_wu_shard.plan.types import ShardingPlan, VariablePlan, bucket_name
 from tf_wu_shard.rewrite.body_emitter import BodyEmitter
 from tf_wu_shard.rewrite.names import LEFT_WHOLE, scope_of
 from tf_wu_shard.rewrite.operands import Operands
@@ -31,8 +29,7 @@ from tf_wu_shard.rewrite.row_updates import emit_rows, exchange_rows
 from tf_wu_shard.rewrite.stack_emitter import StackEmitter, Wholes
 from tf_wu_shard.rewrite.sums import Parts, add_up, parts_of
 from tf_wu_shard.rewrite.turns import Turns
-from tf_wu_shard.rewrite.weight_reads import Reads, looked_at, wire_dtype
-from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rewrite.weight_gathers import WeightGathers
 
 
 def rewrite(
@@ -76,6 +73,9 @@ class _Rewriter:
         sharded = {key for variable in plan.variables for key in variable.reductions}
         self._remains = Remains(view, analysis, sharded, self._builder)
         self._operands = Operands(view, self._builder)
+        self._gathers = WeightGathers(
+            view, analysis, self._builder, dialect, self._turns, self._remains
+        )
         self._shard_inputs: list[ShardInput] = []
         self._handles: dict[str, list[Value]] = {}
         self._emitted: collections.Counter[str] = collections.Counter()
@@ -95,6 +95,7 @@ class _Rewriter:
         self._compute_stacks()
         self._add_up()
         self._sum_whole()
+        self._emitted += collections.Counter(all_gather=self._gathers.count)
         nodes, control_outputs, outputs = self._remains.collect()
         self._dialect.adopt(self._builder.nodes)
         return RewriteResult(
@@ -104,7 +105,7 @@ class _Rewriter:
             control_outputs=control_outputs,
             outputs=outputs,
             emitted=dict(self._emitted),
-            assigns=self._assigns,
+            assigns=self._assigns | self._gathers.assigns,
         )
 
     def _add_shard_inputs(self, variable: VariablePlan) -> None:
@@ -146,14 +147,15 @@ class _Rewriter:
                 emitter.replace_gradient(key, total, reduction.dtype)
                 self._emitted["reduce"] += 1
             self._assigns |= emitter.emit()
-            self._emitted["broadcast"] += len(update.weights)
+            self._emitted["broadcast"] += sum(len(w.versions) for w in update.weights)
 
     def _reduce_scatter(self, bucket: Sequence[VariablePlan]) -> dict[int, list[Value]]:
         """Per reduction of the bucket, per replica, the shard of the reduced gradient."""
-        dtype, scope = bucket[0].dtype, scope_of(_bucket_name(bucket), "reduce_scatter")
+        scope = scope_of(bucket_name(bucket), "reduce_scatter")
         found: dict[int, list[Value]] = {}
         for together in self._turns.gradients(bucket):
             operands = [self._operands.of(r) for r, _ in together]
+            dtype = together[0][0].dtype
             layouts = [layout for _, layout in together]
             shards = self._dialect.reduce_scatter(self._builder, operands, layouts, dtype, scope)
             self._emitted["reduce_scatter"] += 1
@@ -169,7 +171,6 @@ class _Rewriter:
         rows = isinstance(bucket[0].layout, TableLayout)
         emitters = self._by_rows(bucket[0]) if rows else self._by_elements(bucket)
         self._gather(bucket, emitters)
-        self._gather_reads(bucket)
         for per_replica in emitters:
             for emitter in per_replica:
                 self._remains.replace_ops(emitter.emitted)
@@ -201,7 +202,7 @@ class _Rewriter:
             *(self._view, self._builder, self._dialect, update, variable.layout, reductions),
             self._handles,
         )
-        self._emitted["gather_entries"] += 1
+        self._emitted["gather_entries"] += sum(r.gathered is Gathered.VALUES for r in reductions)
         self._emitted += collections.Counter(gather_rows=sum(op.gathered for op in update.body))
         for old, new in replaced.items():
             self._remains.replace_value(old, new)
@@ -210,101 +211,20 @@ class _Rewriter:
     def _gather(
         self, bucket: Sequence[VariablePlan], emitters: Sequence[Sequence[BodyEmitter]]
     ) -> None:
-        """All-gathers the bucket's weights, those of one type and turn together, and assigns."""
-        together: dict[
-            tuple[int, int], list[tuple[VariablePlan, Sequence[BodyEmitter], UpdatedVariable]]
-        ] = {}
+        """Puts the weights of a bucket together; those of which only rows change, row by row."""
+        members = []
         for variable, own in zip(bucket, emitters, strict=True):
-            update = self._analysis.updates[variable.update]
             exchanged = exchange_rows(self._builder, own)
-            self._assigns |= {key: tuple((n,) for n in ops) for key, ops in exchanged.items()}
-            self._emitted += collections.Counter(exchange_rows=len(exchanged))
-            for weight in update.weights:
-                if weight.key in variable.weights and weight.key not in exchanged:
-                    turn = self._turns.after(e.weight_writes[weight.key][-1] for e in own)
-                    member = (variable, own, weight)
-                    together.setdefault((weight.dtype, turn), []).append(member)
-        for (dtype, _), members in together.items():
-            scope = scope_of(_bucket_name([v for v, _, _ in members]), "all_gather")
-            shards = [[e.weights[weight.key] for e in own] for _, own, weight in members]
-            layouts = [v.layout_of(math.prod(weight.shape)) for v, _, weight in members]
-            whole = self._dialect.all_gather(self._builder, shards, layouts, dtype, scope)
-            self._emitted["all_gather"] += 1
-            for (variable, own, weight), values in zip(members, whole, strict=True):
-                self._assign(variable, own, weight, values)
-
-    def _gather_reads(self, bucket: Sequence[VariablePlan]) -> None:
-        """Gathers the weights in shards whenever something beside the update reads them."""
-        by_time: dict[tuple[Any, ...], list[tuple[VariablePlan, SlotPlan, Reads]]] = {}
-        for variable in bucket:
-            for weight in variable.masters:
-                for time, reads in self._turns.reads(weight.variable).items():
-                    wire = wire_dtype(variable, weight)
-                    when = (weight.dtype, wire, time, self._turns.after(reads.after))
-                    by_time.setdefault(when, []).append((variable, weight, reads))
-        for (dtype, wire, *_), members in by_time.items():
-            scope = scope_of(_bucket_name([v for v, _, _ in members]), "all_gather")
-            own, wanted = [], []
-            for member in members:
-                _, weight, reads = member
-                shard = self._builder.op(
-                    READ,
-                    [self._handles[weight.variable][0]],
-                    name=scope_of(weight.variable, "shard"),
-                    device="",
-                    controls=reads.after,
-                    types={"dtype": dtype},
-                )
-                self._remains.replace_ops({read.name: [shard.op] for read in reads.ops})
-                if looked_at(self._view, reads.ops):
-                    wanted.append(member)
-                    own.append([cast(self._builder, shard, dtype, wire, scope)])
-            if not wanted:
-                continue
-            layouts = [weight.layout for _, weight, _ in wanted]
-            whole = self._dialect.all_gather(self._builder, own, layouts, wire, scope)
-            self._emitted["all_gather"] += 1
-            for (_, _, reads), values in zip(wanted, whole, strict=True):
-                value = cast(self._builder, values[0], wire, dtype, scope)
-                for read in reads.ops:
-                    self._remains.replace_value(Value(read.name), value)
-
-    def _assign(
-        self,
-        variable: VariablePlan,
-        emitters: Sequence[BodyEmitter],
-        weight: UpdatedVariable,
-        values: Sequence[Value],
-    ) -> None:
-        update, key = self._analysis.updates[variable.update], weight.key
-        assigns = []
-        for replica, (emitter, value) in enumerate(zip(emitters, values, strict=True)):
-            shaped = self._in_shape(value, variable, weight, replica)
-            assign = self._builder.op(
-                "AssignVariableOp",
-                [Value(weight.handles[replica]), shaped],
-                name=scope_of(key, "assign"),
-                device=update.devices[replica],
-                controls=emitter.weight_controls[key],
-                types={"dtype": weight.dtype},
-            )
-            assigns.append(assign.op)
-            emitter.replace_writes(key, assign.op)
-        self._assigns[key] = tuple((name,) for name in assigns)
-
-    def _in_shape(
-        self,
-        value: Value,
-        variable: VariablePlan,
-        weight: UpdatedVariable,
-        replica: int,
-    ) -> Value:
-        """`value` in the weight's own shape, where the first one of its size has another."""
-        if weight.shape == variable.layout_of(math.prod(weight.shape)).shape:
-            return value
-        device = self._analysis.updates[variable.update].devices[replica]
-        scope = scope_of(variable.variable, "all_gather/reshape")
-        return reshape(self._builder, value, weight.shape, weight.dtype, device, scope)
+            self._assigns |= exchanged
+            count = sum(len(ops[0]) for ops in exchanged.values())
+            self._emitted += collections.Counter(exchange_rows=count)
+            members += [
+                (variable, own, weight)
+                for weight in self._analysis.updates[variable.update].weights
+                if weight.key in variable.weights and weight.key not in exchanged
+            ]
+        self._gathers.put_together(members)
+        self._gathers.serve_reads(bucket, self._handles)
 
     def _compute_stacks(self) -> None:
         """Computes the matrix functions that the bodies have shards of."""
@@ -318,20 +238,23 @@ class _Rewriter:
         """Gives everything that reads a sum over several shards the sum of all their parts."""
         if self._parts:
             common = self._builder, self._dialect
-            found, count = add_up(self._view, self._analysis.updates, *common, self._parts)
+            found, count = add_up(
+                self._view, self._analysis.updates, *common, self._parts, self._turns
+            )
             self._emitted["all_reduce"] += count
             for old, new in found.items():
                 self._remains.replace_value(old, new)
 
     def _sum_whole(self) -> None:
         """Sums what loses its carrier but is not sharded, by type and how many sums come before."""
-        together: dict[tuple[int, int, int, int], list[int]] = {}
+        together: dict[tuple[int, ...], list[int]] = {}
         for key in self._plan.summed_whole:
             own = self._analysis.reductions[key]
             # What has no known size cannot be cut out of a pack, so it travels alone.
             alone = key if own.size is None else -1
-            together.setdefault((own.depth, own.dtype, own.divisor, alone), []).append(key)
-        for (_, dtype, divisor, _), keys in together.items():
+            when = self._turns.of_gradient(own)
+            together.setdefault((*when, alone, own.dtype, own.divisor), []).append(key)
+        for (*_, dtype, divisor), keys in together.items():
             reductions = [self._analysis.reductions[key] for key in keys]
             scope = scope_of(LEFT_WHOLE, "all_reduce")
             sums = self._dialect.all_reduce(
@@ -348,8 +271,3 @@ class _Rewriter:
                     for v, device in zip(values, self._devices, strict=True)
                 ]
                 self._remains.replace_results(reduction.key, means)
-
-
-def _bucket_name(bucket: Sequence[VariablePlan]) -> str:
-    names = list(dict.fromkeys(v.variable for v in bucket))
-    return names[0] if len(names) == 1 else f"bucket_{bucket[0].bucket}"

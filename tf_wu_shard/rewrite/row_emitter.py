@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tf_wu_shard.analysis.row_body import weights_by_rows
-from tf_wu_shard.analysis.row_lies import ALL
 from tf_wu_shard.analysis.types import BodyOp, Operand, OperandKind
 from tf_wu_shard.dialects import plain_ops, row_exchange
 from tf_wu_shard.dialects.scratch import scratch_variable
@@ -23,7 +22,7 @@ from tf_wu_shard.dialects.table_layout import TableLayout
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.rewrite.body_emitter import BodyEmitter
 from tf_wu_shard.rules.registry import Family, family_of
-from tf_wu_shard.rules.sparse import SCATTERS, SEGMENT_SUM, SPARSE_FUSED, UNIQUE
+from tf_wu_shard.rules.sparse import READ_ROWS, SCATTERS, SEGMENT_SUM, SPARSE_FUSED, UNIQUE
 from tf_wu_shard.rules.variables import READ
 
 _UPDATE = "ResourceScatterUpdate"
@@ -50,7 +49,8 @@ class RowEmitter(BodyEmitter):
     """Emits the body of one update of some rows for one replica.
 
     Attributes:
-        row_writes: For each weight that is not cut, what is to be scattered into it.
+        row_writes: For each weight that is not cut, what is to be scattered into it, write by
+            write.
         places: For each list of entries whose order is known, the places of the replica's own
             among all, int64.
         gathered: For each op whose result is looked at by others, by its old op, the replica's
@@ -61,26 +61,31 @@ class RowEmitter(BodyEmitter):
 
     layout: TableLayout
 
-    def __init__(self, *args: Any, places: Value) -> None:
+    def __init__(self, *args: Any, places: Mapping[str, Value]) -> None:
         """Prepares to emit.
 
         Args:
             *args: As `BodyEmitter` takes them.
-            places: The places of the replica's entries among all of the gradient's.
+            places: For each gradient, by its list of entries, the places of the replica's own
+                among all.
         """
         super().__init__(*args)
         self._by_rows = weights_by_rows(self.update)
-        self.row_writes: dict[str, RowWrite] = {}
-        self.places: dict[str, Value] = {ALL: places}
+        self.row_writes: dict[str, list[RowWrite]] = {}
+        self.places: dict[str, Value] = {**places}
         self.gathered: dict[str, Value] = {}
         self.results: dict[int, Sequence[Value]] = {}
 
     def finish(self) -> None:
         """Hands the weights that are cut back as vectors, after every op was emitted."""
-        for key, shard in self.weights.items():
+        for key, versions in self.versions.items():
             dtype = self._variables[key].dtype
-            name = f"{self._scope}/flat"
-            self.weights[key] = plain_ops.flat(self._builder, shard, dtype, self._device, name)
+            for version in versions:
+                if version.shard is not None:
+                    name = f"{self._scope}/flat"
+                    version.shard = plain_ops.flat(
+                        self._builder, version.shard, dtype, self._device, name
+                    )
 
     def operand(self, op: BodyOp, number: int) -> Value:
         """An operand of an op of the body as it is on this replica's rows."""
@@ -132,6 +137,8 @@ class RowEmitter(BodyEmitter):
             return None
         name = op.ops[self._replica]
         attributes = self._view.ops[name].node.attr
+        if op.type == READ_ROWS:
+            return self._read_rows(op)
         if op.type == SEGMENT_SUM and not self._in_places(op.operands[1]):
             local: Value | None = self._segment_sum(op, attributes["Tnumsegments"].type)
         elif family_of(op.type) is Family.RELABEL:
@@ -197,8 +204,7 @@ class RowEmitter(BodyEmitter):
     def _write_rows(self, key: str, write: str, written: RowWrite) -> None:
         """Writes some rows of a weight: later and everywhere, or into the shard's value."""
         if key in self._by_rows:
-            self.row_writes[key] = written
-            self.weight_controls[key] += self._external_controls(write)
+            self.row_writes.setdefault(key, []).append(written)
             self._note_write(key, write)
             return
         present = self._present(key, write)
@@ -249,15 +255,33 @@ class RowEmitter(BodyEmitter):
             self._order.after(key, written.op, writes=True)
             self.emitted[name].append(written.op)
 
+    def _read_rows(self, op: BodyOp) -> Value:
+        """Rows of one of the update's variables, as the writes before have left it."""
+        key, name = op.variable, op.ops[self._replica]
+        rows_dtype = self._view.ops[name].node.attr["Tindices"].type
+        rows = self._local(op, op.operands[1])
+        read = self._rows_at(key, name, rows, rows_dtype, writes=False)
+        if key in self._shard_handles:
+            self._order.after(key, read.op, writes=False)
+        self.emitted[name] = [read.op]
+        return read
+
     def _rows_in_scratch(
         self, key: str, write: str, rows: Value, rows_dtype: int
     ) -> tuple[Value, str]:
         """A variable that holds some rows of another during this step."""
+        held = self._rows_at(key, write, rows, rows_dtype, writes=True)
+        shape, dtype = (-1, *self.layout.shape[1:]), self._variables[key].dtype
+        scope = f"{self._scope}/rows"
+        return scratch_variable(self._builder, held, shape, dtype, self._device, scope)
+
+    def _rows_at(self, key: str, name: str, rows: Value, rows_dtype: int, *, writes: bool) -> Value:
+        """Some rows of a variable at the place of the old op `name`, which may write it."""
         variable = self._variables[key]
-        handle, controls = Value(variable.handles[self._replica]), self._external_controls(write)
+        handle, controls = Value(variable.handles[self._replica]), self._external_controls(name)
         if key in self._shard_handles:
             handle = self._shard_handles[key][self._replica]
-            controls = self._before(key, write, writes=True)
+            controls = self._before(key, name, writes=writes)
         elif key in self._by_rows:
             rows = row_exchange.all_rows(
                 self._builder,
@@ -267,24 +291,20 @@ class RowEmitter(BodyEmitter):
                 [self._device],
                 f"{self._scope}/own",
             )
-        if key in self._shard_handles or key in self._by_rows:
-            held = self._builder.op(
-                "ResourceGather",
-                [handle, rows],
-                name=f"{self._scope}/ResourceGather",
-                device=self._device,
-                controls=controls,
-                types={"dtype": variable.dtype, "Tindices": rows_dtype},
-            )
         else:
-            present = self._present(key, write)
-            held = row_exchange.picked(
+            present = self._present(key, name)
+            return row_exchange.picked(
                 *(self._builder, present, rows, variable.dtype, rows_dtype, self._device),
                 f"{self._scope}/GatherV2",
             )
-        shape = (-1, *self.layout.shape[1:])
-        scope = f"{self._scope}/rows"
-        return scratch_variable(self._builder, held, shape, variable.dtype, self._device, scope)
+        return self._builder.op(
+            READ_ROWS,
+            [handle, rows],
+            name=f"{self._scope}/{READ_ROWS}",
+            device=self._device,
+            controls=controls,
+            types={"dtype": variable.dtype, "Tindices": rows_dtype},
+        )
 
     def _numbered(self, rows: Value, dtype: int) -> Value:
         """0, 1, 2, ... for as many rows."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tf_wu_shard.analysis.gradients import sparse_gradients
+from tf_wu_shard.analysis.row_lies import all_entries
 from tf_wu_shard.analysis.types import GradientReduction, WeightUpdate
 from tf_wu_shard.dialects import plain_ops, row_exchange
 from tf_wu_shard.dialects.base import Dialect, Gathered
@@ -40,13 +42,20 @@ def emit_rows(
         dialect: Cuts slices.
         update: The update.
         layout: How its variables are cut.
-        reductions: The parts of its gradient.
+        reductions: The parts of its gradients.
         handles: For each slot key, per replica the handle of its shard.
 
     Returns:
         Per replica its emitter, which has emitted; and for old values what takes their place.
     """
-    gradients, places = own_entries(builder, reductions, layout, update)
+    gradients: dict[int, list[Value]] = {}
+    places: list[dict[str, Value]] = [{} for _ in update.devices]
+    for parts in sparse_gradients(reductions):
+        of_gradient, numbered = own_entries(builder, parts, layout, update)
+        gradients |= of_gradient
+        (values,) = (part.key for part in parts if part.gathered is Gathered.VALUES)
+        for found, of_replica in zip(places, numbered, strict=True):
+            found[all_entries(values)] = of_replica
     emitters = [
         RowEmitter(view, builder, dialect, update, layout, replica, gradients, handles, places=own)
         for replica, own in enumerate(places)
@@ -76,7 +85,13 @@ def own_entries(
     layout: TableLayout,
     update: WeightUpdate,
 ) -> tuple[dict[int, list[Value]], list[Value]]:
-    """What each replica has of a sparse gradient.
+    """What each replica has of one sparse gradient.
+
+    Args:
+        builder: Where to emit.
+        reductions: Its parts.
+        layout: How the table is cut.
+        update: The update.
 
     Returns:
         Per part of it, per replica, that part of the entries that name its rows; per replica, the
@@ -114,7 +129,7 @@ def own_entries(
 
 def exchange_rows(
     builder: GraphBuilder, emitters: Sequence[BodyEmitter]
-) -> Mapping[str, tuple[str, ...]]:
+) -> Mapping[str, tuple[tuple[str, ...], ...]]:
     """Scatters what all replicas have for some rows into every replica's whole weights.
 
     Args:
@@ -122,19 +137,29 @@ def exchange_rows(
         emitters: The emitters of all copies of one update, after `emit`.
 
     Returns:
-        For each weight that is not cut, the ops that write it, by replica.
+        For each weight that is not cut, by replica, the ops that write it, in order.
     """
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, tuple[tuple[str, ...], ...]] = {}
     own = [emitter for emitter in emitters if isinstance(emitter, RowEmitter)]
-    for key in own[0].row_writes if own else ():
-        found[key] = _exchange(builder, own, key)
+    for key, writes in own[0].row_writes.items() if own else ():
+        scatters: list[Sequence[str]] = []
+        for number in range(len(writes)):
+            scatters.append(_exchange(builder, own, key, number, scatters[-1:]))
+        found[key] = tuple(zip(*scatters, strict=True))
     return found
 
 
-def _exchange(builder: GraphBuilder, emitters: Sequence[RowEmitter], key: str) -> tuple[str, ...]:
+def _exchange(
+    builder: GraphBuilder,
+    emitters: Sequence[RowEmitter],
+    key: str,
+    number: int,
+    before: Sequence[Sequence[str]],
+) -> Sequence[str]:
+    """Scatters a write into every component, after the scatters `before`; by replica, the ops."""
     update, layout = emitters[0].update, emitters[0].layout
     weight = next(w for w in update.weights if w.key == key)
-    writes = [emitter.row_writes[key] for emitter in emitters]
+    writes = [emitter.row_writes[key][number] for emitter in emitters]
     scope, devices = scope_of(key, "exchange"), update.devices
     rows = row_exchange.all_rows(
         builder,
@@ -149,14 +174,15 @@ def _exchange(builder: GraphBuilder, emitters: Sequence[RowEmitter], key: str) -
     )
     scatters = []
     for replica, emitter in enumerate(emitters):
+        version = emitter.versions[key][number]
         scatter = builder.op(
             writes[0].type,
             [Value(weight.handles[replica]), rows, values],
             name=scope_of(key, "scatter"),
             device=devices[replica],
-            controls=emitter.weight_controls[key],
+            controls=[*version.controls, *(names[replica] for names in before)],
             types={"dtype": weight.dtype, "Tindices": writes[0].rows_dtype},
         )
         scatters.append(scatter.op)
-        emitter.replace_writes(key, scatter.op)
-    return tuple(scatters)
+        emitter.replace_writes(version, scatter.op)
+    return scatters

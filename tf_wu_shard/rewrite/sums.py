@@ -1,8 +1,8 @@
 """Sums over elements of several shards: every replica's part, and what is made of their total.
 
-All parts that may travel at once do: there is one all-reduce for each step of the way from the
-gradients through one sum to the next, each element type, and each kind of sum: maxima are sums of a
-kind (see `rules.sums`).
+All parts that may travel at once do: there is one all-reduce for each turn (see `turns`), for each
+step of the way in it from the gradients through one sum to the next, each element type, and each
+kind of sum: maxima are sums of a kind (see `rules.sums`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.placement import Combine
 from tf_wu_shard.rewrite.names import scope_of
+from tf_wu_shard.rewrite.turns import Turns
 from tf_wu_shard.rules.sums import SUMS, kept_shape
 
 _INT32 = 3
@@ -104,6 +105,7 @@ def add_up(
     builder: GraphBuilder,
     dialect: Dialect,
     parts: Sequence[Parts],
+    turns: Turns,
 ) -> tuple[dict[Value, Value], int]:
     """Adds up the parts of all sums.
 
@@ -113,21 +115,23 @@ def add_up(
         builder: Where to emit.
         dialect: How to communicate.
         parts: The parts of every sum.
+        turns: When exchanges come.
 
     Returns:
         For each old sum, what takes its place, and the number of all-reduces.
     """
     points = exchanges(updates)
     steps = dict(zip(points, steps_behind(view, points), strict=True))
-    together: dict[tuple[int, int, str], list[Parts]] = {}
+    together: dict[tuple[int, int, int, str], list[Parts]] = {}
     for own in parts:
         assert own.op.sum is not None, f"{own.op.type} is no sum"
         kind = (wire_dtype(own.op.sum), SUMS[own.op.type].combine.name)
         # The copies of one may stand behind different numbers of others only by their controls.
-        together.setdefault((steps[own.op.ops[:1]], *kind), []).append(own)
+        turn = turns.after(own.op.ops)
+        together.setdefault((turn, steps[own.op.ops[:1]], *kind), []).append(own)
     found: dict[Value, Value] = {}
-    for (step, dtype, combine), members in sorted(together.items(), key=lambda item: item[0]):
-        scope = scope_of(f"sums_{step}", "all_reduce")
+    for (turn, step, dtype, combine), members in sorted(together.items(), key=lambda item: item[0]):
+        scope = scope_of(f"sums_{turn}_{step}", "all_reduce")
         sums = [m.op.sum for m in members if m.op.sum is not None]
         shapes = [kept_shape(s.shape, s.axes) for s in sums]
         operands = [m.values for m in members]

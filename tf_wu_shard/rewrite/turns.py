@@ -2,8 +2,13 @@
 
 An update may need several gradients, one of which is computed with what another has written (a slot
 that the second loss reads, say), and one weight may be written with what was read of another that
-had just been written. Exchanges are told apart by how many sums over replicas, and how many reads
-of weights already written, at most come one after the other on the way to them.
+had just been written. So may the weight itself, where a step updates it several times.
+
+The *turn* of an exchange is how many reads of weights already written at most come one after the
+other on the way to it. What waits for a gathered weight does so by way of such a read, which makes
+its turn a later one. So in each turn gradients are reduce-scattered first, in the order in which
+their sums come one after the other, and sums over shards added up, each after those before it; then
+weights are gathered, for which nothing of that turn waits.
 """
 
 from __future__ import annotations
@@ -37,9 +42,15 @@ class Turns:
         for variable in plan.variables:
             update = analysis.updates[variable.update]
             self._reads |= self._reads_of(update)
-        for reads in self._reads.values():
-            marked |= {op.name for time, own in reads.items() if time for op in own.ops}
-        self._behind = marked_behind(view, marked)
+        late = {
+            op.name
+            for reads in self._reads.values()
+            for time, own in reads.items()
+            if time
+            for op in own.ops
+        }
+        self._reads_behind = marked_behind(view, late)
+        self._behind = marked_behind(view, marked | late)
 
     def _reads_of(self, update: WeightUpdate) -> dict[str, Mapping[int, Reads]]:
         body = {op.ops[0] for op in update.body}
@@ -48,19 +59,24 @@ class Turns:
     def gradients(
         self, bucket: Sequence[VariablePlan]
     ) -> Iterable[list[tuple[GradientReduction, AnyLayout]]]:
-        """The gradients of a bucket that travel at once, each with how it is cut."""
-        found: dict[int, list[tuple[GradientReduction, AnyLayout]]] = {}
+        """The gradients of a bucket that travel at once, of one type, each with how it is cut."""
+        found: dict[tuple[int, ...], list[tuple[GradientReduction, AnyLayout]]] = {}
         for variable in bucket:
             for key in variable.reductions:
                 own = self._reductions[key]
-                turn = self.after(operand.op for operand in own.operands)
-                found.setdefault(turn, []).append((own, variable.layout))
+                when = (*self.of_gradient(own), own.dtype)
+                found.setdefault(when, []).append((own, variable.layout))
         return found.values()
+
+    def of_gradient(self, reduction: GradientReduction) -> tuple[int, int]:
+        """The turn of a gradient, and its place in that turn; what has the same travels at once."""
+        operands = [operand.op for operand in reduction.operands]
+        return self.after(operands), max(self._behind[name] for name in operands)
 
     def reads(self, weight: str) -> Mapping[int, Reads]:
         """The reads of a weight by what its update does not make, see `reads_by_time`."""
         return self._reads[weight]
 
     def after(self, ops: Iterable[str]) -> int:
-        """When something travels that waits for old ops, by name; what has one turn may at once."""
-        return max((self._behind[name] for name in ops), default=0)
+        """The turn of what waits for old ops, by name."""
+        return max((self._reads_behind[name] for name in ops), default=0)

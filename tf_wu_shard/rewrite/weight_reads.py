@@ -53,25 +53,21 @@ def looked_at(view: GraphView, reads: list[Op]) -> bool:
     return any(view.consumers(value) or value in view.outputs for value in values)
 
 
-def idle_reads(
-    view: GraphView, handle: str, own: Collection[str], num_writes: int
-) -> tuple[list[str], list[str]]:
+def idle_reads(view: GraphView, handle: str, own: Collection[str]) -> dict[int, list[str]]:
     """Reads of a whole weight that nobody looks at, such as what a write returns.
 
     Args:
         view: The graph.
         handle: Yields the handle of the weight's component.
         own: The names of the ops of its update, whose reads are not meant.
-        num_writes: How often the update writes it.
 
     Returns:
-        The names of those before its last write, and of those after it.
+        Their names, by how many writes come before them.
     """
-    before: list[str] = []
-    after: list[str] = []
+    found: dict[int, list[str]] = {}
     writes = 0
     for access in accesses(view, handle):
         op, writes = access.op, writes + (not access.access.is_read)
         if op.type == READ and op.name not in own and not looked_at(view, [op]):
-            (after if writes == num_writes else before).append(op.name)
-    return before, after
+            found.setdefault(writes, []).append(op.name)
+    return found

@@ -5,7 +5,8 @@ Such a gradient is a list of row numbers and one row of values for each. Cut at 
 each op below computes a row of its result from that row of the table and its entries alone.
 
 - `UnsortedSegmentSum` adds up the entries of each row, in their order.
-- `GatherV2` looks the table's rows up for all entries; both are on the same shard.
+- `GatherV2` looks the table's rows up for all entries; both are on the same shard. So does
+  `ResourceGather`, at its place among the writes, in a variable that is such a table.
 - `Unique` lists the rows in the order of their first entries, which is kept among those of a shard.
 - `StatelessIf` chooses for all shards alike, where its condition is the same for all.
 - a scatter, and a sparse fused update, change the rows that the entries name.
@@ -65,6 +66,7 @@ SPARSE_WRITES: dict[str, int] = {
 
 SEGMENT_SUM = "UnsortedSegmentSum"
 LOOK_UP = "GatherV2"
+READ_ROWS = "ResourceGather"
 UNIQUE = "Unique"
 SHAPE = "Shape"
 STRIDED_SLICE = "StridedSlice"
@@ -76,7 +78,7 @@ SAME = frozenset({"Identity", "IdentityN", "StopGradient", "PreventGradient", "S
 BRANCH = "StatelessIf"
 
 # What leads from a sparse gradient to the writes, beside the ops of the other tables.
-ROW_OPS = frozenset({SEGMENT_SUM, LOOK_UP, UNIQUE, SHAPE, STRIDED_SLICE})
+ROW_OPS = frozenset({SEGMENT_SUM, LOOK_UP, READ_ROWS, UNIQUE, SHAPE, STRIDED_SLICE})
 
 # Elementwise ops that IEEE 754 rounds correctly, or that do not round. Entries are picked out of
 # the whole list, so that an element may come into another place of a vector register, or into the

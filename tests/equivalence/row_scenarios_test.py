@@ -1,0 +1,28 @@
+"""Optimizers that look up rows of what they update train embeddings bit for bit, in shards."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+
+from tests.equivalence.own_process import answer_of
+from tests.equivalence.row_scenarios import SCENARIOS
+
+# Slots in shards of the table and the kernel.
+SLOTS = {"clipped_by_rows": 2, "decayed_adam": 4}
+
+
+@functools.cache
+def found() -> dict[str, Any]:
+    """What came of every scenario, all run by one process."""
+    results: dict[str, Any] = answer_of("scenarios_run", "row_scenarios@mirrored")
+    return results
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_nothing_differs_by_a_bit_and_all_slots_are_in_shards(name: str) -> None:
+    outcome = found()[name]
+    assert outcome["apart"] == []
+    assert outcome["matrices_in_shards"] == SLOTS[name]

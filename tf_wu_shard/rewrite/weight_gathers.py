@@ -1,0 +1,177 @@
+"""Puts weights together from their shards, for whatever looks at them beside their updates.
+
+A weight that stays whole between steps is gathered and assigned after its last write, and before
+whenever something reads it between two writes. One that lives in shards is gathered where it is
+read. What is there at the same time travels together.
+"""
+
+from __future__ import annotations
+
+import collections
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tf_wu_shard.analysis.types import Analysis, UpdatedVariable
+from tf_wu_shard.dialects.base import Dialect
+from tf_wu_shard.dialects.plain_ops import cast, reshape
+from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.plan.types import SlotPlan, VariablePlan, bucket_name
+from tf_wu_shard.rewrite.body_emitter import BodyEmitter
+from tf_wu_shard.rewrite.names import scope_of
+from tf_wu_shard.rewrite.remains import Remains
+from tf_wu_shard.rewrite.turns import Turns
+from tf_wu_shard.rewrite.weight_reads import Reads, looked_at, wire_dtype
+from tf_wu_shard.rewrite.weight_versions import WeightVersion
+from tf_wu_shard.rules.variables import READ
+
+# A weight with the emitters of all copies of its update.
+_Member = tuple[VariablePlan, Sequence[BodyEmitter], UpdatedVariable]
+
+
+class WeightGathers:
+    """Emits the all-gathers of one step.
+
+    Attributes:
+        count: How many were emitted.
+        assigns: For each weight that was assigned, by replica, the ops that write it, in order.
+    """
+
+    def __init__(
+        self,
+        view: GraphView,
+        analysis: Analysis,
+        builder: GraphBuilder,
+        dialect: Dialect,
+        turns: Turns,
+        remains: Remains,
+    ) -> None:
+        """Prepares to emit.
+
+        Args:
+            view: The old graph.
+            analysis: What was found in it.
+            builder: Where to emit.
+            dialect: How to communicate.
+            turns: When exchanges come.
+            remains: Told what takes the place of reads.
+        """
+        self._view = view
+        self._updates = analysis.updates
+        self._builder = builder
+        self._dialect = dialect
+        self._turns = turns
+        self._remains = remains
+        self.count = 0
+        self.assigns: dict[str, tuple[tuple[str, ...], ...]] = {}
+
+    def put_together(self, members: Sequence[_Member]) -> None:
+        """All-gathers the versions of weights, those of one type and turn together, and assigns.
+
+        Args:
+            members: The weights of a bucket that stay whole, in shards as yet.
+        """
+        together: dict[tuple[int, int], list[tuple[_Member, int]]] = collections.defaultdict(list)
+        for member in members:
+            _, emitters, weight = member
+            for number in range(len(weight.versions)):
+                copies = _copies(emitters, weight, number)
+                turn = self._turns.after(version.writes[-1] for version in copies)
+                together[weight.dtype, turn].append((member, number))
+        written: dict[str, list[Sequence[str]]] = {}
+        for (dtype, _), versions in together.items():
+            scope = scope_of(bucket_name([v for (v, _, _), _ in versions]), "all_gather")
+            shards = [[_shard(v) for v in _copies(e, w, number)] for (_, e, w), number in versions]
+            layouts = [v.layout_of(math.prod(w.shape)) for (v, _, w), _ in versions]
+            whole = self._dialect.all_gather(self._builder, shards, layouts, dtype, scope)
+            self.count += 1
+            for (member, number), values in zip(versions, whole, strict=True):
+                before = written.setdefault(member[2].key, [])
+                before.append(self._assign(member, number, values, before))
+        self.assigns |= {key: tuple(zip(*ops, strict=True)) for key, ops in written.items()}
+
+    def _assign(
+        self, member: _Member, number: int, values: Sequence[Value], before: list[Sequence[str]]
+    ) -> Sequence[str]:
+        """Assigns a version to every component, after those before it; by replica, the ops."""
+        variable, emitters, weight = member
+        assigns = []
+        copies = _copies(emitters, weight, number)
+        for replica, (version, value) in enumerate(zip(copies, values, strict=True)):
+            shaped = self._in_shape(value, variable, weight, replica)
+            assign = self._builder.op(
+                "AssignVariableOp",
+                [Value(weight.handles[replica]), shaped],
+                name=scope_of(weight.key, "assign"),
+                device=self._updates[variable.update].devices[replica],
+                controls=[*version.controls, *(names[replica] for names in before[-1:])],
+                types={"dtype": weight.dtype},
+            )
+            assigns.append(assign.op)
+            emitters[replica].replace_writes(version, assign.op)
+        return assigns
+
+    def _in_shape(
+        self, value: Value, variable: VariablePlan, weight: UpdatedVariable, replica: int
+    ) -> Value:
+        """`value` in the weight's own shape, where the first one of its size has another."""
+        if weight.shape == variable.layout_of(math.prod(weight.shape)).shape:
+            return value
+        device = self._updates[variable.update].devices[replica]
+        scope = scope_of(variable.variable, "all_gather/reshape")
+        return reshape(self._builder, value, weight.shape, weight.dtype, device, scope)
+
+    def serve_reads(self, bucket: Sequence[VariablePlan], handles: dict[str, list[Value]]) -> None:
+        """Gathers the weights in shards whenever something beside the update reads them.
+
+        Args:
+            bucket: The variables of a bucket.
+            handles: For each weight in shards, by copy, the handle of its shard.
+        """
+        by_time: dict[tuple[Any, ...], list[tuple[VariablePlan, SlotPlan, Reads]]] = {}
+        for variable in bucket:
+            for weight in variable.masters:
+                for time, reads in self._turns.reads(weight.variable).items():
+                    wire = wire_dtype(variable, weight)
+                    when = (weight.dtype, wire, time, self._turns.after(reads.after))
+                    by_time.setdefault(when, []).append((variable, weight, reads))
+        for (dtype, wire, *_), members in by_time.items():
+            scope = scope_of(bucket_name([v for v, _, _ in members]), "all_gather")
+            own, wanted = [], []
+            for member in members:
+                _, weight, reads = member
+                shard = self._builder.op(
+                    READ,
+                    [handles[weight.variable][0]],
+                    name=scope_of(weight.variable, "shard"),
+                    device="",
+                    controls=reads.after,
+                    types={"dtype": dtype},
+                )
+                self._remains.replace_ops({read.name: [shard.op] for read in reads.ops})
+                if looked_at(self._view, reads.ops):
+                    wanted.append(member)
+                    own.append([cast(self._builder, shard, dtype, wire, scope)])
+            if not wanted:
+                continue
+            layouts = [weight.layout for _, weight, _ in wanted]
+            whole = self._dialect.all_gather(self._builder, own, layouts, wire, scope)
+            self.count += 1
+            for (_, _, reads), values in zip(wanted, whole, strict=True):
+                value = cast(self._builder, values[0], wire, dtype, scope)
+                for read in reads.ops:
+                    self._remains.replace_value(Value(read.name), value)
+
+
+def _copies(
+    emitters: Sequence[BodyEmitter], weight: UpdatedVariable, number: int
+) -> list[WeightVersion]:
+    """By replica, version number `number` of a weight."""
+    return [emitter.versions[weight.key][number] for emitter in emitters]
+
+
+def _shard(version: WeightVersion) -> Value:
+    assert version.shard is not None, "a version was not written"
+    return version.shard
