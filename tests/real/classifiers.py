@@ -28,9 +28,7 @@ def convnet(strategy: tf.distribute.Strategy) -> Trained:
                 layers.Dense(10, activation="softmax"),
             ]
         )
-        model.compile(
-            loss="categorical_crossentropy", optimizer="adam", metrics=["accuracy"]
-        )
+        model.compile(loss="categorical_crossentropy", optimizer="adam", metrics=["accuracy"])
     wanted = k.utils.to_categorical(data.labels(50, 10), 10)
     history = model.fit(
         data.images(50, 16), wanted, batch_size=8, epochs=2, validation_split=0.2, verbose=0

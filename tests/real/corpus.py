@@ -16,6 +16,11 @@ FAMILIES = (
     "two_towers",
     "recipes",
     "numeric",
+    "text",
+    "settings",
+    "custom_loops",
+    "keras_two",
+    "keras_two_loops",
 )
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-_WORDS = (
-    "the a one old small red quiet river boat house dog bird tree road storm winter morning child"
-    " farmer sailor teacher sees finds keeps loses follows builds crosses watches and but while when"
-    " under over near behind before after slowly again never always"
-).split()
+_WORDS = """
+    the a one old small red quiet river boat house dog bird tree road storm winter morning child
+    farmer sailor teacher sees finds keeps loses follows builds crosses watches and but while when
+    under over near behind before after slowly again never always
+""".split()  # noqa: SIM905
 
 
 def images(count: int, size: int, channels: int = 1) -> np.ndarray:

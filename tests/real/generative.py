@@ -267,7 +267,9 @@ class CycleGan(k.Model):
         return {"there": lost_there, "back": lost_back, "first": lost_first}
 
 
-@program("four nets and four optimizers on one persistent tape; pairs of sets of 14 in batches of 4")
+@program(
+    "four nets and four optimizers on one persistent tape; pairs of sets of 14 in batches of 4"
+)
 def cycle_gan(strategy: tf.distribute.Strategy) -> Trained:
     with strategy.scope():
         model = CycleGan()

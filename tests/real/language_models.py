@@ -71,9 +71,7 @@ def masked_language_model(strategy: tf.distribute.Strategy) -> Trained:
         loss = k.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(k.optimizers.AdamW(1e-3), loss, weighted_metrics=["accuracy"])
     given, wanted, weights = _masked(27, 19, 250)
-    history = model.fit(
-        given, wanted, sample_weight=weights, batch_size=8, epochs=2, verbose=0
-    )
+    history = model.fit(given, wanted, sample_weight=weights, batch_size=8, epochs=2, verbose=0)
     return after(model, seen=[history])
 
 
@@ -95,7 +93,9 @@ class Generator(k.callbacks.Callback):
         self.said.append(np.array(words))
 
 
-@program("two outputs of which one has no loss; a callback runs the model each epoch; 21 texts by 8")
+@program(
+    "two outputs of which one has no loss; a callback runs the model each epoch; 21 texts by 8"
+)
 def miniature_gpt(strategy: tf.distribute.Strategy) -> Trained:
     with strategy.scope():
         inputs = k.Input((20,), dtype="int32")

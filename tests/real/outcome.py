@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -74,17 +75,20 @@ def judged(ground: str, unsharded: Run, sharded: Run) -> Outcome:
     """Holds two runs of a program against each other."""
     if unsharded.error or sharded.error:
         return Outcome(unsharded.error, sharded.error)
-    large = [(name, size) for name, size, _ in sharded.weights if size >= MIN_ELEMENTS[ground]]
-    reasons = {name: _why_whole(name, sharded.reports) for name, _ in large}
-    elements = sum(size for _, size in large)
-    in_shards = sum(size for name, size in large if not reasons[name])
+    large = [name for name, size, _ in sharded.weights if size >= MIN_ELEMENTS[ground]]
+    size_of = collections.Counter[str]()
+    for name, size, _ in sharded.weights:
+        size_of[name] += size if size >= MIN_ELEMENTS[ground] else 0
+    shares = {name: _share(name, sharded.reports) for name in large}
+    elements = sum(size_of.values())
+    in_shards = sum(share * size_of[name] for name, (share, _) in shares.items())
     weights = [array for key, array in unsharded.arrays.items() if key.startswith("weight")]
     return Outcome(
         "",
         "",
         elements,
         in_shards / elements if elements else 0.0,
-        tuple(f"{name}: {reason}" for name, reason in reasons.items() if reason),
+        tuple(f"{name}: {reason}" for name, (_, reason) in shares.items() if reason),
         differences(unsharded.arrays, sharded.arrays),
         all(np.isfinite(array).all() for array in weights),
         sum(report["pass_ms"] for report in sharded.reports),
@@ -92,15 +96,30 @@ def judged(ground: str, unsharded: Run, sharded: Run) -> Outcome:
     )
 
 
-def _why_whole(name: str, reports: Sequence[Mapping[str, Any]]) -> str:
-    """Why a weight is not sharded in every function that updates it; "" where it is."""
-    updated = False
+def _share(name: str, reports: Sequence[Mapping[str, Any]]) -> tuple[float, str]:
+    """How much of the weights of a name is sharded by every function that updates them.
+
+    Several may have one name, as Keras counts no layers inside of a layer of one's own. Where one
+    of them is left alone, as many of the whole count as sharded as the function says.
+
+    Returns:
+        The share, and a reason for what is left; "" where all is sharded.
+    """
+    share, reason, named = 1.0, "", False
     for report in reports:
-        updated |= any(one["name"] == name for one in report["variables"])
-        for left in report["left_alone"]:
-            if left["name"] == name:
-                where = f" ({left['where']})" if left["where"] else ""
-                return f"{report['function']}: {left['reason']}{where}"
+        done = sum(one["name"] == name for one in report["variables"])
+        left = [one for one in report["left_alone"] if _left_whole(one, name)]
+        named |= bool(done or left)
+        if left:
+            share = min(share, done / (done + len(left)))
+            where = f" ({left[0]['where']})" if left[0]["where"] else ""
+            reason = reason or f"{report['function']}: {left[0]['reason']}{where}"
         if not report["variables"] and not report["left_alone"]:
-            return "; ".join((f"{report['function']}: {report['verdict']}", *report["notes"]))
-    return "" if updated else "no report names it"
+            share = 0.0
+            reason = "; ".join((f"{report['function']}: {report['verdict']}", *report["notes"]))
+    return (share, reason) if named or reason else (0.0, "no report names it")
+
+
+def _left_whole(left: Mapping[str, Any], name: str) -> bool:
+    # Others of the name may be small; those asked about are not.
+    return left["name"] == name and "below min_elements" not in left["reason"]

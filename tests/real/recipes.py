@@ -1,4 +1,4 @@
-"""Ways of training: from a teacher, for several tasks, in phases, with averages, learning to learn."""
+"""Ways of training: from a teacher, for several tasks, in phases, learning to learn."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ def distillation(strategy: tf.distribute.Strategy) -> Trained:
     return of(weights, [teacher.optimizer, model.optimizer], seen=[before, history])
 
 
-@program("two inputs, two outputs with losses of their own, weighted; rows without a label; 37 by 8")
+@program(
+    "two inputs, two outputs with losses of their own, weighted; rows without a label; 37 by 8"
+)
 def multi_task(strategy: tf.distribute.Strategy) -> Trained:
     with strategy.scope():
         text = k.Input((None,), dtype="int32", name="text")
