@@ -233,9 +233,9 @@ def keras_two_tabular(strategy: tf.distribute.Strategy) -> Trained:
         "page": random.integers(0, 10**8, 45),
         "numbers": random.random((45, 6), dtype=np.float32),
     }
-    normalization = layers.Normalization()
-    normalization.adapt(rows["numbers"])
     with strategy.scope():
+        normalization = layers.Normalization()
+        normalization.adapt(rows["numbers"])
         user = layers.Input((), dtype="int64", name="user")
         page = layers.Input((), dtype="int64", name="page")
         numbers = layers.Input((6,), name="numbers")

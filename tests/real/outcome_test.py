@@ -8,7 +8,6 @@ import numpy as np
 
 from tests.real.outcome import Outcome, Run, judged
 from tests.real.program import MIRRORED
-from tools.real.table import Cell, differences, parsed, rendered
 
 WEIGHTS = [("kernel", 3000, False), ("table", 1000 * 6, False), ("bias", 10, False)]
 ARRAYS = {"weight 000": np.ones(3, np.float32), "seen 000": np.array(2.0)}
@@ -62,22 +61,3 @@ def test_times_are_sums_over_all_traces() -> None:
 def test_what_was_seen_is_compared_as_weights_are() -> None:
     found = outcome(report("kernel", "table"), arrays=ARRAYS | {"seen 000": np.array(2.5)})
     assert found.apart == {"seen 000": 0.25}
-
-
-def test_cells_come_back_from_the_page() -> None:
-    from tests.real.program import Program, Trained
-
-    program = Program("net", "nothing", lambda strategy: Trained([], [], []), {"tpu": "no"})
-    cells = {("net", MIRRORED): Cell.of(outcome(report("kernel")))}
-    page = rendered(cells, {"net": program}, "3", "\n## By hand\n")
-    assert "| `net` | nothing | 33 % | 0 | 2 of 5 | - | - | - |" in page
-    assert parsed(page) == (cells, "3", "\n## By hand\n")
-
-
-def test_a_smaller_share_or_a_larger_difference_is_not_what_the_page_says() -> None:
-    key = ("net", MIRRORED)
-    said = {key: Cell("97 %", "2e-07", "1 of 2")}
-    assert differences(said, {key: Cell("97 %", "0", "2 of 3")}) == []
-    assert differences(said, {key: Cell("97 %", "3e-07", "")}) != []
-    assert differences(said, {key: Cell("96 %", "0", "")}) != []
-    assert differences(said, {("other", "tpu"): Cell("1 %", "0", "")}) != []

@@ -72,7 +72,7 @@ def bert_masked(strategy: tf.distribute.Strategy) -> Trained:
     tokenizer = _wordpieces()
     # What would be drawn anew each time is drawn once.
     chooser = tft.RandomItemSelector(3, 0.3, unselectable_ids=[_START, _END, _UNKNOWN])
-    values = tft.MaskValuesChooser(70, _MASK, 1.0)
+    values = tft.MaskValuesChooser(70, _MASK, 1.0, 0.0)
 
     def masked(texts: tf.Tensor) -> Any:
         words = tokenizer.tokenize(texts).merge_dims(-2, -1)
