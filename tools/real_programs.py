@@ -55,15 +55,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             said = f"\n{error}" if error else "".join(f"\n  {one}" for one in outcome.reasons)
             print(f"{ground} {name}: {found[name, ground]}{said}", flush=True)
             failures += [f"{ground} {name}"] if error else []
-    said, repeats, rest = (
-        parsed(PAGE.read_text(encoding="utf-8")) if PAGE.exists() else ({}, "", "")
-    )
+    page = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    on_page, repeats, rest = parsed(page)
     if chosen.check:
-        failures += differences(said, found)
+        failures += differences(on_page, found)
     else:
         if not (chosen.only or chosen.ground):
-            said, repeats = {}, str(chosen.repeats)
-        PAGE.write_text(rendered(said | found, known, repeats or "1", rest), encoding="utf-8")
+            on_page, repeats = {}, str(chosen.repeats)
+        PAGE.write_text(rendered(on_page | found, known, repeats, rest), encoding="utf-8")
     for line in failures:
         print(line, file=sys.stderr)
     return 1 if failures else 0

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import keras
+import keras as k
 import tensorflow as tf
 from keras import layers
-
-k = keras
 
 
 class Positions(layers.Layer):

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import keras
+import keras as k
 import tensorflow as tf
 from keras import layers
 
 from tests.real import data
 from tests.real.program import Program, Trained, after, program
-
-k = keras
 
 
 @program("50 examples in batches of 8, a fifth of them held out")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
+import keras as k
 import tensorflow as tf
 from keras import layers
 
 from tests.real import data
 from tests.real.program import Program, Trained, of, program
-
-k = keras
 
 
 class Sampling(layers.Layer):

@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-import tf_keras
+import tf_keras as k
+from tf_keras import layers
 
 from tests.real import data
 from tests.real.program import TPU, Program, Trained, after, program
-
-k = tf_keras
-layers = tf_keras.layers
 
 
 @program("tf_keras: rank-3 rows, 30 of them in batches of 8, a validation split")

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import tensorflow as tf
-import tf_keras
+import tf_keras as k
+from tf_keras import layers
 
 from tests.real import data
 from tests.real.program import Program, Trained, of, program
-
-k = tf_keras
-layers = tf_keras.layers
 
 
 @program("tf_keras: an older optimizer in a loop of its own, two tapes, two nets; 29 images by 8")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
+import keras as k
 import numpy as np
 import tensorflow as tf
 from keras import layers
@@ -12,8 +12,6 @@ from keras import layers
 from tests.real import data
 from tests.real.attention import Decoder, Encoder, Positions, causal_mask
 from tests.real.program import Program, Trained, after, program
-
-k = keras
 
 MASK = 1
 
@@ -159,7 +157,7 @@ class GptBlock(layers.Layer):
         super().__init__()
         self.heads = heads
 
-    def build(self, shape: tuple[int | None, ...]) -> None:
+    def build(self, shape: Any) -> None:
         width = shape[-1]
         self.looks = layers.Dense(3 * width, name="looks")
         self.joined = layers.Dense(width, name="joined")

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
+import keras as k
 import numpy as np
 import tensorflow as tf
 from keras import layers
 
 from tests.real import data
 from tests.real.program import Program, Trained, after, of, program
-
-k = keras
 
 
 @program("windows of a series by timeseries_dataset_from_array, 33 of them in batches of 8")

@@ -38,6 +38,7 @@ def main(job: dict[str, Any]) -> None:
     folder = pathlib.Path(job["folder"])
     known = programs()
     for name in job["programs"]:
+        arrays: dict[str, Any]
         facts, arrays = run(strategy, known[name], sharded=job["sharded"])
         np.savez(folder / f"{name}.npz", **arrays)
         # Written last: what has facts has arrays.
@@ -57,7 +58,7 @@ def _strategy(ground: str) -> tf.distribute.Strategy:
 
 def run(
     strategy: tf.distribute.Strategy, program: Program, *, sharded: bool
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Runs one program.
 
     Returns:

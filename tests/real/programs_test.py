@@ -50,7 +50,7 @@ def outcome_of(request: pytest.FixtureRequest) -> functools.partial[Outcome]:
     for item in request.session.items:
         if isinstance(item, pytest.Function) and item.module is request.module:
             own = item.callspec.params
-            selected[own["ground"]][own["name"]] = None
+            selected[str(own["ground"])][str(own["name"])] = None
     found: dict[str, dict[str, Outcome]] = {}
 
     def outcome(ground: str, name: str) -> Outcome:

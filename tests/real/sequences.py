@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
+import keras as k
 import numpy as np
 import tensorflow as tf
 from keras import layers
@@ -12,8 +12,6 @@ from keras import layers
 from tests.real import data
 from tests.real.attention import Decoder, Encoder, Positions
 from tests.real.program import Program, Trained, after, program
-
-k = keras
 
 
 def _pairs(count: int, shortest: int, longest: int, words: int, classes: int) -> tf.data.Dataset:

@@ -6,7 +6,7 @@ import pathlib
 import tempfile
 from typing import Any
 
-import keras
+import keras as k
 import numpy as np
 import tensorflow as tf
 from keras import layers
@@ -14,8 +14,6 @@ from keras import layers
 from tests.real import data
 from tests.real.attention import Encoder, Positions
 from tests.real.program import MIRRORED, TPU, Program, Trained, after, program
-
-k = keras
 
 
 def _net(width: int = 64) -> k.Sequential:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
+import keras as k
 import numpy as np
 import tensorflow as tf
 import tensorflow_text as tft
@@ -13,8 +13,6 @@ from keras import layers
 from tests.real import data
 from tests.real.attention import Encoder, Positions
 from tests.real.program import Program, Trained, after, program
-
-k = keras
 
 _SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 _PAD, _UNKNOWN, _START, _END, _MASK = range(5)

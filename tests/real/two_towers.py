@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
+import keras as k
 import numpy as np
 import tensorflow as tf
 from keras import layers
 
 from tests.real import data
 from tests.real.program import Program, Trained, after, of, program
-
-k = keras
 
 
 def _projection(x: tf.Tensor, width: int) -> tf.Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
+import keras as k
 import numpy as np
 import tensorflow as tf
 from keras import layers
@@ -13,8 +13,6 @@ from tests.real import data
 from tests.real.attention import Encoder
 from tests.real.classifiers import Patches
 from tests.real.program import Program, Trained, after, program
-
-k = keras
 
 
 class PatchEncoder(layers.Layer):
