@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import tensorflow as tf
 
 _WORDS = """
     the a one old small red quiet river boat house dog bird tree road storm winter morning child
@@ -31,6 +32,18 @@ def tokens(count: int, shortest: int, longest: int, vocabulary: int) -> list[np.
     random = _random(count + 3)
     lengths = random.integers(shortest, longest + 1, count)
     return [random.integers(1, vocabulary, length).astype(np.int32) for length in lengths]
+
+
+def ragged(sequences: list[np.ndarray]) -> tf.RaggedTensor:
+    """Sequences as one ragged tensor, of which a dataset knows how many there are.
+
+    The step that finds the end of data of unknown length fails, and TensorFlow may or may not have
+    done by then what of it needs no data: it counts the step, and lets weights decay. Two runs of
+    one program need not agree then.
+    """
+    return tf.RaggedTensor.from_row_lengths(
+        np.concatenate(sequences), [len(sequence) for sequence in sequences]
+    )
 
 
 def padded(sequences: list[np.ndarray], length: int) -> np.ndarray:

@@ -47,14 +47,8 @@ def keras_two_lstm(strategy: tf.distribute.Strategy) -> Trained:
         )
         loss = k.losses.BinaryCrossentropy(from_logits=True)
         model.compile(k.optimizers.Adam(1e-3), loss, metrics=["accuracy"])
-    sequences, wanted = data.tokens(27, 4, 13, 200), data.labels(27, 2)
-
-    def examples() -> Any:
-        for sequence, label in zip(sequences, wanted, strict=True):
-            yield sequence, [label]
-
-    signature = (tf.TensorSpec((None,), tf.int32), tf.TensorSpec((1,), tf.int32))
-    found = tf.data.Dataset.from_generator(examples, output_signature=signature)
+    rows = (data.ragged(data.tokens(27, 4, 13, 200)), data.labels(27, 2)[:, None])
+    found = tf.data.Dataset.from_tensor_slices(rows)
     history = model.fit(found.padded_batch(8), epochs=2, verbose=0)
     return after(model, seen=[history])
 
@@ -109,6 +103,7 @@ def keras_two_text_classifier(strategy: tf.distribute.Strategy) -> Trained:
 
     signature = (tf.TensorSpec((None, None), tf.int32), tf.TensorSpec((None,), tf.int32))
     found = tf.data.Dataset.from_generator(batches, output_signature=signature)
+    found = found.apply(tf.data.experimental.assert_cardinality(3))
     history = model.fit(found, epochs=2, verbose=0)
     return after(model, seen=[history])
 
@@ -151,14 +146,8 @@ def keras_two_gpt(strategy: tf.distribute.Strategy) -> Trained:
         model = CausalModel(150, 64)
         schedule = k.optimizers.schedules.PolynomialDecay(1e-3, 8)
         model.compile(k.optimizers.Adam(schedule, global_clipnorm=1.0))
-    sequences = data.tokens(20, 4, 15, 150)
-
-    def examples() -> Any:
-        for sequence in sequences:
-            yield {"words": sequence}
-
-    signature = {"words": tf.TensorSpec((None,), tf.int32)}
-    found = tf.data.Dataset.from_generator(examples, output_signature=signature)
+    words = data.ragged(data.tokens(20, 4, 15, 150))
+    found = tf.data.Dataset.from_tensor_slices({"words": words})
     history = model.fit(found.padded_batch(8), epochs=2, verbose=0)
     return after(model, seen=[history])
 

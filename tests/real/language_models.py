@@ -127,14 +127,9 @@ class Gpt(k.Model):
 
 
 def _texts(count: int, shortest: int, longest: int, words: int) -> tf.data.Dataset:
-    sequences = data.tokens(count, shortest, longest, words)
-
-    def examples() -> Any:
-        for sequence in sequences:
-            yield sequence[:-1], sequence[1:]
-
-    tokens = tf.TensorSpec((None,), tf.int32)
-    return tf.data.Dataset.from_generator(examples, output_signature=(tokens, tokens))
+    sequences = data.ragged(data.tokens(count, shortest, longest, words))
+    found = tf.data.Dataset.from_tensor_slices(sequences)
+    return found.map(lambda sequence: (sequence[:-1], sequence[1:]))
 
 
 @program("a subclassed model, tied weights, padded_batch of 26 by 8, clipping by the global norm")

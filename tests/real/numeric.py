@@ -50,6 +50,7 @@ def series_transformer(strategy: tf.distribute.Strategy) -> Trained:
 
     signature = (tf.TensorSpec((None, 3), tf.float32), tf.TensorSpec((), tf.int32))
     found = tf.data.Dataset.from_generator(examples, output_signature=signature)
+    found = found.apply(tf.data.experimental.assert_cardinality(len(lengths)))
     history = model.fit(found.padded_batch(8), epochs=1, verbose=0)
     return after(model, seen=[history])
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -75,20 +77,20 @@ def judged(ground: str, unsharded: Run, sharded: Run) -> Outcome:
     """Holds two runs of a program against each other."""
     if unsharded.error or sharded.error:
         return Outcome(unsharded.error, sharded.error)
-    large = [name for name, size, _ in sharded.weights if size >= MIN_ELEMENTS[ground]]
-    size_of = collections.Counter[str]()
+    least = MIN_ELEMENTS[ground]
+    large = collections.Counter[str]()
     for name, size, _ in sharded.weights:
-        size_of[name] += size if size >= MIN_ELEMENTS[ground] else 0
-    shares = {name: _share(name, sharded.reports) for name in large}
-    elements = sum(size_of.values())
-    in_shards = sum(share * size_of[name] for name, (share, _) in shares.items())
+        large[_stem(name)] += size if size >= least else 0
+    found = {name: _sharded(name, size, sharded.reports, least) for name, size in large.items()}
+    elements = sum(large.values())
+    in_shards = sum(size for size, _ in found.values())
     weights = [array for key, array in unsharded.arrays.items() if key.startswith("weight")]
     return Outcome(
         "",
         "",
         elements,
         in_shards / elements if elements else 0.0,
-        tuple(f"{name}: {reason}" for name, (_, reason) in shares.items() if reason),
+        tuple(f"{name}: {reason}" for name, (_, reason) in found.items() if reason),
         differences(unsharded.arrays, sharded.arrays),
         all(np.isfinite(array).all() for array in weights),
         sum(report["pass_ms"] for report in sharded.reports),
@@ -96,30 +98,45 @@ def judged(ground: str, unsharded: Run, sharded: Run) -> Outcome:
     )
 
 
-def _share(name: str, reports: Sequence[Mapping[str, Any]]) -> tuple[float, str]:
+def _sharded(
+    name: str, size: int, reports: Sequence[Mapping[str, Any]], least: int
+) -> tuple[int, str]:
     """How much of the weights of a name is sharded by every function that updates them.
 
-    Several may have one name, as Keras counts no layers inside of a layer of one's own. Where one
-    of them is left alone, as many of the whole count as sharded as the function says.
+    Several may have one name, as Keras counts no layers inside of a layer of one's own; functions
+    count them, in an order of their own.
+
+    Args:
+        name: The name, without such a count.
+        size: Elements of all weights of it that are not below min_elements.
+        reports: Of all functions.
+        least: min_elements.
 
     Returns:
-        The share, and a reason for what is left; "" where all is sharded.
+        Their elements in shards, and a reason for what is left; "" where all is sharded.
     """
-    share, reason, named = 1.0, "", False
+    if not size:
+        return 0, ""
+    shared, reason, named = size, "", False
     for report in reports:
-        done = sum(one["name"] == name for one in report["variables"])
+        own = [one for one in report["variables"] if _stem(one["name"]) == name]
+        done = sum(n for n in (math.prod(one["shape"]) for one in own) if n >= least)
         left = [one for one in report["left_alone"] if _left_whole(one, name)]
         named |= bool(done or left)
         if left:
-            share = min(share, done / (done + len(left)))
+            shared = min(shared, done)
             where = f" ({left[0]['where']})" if left[0]["where"] else ""
             reason = reason or f"{report['function']}: {left[0]['reason']}{where}"
         if not report["variables"] and not report["left_alone"]:
-            share = 0.0
+            shared = 0
             reason = "; ".join((f"{report['function']}: {report['verdict']}", *report["notes"]))
-    return (share, reason) if named or reason else (0.0, "no report names it")
+    return (shared, reason) if named or reason else (0, "no report names it")
+
+
+def _stem(name: str) -> str:
+    return re.sub(r"_\d+$", "", name)
 
 
 def _left_whole(left: Mapping[str, Any], name: str) -> bool:
     # Others of the name may be small; those asked about are not.
-    return left["name"] == name and "below min_elements" not in left["reason"]
+    return _stem(left["name"]) == name and "below min_elements" not in left["reason"]

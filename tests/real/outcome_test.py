@@ -10,6 +10,7 @@ from tests.real.outcome import Outcome, Run, judged
 from tests.real.program import MIRRORED
 
 WEIGHTS = [("kernel", 3000, False), ("table", 1000 * 6, False), ("bias", 10, False)]
+SHAPES = {"kernel": (30, 100), "table": (6, 1000), "table_1": (6, 1000)}
 ARRAYS = {"weight 000": np.ones(3, np.float32), "seen 000": np.array(2.0)}
 
 
@@ -18,7 +19,7 @@ def report(*done: str, left: dict[str, str] | None = None, notes: tuple[str, ...
     return {
         "function": "step",
         "verdict": "nothing sharded",
-        "variables": [{"name": name} for name in done],
+        "variables": [{"name": name, "shape": SHAPES[name]} for name in done],
         "left_alone": alone,
         "notes": notes,
         "pass_ms": 2.0,
@@ -45,6 +46,16 @@ def test_a_weight_that_one_of_two_functions_leaves_alone_does_not_count() -> Non
 
 def test_a_weight_that_no_report_names_does_not_count() -> None:
     assert outcome(report("kernel")).reasons == ("table: no report names it",)
+
+
+def test_weights_of_one_name_are_those_that_a_function_counts() -> None:
+    twice = Run(weights=[*WEIGHTS, ("table", 6000, False)], arrays=ARRAYS)
+    counted = report("kernel", "table_1", "table")
+    run = Run(weights=twice.weights, reports=[counted], arrays=ARRAYS)
+    assert judged(MIRRORED, twice, run).share == 1.0
+    left = report("kernel", "table_1", left={"table": "no rule"})
+    run = Run(weights=twice.weights, reports=[left], arrays=ARRAYS)
+    assert judged(MIRRORED, twice, run).share == 9000 / 15000
 
 
 def test_a_report_that_names_nothing_leaves_everything_whole() -> None:

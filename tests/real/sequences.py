@@ -15,14 +15,8 @@ from tests.real.program import Program, Trained, after, program
 
 
 def _pairs(count: int, shortest: int, longest: int, words: int, classes: int) -> tf.data.Dataset:
-    sequences = data.tokens(count, shortest, longest, words)
-    wanted = data.labels(count, classes)
-
-    def examples() -> Any:
-        yield from zip(sequences, wanted, strict=True)
-
-    signature = (tf.TensorSpec((None,), tf.int32), tf.TensorSpec((), tf.int32))
-    return tf.data.Dataset.from_generator(examples, output_signature=signature)
+    sequences = data.ragged(data.tokens(count, shortest, longest, words))
+    return tf.data.Dataset.from_tensor_slices((sequences, data.labels(count, classes)))
 
 
 @program("padded_batch of 27 sequences by 6, mask_zero")
@@ -96,13 +90,11 @@ def seq2seq_transformer(strategy: tf.distribute.Strategy) -> Trained:
         )
     sources, targets = data.tokens(23, 3, 14, 150), data.tokens(23, 4, 17, 150)
 
-    def examples() -> Any:
-        for given, said in zip(sources, targets, strict=True):
-            yield {"source": given, "target": said[:-1]}, said[1:]
+    def prepared(given: tf.Tensor, said: tf.Tensor) -> Any:
+        return {"source": given, "target": said[:-1]}, said[1:]
 
-    tokens = tf.TensorSpec((None,), tf.int32)
-    signature = ({"source": tokens, "target": tokens}, tokens)
-    found = tf.data.Dataset.from_generator(examples, output_signature=signature).padded_batch(8)
+    pairs = (data.ragged(sources), data.ragged(targets))
+    found = tf.data.Dataset.from_tensor_slices(pairs).map(prepared).padded_batch(8)
     history = model.fit(found, epochs=2, verbose=0)
     return after(model, seen=[history])
 
@@ -144,14 +136,8 @@ def named_entities(strategy: tf.distribute.Strategy) -> Trained:
         x = layers.Dense(64, activation="relu")(layers.Dropout(0.1)(x))
         model = k.Model(inputs, layers.Dense(9)(layers.Dropout(0.1)(x)))
         model.compile("adam", TagLoss())
-    sequences = data.tokens(22, 3, 19, 200)
-
-    def examples() -> Any:
-        for sequence in sequences:
-            yield sequence, 1 + sequence % 8
-
-    tokens = tf.TensorSpec((None,), tf.int32)
-    found = tf.data.Dataset.from_generator(examples, output_signature=(tokens, tokens))
+    found = tf.data.Dataset.from_tensor_slices(data.ragged(data.tokens(22, 3, 19, 200)))
+    found = found.map(lambda sequence: (sequence, 1 + sequence % 8))
     history = model.fit(found.padded_batch(8), epochs=2, verbose=0)
     return after(model, seen=[history])
 

@@ -40,13 +40,8 @@ def _loss() -> Any:
 @program("a Transformer in mixed_bfloat16; padded_batch of 21 by 8")
 def mixed_bfloat16(strategy: tf.distribute.Strategy) -> Trained:
     k.config.set_dtype_policy("mixed_bfloat16")
-    sequences, wanted = data.tokens(21, 4, 15, 120), data.labels(21, 4)
-
-    def examples() -> Any:
-        yield from zip(sequences, wanted, strict=True)
-
-    signature = (tf.TensorSpec((None,), tf.int32), tf.TensorSpec((), tf.int32))
-    found = tf.data.Dataset.from_generator(examples, output_signature=signature)
+    rows = (data.ragged(data.tokens(21, 4, 15, 120)), data.labels(21, 4))
+    found = tf.data.Dataset.from_tensor_slices(rows)
     with strategy.scope():
         inputs = k.Input((None,), dtype="int32")
         x = Encoder(64, 4, 128)(Positions(16, 120, 64)(inputs))

@@ -92,6 +92,7 @@ def bert_masked(strategy: tf.distribute.Strategy) -> Trained:
         yield from batches
 
     found = tf.data.Dataset.from_generator(again, output_signature=found.element_spec)
+    found = found.apply(tf.data.experimental.assert_cardinality(len(batches)))
     with strategy.scope():
         encoder = _bert(80, 64)
         places = k.Input((3,), dtype="int32", name="places")

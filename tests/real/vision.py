@@ -96,6 +96,7 @@ def unet(strategy: tf.distribute.Strategy) -> Trained:
         tf.TensorSpec((None, None, None, 1), tf.int32),
     )
     found = tf.data.Dataset.from_generator(batches, output_signature=signature)
+    found = found.apply(tf.data.experimental.assert_cardinality(3))
     history = model.fit(found, epochs=2, verbose=0)
     return after(model, seen=[history])
 
@@ -176,6 +177,7 @@ def detection(strategy: tf.distribute.Strategy) -> Trained:
 
     signature = (tf.TensorSpec((None, None, 3)), tf.TensorSpec((None, 5)))
     found = tf.data.Dataset.from_generator(examples, output_signature=signature)
+    found = found.apply(tf.data.experimental.assert_cardinality(len(sizes)))
     history = model.fit(found.padded_batch(4).map(fit_to_maps), epochs=1, verbose=0)
     return after(model, seen=[history])
 
