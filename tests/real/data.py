@@ -34,16 +34,17 @@ def tokens(count: int, shortest: int, longest: int, vocabulary: int) -> list[np.
     return [random.integers(1, vocabulary, length).astype(np.int32) for length in lengths]
 
 
-def ragged(sequences: list[np.ndarray]) -> tf.RaggedTensor:
-    """Sequences as one ragged tensor, of which a dataset knows how many there are.
+def dataset(sequences: list[np.ndarray]) -> tf.data.Dataset:
+    """A dataset of sequences that knows how many they are.
 
     The step that finds the end of data of unknown length fails, and TensorFlow may or may not have
     done by then what of it needs no data: it counts the step, and lets weights decay. Two runs of
     one program need not agree then.
     """
-    return tf.RaggedTensor.from_row_lengths(
-        np.concatenate(sequences), [len(sequence) for sequence in sequences]
-    )
+    lengths = [len(sequence) for sequence in sequences]
+    ragged = tf.RaggedTensor.from_row_lengths(np.concatenate(sequences), lengths)
+    # Its rows are ragged tensors of one dimension; what is mapped is a plain one.
+    return tf.data.Dataset.from_tensor_slices(ragged).map(lambda sequence: sequence)
 
 
 def padded(sequences: list[np.ndarray], length: int) -> np.ndarray:

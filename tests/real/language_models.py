@@ -127,8 +127,7 @@ class Gpt(k.Model):
 
 
 def _texts(count: int, shortest: int, longest: int, words: int) -> tf.data.Dataset:
-    sequences = data.ragged(data.tokens(count, shortest, longest, words))
-    found = tf.data.Dataset.from_tensor_slices(sequences)
+    found = data.dataset(data.tokens(count, shortest, longest, words))
     return found.map(lambda sequence: (sequence[:-1], sequence[1:]))
 
 

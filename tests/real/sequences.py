@@ -15,8 +15,9 @@ from tests.real.program import Program, Trained, after, program
 
 
 def _pairs(count: int, shortest: int, longest: int, words: int, classes: int) -> tf.data.Dataset:
-    sequences = data.ragged(data.tokens(count, shortest, longest, words))
-    return tf.data.Dataset.from_tensor_slices((sequences, data.labels(count, classes)))
+    sequences = data.dataset(data.tokens(count, shortest, longest, words))
+    wanted = tf.data.Dataset.from_tensor_slices(data.labels(count, classes))
+    return tf.data.Dataset.zip((sequences, wanted))
 
 
 @program("padded_batch of 27 sequences by 6, mask_zero")
@@ -93,8 +94,8 @@ def seq2seq_transformer(strategy: tf.distribute.Strategy) -> Trained:
     def prepared(given: tf.Tensor, said: tf.Tensor) -> Any:
         return {"source": given, "target": said[:-1]}, said[1:]
 
-    pairs = (data.ragged(sources), data.ragged(targets))
-    found = tf.data.Dataset.from_tensor_slices(pairs).map(prepared).padded_batch(8)
+    found = tf.data.Dataset.zip((data.dataset(sources), data.dataset(targets)))
+    found = found.map(prepared).padded_batch(8)
     history = model.fit(found, epochs=2, verbose=0)
     return after(model, seen=[history])
 
@@ -136,7 +137,7 @@ def named_entities(strategy: tf.distribute.Strategy) -> Trained:
         x = layers.Dense(64, activation="relu")(layers.Dropout(0.1)(x))
         model = k.Model(inputs, layers.Dense(9)(layers.Dropout(0.1)(x)))
         model.compile("adam", TagLoss())
-    found = tf.data.Dataset.from_tensor_slices(data.ragged(data.tokens(22, 3, 19, 200)))
+    found = data.dataset(data.tokens(22, 3, 19, 200))
     found = found.map(lambda sequence: (sequence, 1 + sequence % 8))
     history = model.fit(found.padded_batch(8), epochs=2, verbose=0)
     return after(model, seen=[history])
