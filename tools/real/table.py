@@ -94,7 +94,8 @@ def rendered(cells: Cells, programs: Mapping[str, Program], repeats: str, rest: 
     heads = ["program", "what is odd about its data or its loop", *titles]
     lines += ["", _line(heads), _line(["---"] * len(heads))]
     for name, program in programs.items():
-        own = [cells.get((name, ground)) for ground in GROUNDS]
+        grounds = [ground for ground in GROUNDS if ground not in program.refused]
+        own = [cells.get((name, ground)) if ground in grounds else None for ground in GROUNDS]
         texts = [text for cell in own for text in _texts(cell)]
         if any(own):
             lines.append(_line([f"`{name}`", program.odd.replace("|", "/"), *texts]))
@@ -134,7 +135,7 @@ def parsed(page: str) -> tuple[dict[tuple[str, str], Cell], str, str]:
             own = texts[3 * place : 3 * place + 3]
             if own != [_NOT_RUN] * 3:
                 cells[match["name"], ground] = Cell(*own)
-    repeats = re.search(r"the median of (\d+)", table)
+    repeats = re.search(r"the median of (\d+)", " ".join(table.split()))
     return cells, repeats[1] if repeats else "1", rest
 
 
