@@ -2,9 +2,9 @@
 
     python -m tools.real_programs [--check] [--only NAME ...] [--ground GROUND ...] [--repeats N]
 
-Writes docs/real_programs.md as it goes; what stands there below the tool's part stays. With --check nothing is
-written: lines that are not what the page says are listed. With --only or --ground these alone run,
-and the page's other cells stay. Exits with 1 if a run fails or is not what the page says.
+Writes docs/real_programs.md as it goes; what stands there below the tool's part stays. With --check
+nothing is written: lines that are not what the page says are listed. With --only or --ground these
+alone run, and the page's other cells stay. Exits with 1 if a run fails or is not as it says.
 """
 
 from __future__ import annotations
