@@ -1,0 +1,83 @@
+"""Runs programs without and with the flag, in processes, and holds the two against each other."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tests.real.outcome import Outcome, Run, judged
+
+_ROOT = pathlib.Path(__file__).parents[2]
+
+# Traced functions of finished programs are not all freed, so a process takes this many at most.
+_PROGRAMS_IN_A_PROCESS = 15
+
+# A program takes a few seconds; one that takes a minute hangs.
+_SECONDS_A_PROGRAM = 60
+
+# Kernels that do not fuse, and round otherwise, by what they see around an operation.
+_ENVIRONMENT = {"TF_ENABLE_ONEDNN_OPTS": "0", "TF_CPP_MIN_LOG_LEVEL": "3"}
+
+
+def outcomes(ground: str, names: Sequence[str]) -> dict[str, Outcome]:
+    """Runs programs on a ground, unsharded and sharded.
+
+    Returns:
+        What came of each, by name.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        runs = {sharded: _runs(ground, names, sharded, place) for sharded in (False, True)}
+        return {name: judged(ground, runs[False][name], runs[True][name]) for name in names}
+
+
+def _runs(ground: str, names: Sequence[str], sharded: bool, place: str) -> dict[str, Run]:
+    folder = pathlib.Path(place) / f"{ground} {sharded}"
+    folder.mkdir()
+    waiting = list(names)
+    died: dict[str, str] = {}
+    while waiting:
+        some = waiting[:_PROGRAMS_IN_A_PROCESS]
+        job = {"ground": ground, "sharded": sharded, "programs": some, "folder": str(folder)}
+        wrong = _process(job, _SECONDS_A_PROGRAM * (1 + len(some)))
+        left = [name for name in some if not (folder / f"{name}.json").exists()]
+        if left:
+            # The first of them took the process along; the others run again without it.
+            died[left[0]] = wrong
+            left = left[1:]
+        waiting = left + waiting[_PROGRAMS_IN_A_PROCESS:]
+    return {name: _read(folder, name, died.get(name, "")) for name in names}
+
+
+def _process(job: dict[str, Any], seconds: float) -> str:
+    """Runs a job; returns what went wrong, or ""."""
+    command = [sys.executable, "-m", "tests.real.program_run", json.dumps(job)]
+    environment = os.environ | _ENVIRONMENT
+    try:
+        done = subprocess.run(
+            command,
+            cwd=_ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=seconds,
+        )
+    except subprocess.TimeoutExpired:
+        return f"it ran for longer than {seconds:.0f} s"
+    return f"exit status {done.returncode}\n{done.stderr[-4000:]}" if done.returncode else ""
+
+
+def _read(folder: pathlib.Path, name: str, died: str) -> Run:
+    if died:
+        return Run(error=died)
+    facts = json.loads((folder / f"{name}.json").read_text())
+    with np.load(folder / f"{name}.npz") as arrays:
+        return Run(**facts, arrays=dict(arrays))

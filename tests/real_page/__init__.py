@@ -1,0 +1,1 @@
+"""Tests of tools/real and its page."""

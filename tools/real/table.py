@@ -1,0 +1,150 @@
+"""The table of docs/real_programs.md: cells to Markdown and back."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping
+
+from tests.real.outcome import MIN_ELEMENTS, Outcome
+from tests.real.program import GROUNDS, Program
+
+# Less than this of a program's elements in shards wants a reason.
+BAR = 0.95
+
+_INTRODUCTION = """\
+# Real programs
+
+Programs in the manner of what people run, in small: most of them with a batch that is smaller at
+the end, sequences of unequal lengths, shapes asked for when the step runs. Each is trained twice on
+each ground, unsharded and sharded, in processes of their own, with the default options. The table
+is made by `python -m tools.real_programs`; the programs are in `tests/real/`.
+
+- **sharded**: the share of the elements of all trained weights not below `min_elements`{minimum},
+  that is updated in shards by every function that updates them.
+- **apart**: how far any weight, slot, loss or metric is from that of the unsharded run, relative to
+  its tensor's largest element; "0" where no bit differs. On 2 replicas none may, but where a norm
+  or a mean is taken over shards; on 4, sums may be taken in another order.
+- **pass**: the time of the pass, of that of all traces of the program, in milliseconds on two cores
+  of a busy machine; the median of {repeats}.
+- **-**: TensorFlow itself does not run it there; why, is said below the table.
+"""
+
+# What stands below is written by hand and kept.
+REST = "<!-- The tool writes what is above. -->\n"
+
+_ROW = re.compile(r"^\| `(?P<name>\w+)` \|(?P<cells>.*)\|$", re.MULTILINE)
+_NOT_RUN = "-"
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """What came of a program on a ground, as the page says it.
+
+    Attributes:
+        sharded: Percents, rounded down.
+        apart: "0", or a bound such as "2e-07".
+        times: Of the pass and of the traces.
+    """
+
+    sharded: str
+    apart: str
+    times: str
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> Cell:
+        """The cell of an outcome; an error says "WRONG"."""
+        if outcome.unsharded or outcome.error:
+            which = "unsharded" if outcome.unsharded else "sharded"
+            return cls("WRONG", f"the {which} run fails", "")
+        percents = f"{math.floor(outcome.share * 100)} %"
+        times = f"{outcome.pass_ms:,.0f} of {outcome.trace_ms:,.0f}"
+        apart = "0" if not outcome.farthest else f"{_rounded_up(outcome.farthest):.0e}"
+        return cls(percents, apart, times)
+
+    @property
+    def share(self) -> int:
+        """Percents; -1 for what went wrong."""
+        return int(self.sharded.removesuffix(" %")) if self.sharded != "WRONG" else -1
+
+
+Cells = Mapping[tuple[str, str], Cell]
+
+
+def _rounded_up(apart: float) -> float:
+    scale = 10.0 ** math.floor(math.log10(apart))
+    return math.ceil(apart / scale * (1 - 1e-9)) * scale
+
+
+def rendered(cells: Cells, programs: Mapping[str, Program], repeats: str, rest: str) -> str:
+    """The page.
+
+    Args:
+        cells: By program and ground.
+        programs: All programs; only those with cells get a line.
+        repeats: How many runs the times are the median of.
+        rest: What stands below the tool's part.
+    """
+    minimum = " ({:,} elements in one process, {:,} on 4 cores)".format(*MIN_ELEMENTS.values())
+    lines = [_INTRODUCTION.format(minimum=minimum, repeats=repeats)]
+    lines += [f"{number}. {text}" for number, text in enumerate(GROUNDS.values(), 1)]
+    numbers = range(1, len(GROUNDS) + 1)
+    titles = [f"{title} ({n})" for n in numbers for title in ("sharded", "apart", "pass")]
+    heads = ["program", "what is odd about its data or its loop", *titles]
+    lines += ["", _line(heads), _line(["---"] * len(heads))]
+    for name, program in programs.items():
+        grounds = [ground for ground in GROUNDS if ground not in program.refused]
+        own = [cells.get((name, ground)) if ground in grounds else None for ground in GROUNDS]
+        texts = [text for cell in own for text in _texts(cell)]
+        if any(own):
+            lines.append(_line([f"`{name}`", program.odd.replace("|", "/"), *texts]))
+    refused = {
+        f"`{p.name}`, {GROUNDS[ground]}": reason
+        for p in programs.values()
+        for ground, reason in p.refused.items()
+    }
+    lines += _section("Not run", "TensorFlow's own refusals", refused)
+    alone = {f"`{p.name}`": p.alone for p in programs.values() if p.alone}
+    lines += _section("Less than 95 %", "What keeps them whole", alone)
+    near = {f"`{p.name}`": f"within {p.near:.0e}" for p in programs.values() if p.near}
+    lines += _section("Rounded otherwise", "A norm or a mean is taken over shards", near)
+    return "\n".join(lines) + "\n\n" + REST + rest
+
+
+def _section(title: str, says: str, entries: Mapping[str, str]) -> list[str]:
+    found = [f"- {what}: {why}." for what, why in entries.items()]
+    return ["", f"## {title}", "", *([f"{says}:", "", *found] if found else ["None."])]
+
+
+def _texts(cell: Cell | None) -> tuple[str, str, str]:
+    return (cell.sharded, cell.apart, cell.times) if cell else (_NOT_RUN,) * 3
+
+
+def _line(texts: list[str]) -> str:
+    return f"| {' | '.join(texts)} |"
+
+
+def parsed(page: str) -> tuple[dict[tuple[str, str], Cell], str, str]:
+    """The cells of a page that `rendered` wrote, of how many runs the times are, and the rest."""
+    table, _, rest = page.partition(REST)
+    cells: dict[tuple[str, str], Cell] = {}
+    for match in _ROW.finditer(table):
+        _, *texts = (text.strip() for text in match["cells"].split("|"))
+        for place, ground in enumerate(GROUNDS):
+            own = texts[3 * place : 3 * place + 3]
+            if own != [_NOT_RUN] * 3:
+                cells[match["name"], ground] = Cell(*own)
+    repeats = re.search(r"the median of (\d+)", " ".join(table.split()))
+    return cells, repeats[1] if repeats else "1", rest
+
+
+def differences(said: Cells, found: Cells) -> list[str]:
+    """A line for each cell that is not what the page says; times vary and are not compared."""
+    wrong = []
+    for key, cell in found.items():
+        known = said.get(key)
+        same = known is not None and known.sharded == cell.sharded
+        if not same or float(cell.apart) > float(known.apart if known else 0):
+            wrong.append(f"{' '.join(key)}: the page says {known or 'nothing'}, found {cell}")
+    return wrong
