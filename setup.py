@@ -31,7 +31,7 @@ setup(
     package_dir={"tf_wu_shard.models": "models"},
     package_data={"tf_wu_shard": ["py.typed"]},
     install_requires=[
-        # The private names that the pass leans on are the same from 2.18 to 2.21.
+        # The releases whose private names are known, see docs/versions.md.
         "tensorflow>=2.18,<2.22",
         "numpy>=1.26",
         "absl-py>=1.0",

@@ -17,6 +17,7 @@ from tf_wu_shard.errors import (
     OptionError,
     StorageError,
     TooLittleShardedError,
+    UnsupportedTensorFlowError,
     WuShardError,
 )
 
@@ -38,6 +39,7 @@ __all__ = [
     "ShardingOptions",
     "StorageError",
     "TooLittleShardedError",
+    "UnsupportedTensorFlowError",
     "VariableInShards",
     "WuShardError",
     "clear_reports",
@@ -51,6 +53,10 @@ __all__ = [
 
 
 def _register() -> None:
+    # First, as what is imported next takes these names for granted.
+    from tf_wu_shard.tensorflow_private import required_names
+
+    required_names.check()
     from tf_wu_shard.graph_pass import register
 
     install_flag()

@@ -12,6 +12,13 @@ class WuShardError(Exception):
     """Base of every error that tf_wu_shard raises on purpose."""
 
 
+class UnsupportedTensorFlowError(WuShardError, ImportError):
+    """The installed TensorFlow lacks what the package needs; the message says what and what to do.
+
+    Raised where the package is imported, or TensorFlow after it.
+    """
+
+
 class OptionError(WuShardError, ValueError):
     """An option has a name or a value that means nothing; the message lists the valid ones."""
 

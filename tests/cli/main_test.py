@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli.command import python
 from tf_wu_shard.cli import main as command_line
-from tf_wu_shard.errors import OptionError, StorageError
+from tf_wu_shard.errors import OptionError, StorageError, UnsupportedTensorFlowError
 
 
 def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,3 +83,16 @@ def test_an_error_of_a_command_costs_one_line(
     monkeypatch.setattr(importlib, "import_module", lambda name: stand_in)
     assert command_line.main(["bench"]) == status
     assert capsys.readouterr().err == f"wu-shard bench: error: {error}\n"
+
+
+def test_an_error_of_importing_tensorflow_costs_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = UnsupportedTensorFlowError("it lacks a name")
+
+    def import_module(name: str) -> types.ModuleType:
+        raise error
+
+    monkeypatch.setattr(importlib, "import_module", import_module)
+    assert command_line.main(["inspect", "model"]) == 1
+    assert capsys.readouterr().err == f"wu-shard inspect: error: {error}\n"

@@ -45,12 +45,18 @@ def test_the_wheel_holds_the_package_with_the_models_inside_and_nothing_else(
     assert "tf_wu_shard/py.typed" in packed
 
 
-def test_models_are_imported_from_an_installed_wheel(
-    wheel: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
-    installed = tmp_path / "site"
+@pytest.fixture(scope="module")
+def installed(wheel: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A folder that holds what the wheel installs."""
+    folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
-    subprocess.run([*command, "--target", str(installed), str(wheel)], check=True)
+    subprocess.run([*command, "--target", str(folder), str(wheel)], check=True)
+    return folder
+
+
+def test_models_are_imported_from_an_installed_wheel(
+    installed: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
     question = "import tf_wu_shard.models as m; print(m.__file__)"
     answer = subprocess.run(
         [sys.executable, "-c", question],
@@ -62,6 +68,27 @@ def test_models_are_imported_from_an_installed_wheel(
     )
     assert pathlib.Path(answer.stdout.strip()) == installed / "tf_wu_shard/models/__init__.py"
     assert (installed / "bin/wu-shard").is_file()
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_runs_the_demo_outside_of_the_checkout(
+    installed: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    where = "import tf_wu_shard; print(tf_wu_shard.__file__)"
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    ran = [
+        subprocess.run(
+            [sys.executable, *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        for arguments in (["-c", where], [str(installed / "bin/wu-shard"), "demo", "--quick"])
+    ]
+    assert pathlib.Path(ran[0].stdout.strip()).is_relative_to(installed)
+    assert ran[1].returncode == 0, ran[1].stderr
+    assert (tmp_path / "build/demo/report.html").is_file()
 
 
 def test_models_are_imported_from_the_checkout(tmp_path: pathlib.Path) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.storage.slots import values_of
+from tests.storage.slots import memory_of, values_of
 from tf_wu_shard.layout import Layout, flat_layout
 from tf_wu_shard.storage import parts
 from tf_wu_shard.storage.parts import cut, cut_all, join
@@ -48,10 +48,10 @@ def test_shards_are_runs_and_the_last_ones_are_short_or_empty() -> None:
 
 def test_a_shard_shares_no_memory_with_the_value() -> None:
     value = tf.constant(values_of((64,)))
-    whole = np.from_dlpack(value)
+    whole = memory_of(value)
     layout = flat_layout((64,), 2, 4)
     for index in range(2):
-        assert not np.shares_memory(np.from_dlpack(cut(value, layout, index)), whole)
+        assert not np.shares_memory(memory_of(cut(value, layout, index)), whole)
 
 
 def test_threads_cut_and_join_one_after_the_other() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.storage.slots import mirrored, shard, values_of
+from tests.storage.slots import memory_of, mirrored, shard, values_of
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.layout import Layout, flat_layout
 from tf_wu_shard.storage.sharded_slot import can_shard, prepare, sharded_slot_of, unshard
@@ -75,7 +75,7 @@ def test_storage_is_one_shard_per_replica(strategy_of: Strategies) -> None:
 
 def test_shards_of_equal_zeros_share_no_memory(strategy_of: Strategies) -> None:
     slot = shard(mirrored(strategy_of(4), tf.zeros(4096)))
-    buffers = [np.from_dlpack(one.value()) for one in slot.shards]
+    buffers = [memory_of(one.value()) for one in slot.shards]
     for index, buffer in enumerate(buffers):
         assert not any(np.shares_memory(buffer, other) for other in buffers[:index])
 
@@ -84,9 +84,9 @@ def test_an_assigned_value_is_not_kept_alive_by_its_shards(strategy_of: Strategi
     variable = mirrored(strategy_of(4), tf.zeros(4096))
     slot = shard(variable)
     value = tf.constant(values_of((4096,)))
-    whole = np.from_dlpack(value)
+    whole = memory_of(value)
     variable.assign(value)
-    assert not any(np.shares_memory(np.from_dlpack(one.value()), whole) for one in slot.shards)
+    assert not any(np.shares_memory(memory_of(one.value()), whole) for one in slot.shards)
 
 
 def test_a_slot_is_found_by_the_original_handles_only(strategy_of: Strategies) -> None:

@@ -18,6 +18,11 @@ def values_of(shape: tuple[int, ...], dtype: tf.DType = tf.float32, seed: int = 
     return array
 
 
+def memory_of(tensor: tf.Tensor) -> np.ndarray:
+    """An eager tensor's own memory; TensorFlow 2.18 hands it out in no other way."""
+    return np.asarray(memoryview(tensor))
+
+
 def mirrored(strategy: tf.distribute.Strategy, value: Any, **keywords: Any) -> tf.Variable:
     """An unsharded mirrored variable, untrainable like a slot."""
     with strategy.scope():

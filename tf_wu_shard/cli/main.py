@@ -52,13 +52,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     chosen = arguments[0] if arguments and arguments[0] in COMMANDS else None
-    command = None if chosen is None else _command(chosen)
-    parser, _ = _parsers(chosen)
-    args = parser.parse_args(arguments)
-    # The parser knows no option of its own that could stand before the command, so from here on
-    # the first argument was one.
-    assert command is not None
     try:
+        # A subcommand's import may be TensorFlow's first.
+        command = None if chosen is None else _command(chosen)
+        parser, _ = _parsers(chosen)
+        args = parser.parse_args(arguments)
+        # The parser knows no option of its own that could stand before the command, so from here
+        # on the first argument was one.
+        assert command is not None
         return command.run(args)
     except WuShardError as error:
         if chosen == "run":

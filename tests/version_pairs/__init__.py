@@ -1,0 +1,1 @@
+"""Tests of tools/versions.py and tools/version_pairs."""
