@@ -7,13 +7,14 @@ all replicas must then take the same turn, as they must on a TPU, and an asserti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
 
 from tf_wu_shard.emulation import attributes
+from tf_wu_shard.emulation.called_names import called, is_seeded
 from tf_wu_shard.emulation.clones import SHARED_SCOPE, Clones, Replica, replicas_on
 from tf_wu_shard.emulation.exchange import COLLECTIVES
 from tf_wu_shard.emulation.local_ops import LOCAL_OPS
@@ -57,21 +58,6 @@ _FORMS = {
     "While": _LOOP,
     "StatelessWhile": _LOOP,
 }
-
-
-def called(node: Any) -> Iterator[tuple[str, list[str]]]:
-    """The functions that a node calls, by attribute."""
-    for key, value in node.attr.items():
-        if value.HasField("func"):
-            yield key, [value.func.name]
-        elif value.HasField("list") and value.list.func:
-            yield key, [function.name for function in value.list.func]
-
-
-def is_seeded(node: Any) -> bool:
-    """Whether a node draws random numbers from a seed of its own."""
-    attr = node.attr
-    return "seed2" in attr and bool(attr["seed"].i or attr["seed2"].i)
 
 
 Find = Callable[[str], Any | None]

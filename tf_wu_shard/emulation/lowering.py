@@ -15,7 +15,8 @@ import tensorflow as tf
 
 from tf_wu_shard.emulation import attributes, exchange, local_ops
 from tf_wu_shard.emulation.arrival import wait_for_inputs
-from tf_wu_shard.emulation.calls import COMPILED, Calls, Find, called, is_seeded
+from tf_wu_shard.emulation.called_names import called, is_seeded
+from tf_wu_shard.emulation.calls import COMPILED, Calls, Find
 from tf_wu_shard.emulation.clones import Clones, replicas_on
 from tf_wu_shard.errors import EmulationError
 from tf_wu_shard.tensorflow_private.kernels import has_cpu_kernel
