@@ -10,6 +10,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import traceback
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -28,9 +29,9 @@ FOLDER = "tf_wu_shard/tensorflow_private"
 
 FILES = [file for file in sources("tf_wu_shard") if file.startswith(FOLDER)]
 
-# Strings that look like names of attributes, and are an attribute of a function in a graph and one
-# that we keep among a component's own.
-OTHER_STRINGS = {"_XlaMustCompile", "_plain_class"}
+# Strings that look like names of attributes, and are attributes of a function and of an op in a
+# graph and one that we keep among a component's own.
+OTHER_STRINGS = {"_XlaMustCompile", "_class", "_plain_class"}
 
 # Not in every release; asked for before it is used.
 OPTIONAL = {"collective_manager_ids_used"}
@@ -38,6 +39,7 @@ OPTIONAL = {"collective_manager_ids_used"}
 # Whose attributes anybody may use, and messages, whose fields stay.
 PUBLIC: tuple[Any, ...] = (
     *(str, bytes, dict, list, set, tuple, property, types.FunctionType, types.CodeType),
+    traceback.FrameSummary("file", 1, "name"),
     *(difflib.SequenceMatcher, inspect.signature(len), inspect.signature(len).bind([])),
     *(np.ndarray, tf.DType, tf.DeviceSpec, tf.Graph, tf.Operation, tf.Tensor, tf.TensorShape),
     *(tf.Variable, tf.data.Dataset, tf.distribute.Strategy, tf.distribute.DistributedValues),
@@ -91,6 +93,12 @@ def attributes(file: str) -> Iterator[tuple[str, int]]:
         alias.asname or alias.name.partition(".")[0]
         for node in ast.walk(tree)
         if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    modules |= {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tf_wu_shard")
         for alias in node.names
     }
     for node in ast.walk(tree):
