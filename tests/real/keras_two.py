@@ -145,7 +145,7 @@ def keras_two_gpt(strategy: tf.distribute.Strategy) -> Trained:
     with strategy.scope():
         model = CausalModel(150, 64)
         schedule = k.optimizers.schedules.PolynomialDecay(1e-3, 8)
-        model.compile(k.optimizers.Adam(schedule, global_clipnorm=1.0))
+        model.compile(k.optimizers.Adam(schedule, clipvalue=0.5))
     found = data.dataset(data.tokens(20, 4, 15, 150)).map(lambda words: {"words": words})
     history = model.fit(found.padded_batch(8), epochs=2, verbose=0)
     return after(model, seen=[history])

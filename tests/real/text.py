@@ -92,7 +92,7 @@ def bert_masked(strategy: tf.distribute.Strategy) -> Trained:
         x = layers.LayerNormalization()(layers.Dense(64, activation="gelu")(at))
         model = k.Model(encoder.input | {"places": places}, layers.Dense(80)(x))
         loss = k.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(k.optimizers.Lamb(1e-3), loss, weighted_metrics=["accuracy"])
+        model.compile(k.optimizers.AdamW(1e-3), loss, weighted_metrics=["accuracy"])
     history = model.fit(found, epochs=2, verbose=0)
     return after(model, seen=[history])
 
@@ -153,7 +153,7 @@ def text_from_scratch(strategy: tf.distribute.Strategy) -> Trained:
 
 
 @program(
-    "bigrams as a bag of 1,024, weighted by tf-idf; an array of objects in batches of 16, 45 rows"
+    "bigrams as a bag of 512, weighted by tf-idf; an optimizer of norms; 45 rows by 16", near=2e-6
 )
 def bag_of_bigrams(strategy: tf.distribute.Strategy) -> Trained:
     texts, wanted = data.sentences(45), data.labels(45, 5)
@@ -164,7 +164,7 @@ def bag_of_bigrams(strategy: tf.distribute.Strategy) -> Trained:
     with strategy.scope():
         model = k.Sequential([k.Input((512,)), layers.Dense(128, "relu"), layers.Dense(5)])
         loss = k.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(k.optimizers.Adadelta(0.5), loss, metrics=["accuracy"])
+        model.compile(k.optimizers.Lamb(1e-2), loss, metrics=["accuracy"])
     history = model.fit(np.array(vectorize(texts)), wanted, batch_size=16, epochs=2, verbose=0)
     return after(model, seen=[history])
 
