@@ -10,6 +10,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import traceback
 import types
 from collections.abc import Iterator
 from typing import Any
@@ -28,9 +29,9 @@ FOLDER = "tf_wu_shard/tensorflow_private"
 
 FILES = [file for file in sources("tf_wu_shard") if file.startswith(FOLDER)]
 
-# Strings that look like names of attributes, and are an attribute of a function in a graph and one
-# that we keep among a component's own.
-OTHER_STRINGS = {"_XlaMustCompile", "_plain_class"}
+# Strings that look like names of attributes: attributes of functions and nodes in a graph, and what
+# we keep among a component's own.
+OTHER_STRINGS = {"_XlaMustCompile", "_class", "_plain_class"}
 
 # Not in every release; asked for before it is used.
 OPTIONAL = {"collective_manager_ids_used"}
@@ -38,7 +39,12 @@ OPTIONAL = {"collective_manager_ids_used"}
 # Whose attributes anybody may use, and messages, whose fields stay.
 PUBLIC: tuple[Any, ...] = (
     *(str, bytes, dict, list, set, tuple, property, types.FunctionType, types.CodeType),
-    *(difflib.SequenceMatcher, inspect.signature(len), inspect.signature(len).bind([])),
+    *(
+        traceback.FrameSummary,
+        difflib.SequenceMatcher,
+        inspect.signature(len),
+        inspect.signature(len).bind([]),
+    ),
     *(np.ndarray, tf.DType, tf.DeviceSpec, tf.Graph, tf.Operation, tf.Tensor, tf.TensorShape),
     *(tf.Variable, tf.data.Dataset, tf.distribute.Strategy, tf.distribute.DistributedValues),
     *(tf.distribute.StrategyExtended, tf.distribute.cluster_resolver.TPUClusterResolver),
@@ -87,10 +93,12 @@ def _is_inherited(kind: type, name: str) -> bool:
 def attributes(file: str) -> Iterator[tuple[str, int]]:
     """Attributes of objects that a file uses, plainly or as a string, and methods, with lines."""
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    # Other packages' modules, and our own.
     modules = {
         alias.asname or alias.name.partition(".")[0]
         for node in ast.walk(tree)
         if isinstance(node, ast.Import)
+        or (isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tf_wu_shard."))
         for alias in node.names
     }
     for node in ast.walk(tree):
