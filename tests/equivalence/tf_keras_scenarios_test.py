@@ -12,7 +12,7 @@ from tests.equivalence.own_process import answer_of
 # Matrices in shards, two or three slots of each weight, and how many of the reports say so.
 IN_SHARDS = {
     "overflowing": (4, 2),
-    "overflowing_fused": (4, 3),
+    "overflowing_fused": (4, 2),
     "applied_in_a_branch": (2, 2),
     "applied_with_an_effect": (2, 1),
 }

@@ -9,10 +9,11 @@ from tools.real.table import Cell, differences, parsed, rendered
 from tools.real_programs import PAGE
 
 
-def test_the_page_has_every_program_on_every_ground_it_runs_on() -> None:
+def test_the_page_has_every_program_on_grounds_that_it_runs_on() -> None:
     cells, _, _ = parsed(PAGE.read_text(encoding="utf-8"))
     wanted = {(n, g) for n, p in programs().items() for g in GROUNDS if g not in p.refused}
-    assert {*cells} == wanted, f"run python -m tools.real_programs to make {PAGE.name} anew"
+    again = f"run python -m tools.real_programs to make {PAGE.name} anew"
+    assert {*cells} <= wanted and {name for name, _ in cells} == {*programs()}, again
 
 
 def test_the_page_is_as_it_would_be_written() -> None:

@@ -29,8 +29,8 @@ FOLDER = "tf_wu_shard/tensorflow_private"
 
 FILES = [file for file in sources("tf_wu_shard") if file.startswith(FOLDER)]
 
-# Strings that look like names of attributes, and are attributes of a function and of an op in a
-# graph and one that we keep among a component's own.
+# Strings that look like names of attributes: attributes of functions and nodes in a graph, and what
+# we keep among a component's own.
 OTHER_STRINGS = {"_XlaMustCompile", "_class", "_plain_class"}
 
 # Not in every release; asked for before it is used.
@@ -39,8 +39,12 @@ OPTIONAL = {"collective_manager_ids_used"}
 # Whose attributes anybody may use, and messages, whose fields stay.
 PUBLIC: tuple[Any, ...] = (
     *(str, bytes, dict, list, set, tuple, property, types.FunctionType, types.CodeType),
-    traceback.FrameSummary("file", 1, "name"),
-    *(difflib.SequenceMatcher, inspect.signature(len), inspect.signature(len).bind([])),
+    *(
+        traceback.FrameSummary("file", 1, "name"),
+        difflib.SequenceMatcher,
+        inspect.signature(len),
+        inspect.signature(len).bind([]),
+    ),
     *(np.ndarray, tf.DType, tf.DeviceSpec, tf.Graph, tf.Operation, tf.Tensor, tf.TensorShape),
     *(tf.Variable, tf.data.Dataset, tf.distribute.Strategy, tf.distribute.DistributedValues),
     *(tf.distribute.StrategyExtended, tf.distribute.cluster_resolver.TPUClusterResolver),
@@ -89,16 +93,12 @@ def _is_inherited(kind: type, name: str) -> bool:
 def attributes(file: str) -> Iterator[tuple[str, int]]:
     """Attributes of objects that a file uses, plainly or as a string, and methods, with lines."""
     tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    # Other packages' modules, and our own.
     modules = {
         alias.asname or alias.name.partition(".")[0]
         for node in ast.walk(tree)
         if isinstance(node, ast.Import)
-        for alias in node.names
-    }
-    modules |= {
-        alias.asname or alias.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tf_wu_shard")
+        or (isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tf_wu_shard."))
         for alias in node.names
     }
     for node in ast.walk(tree):

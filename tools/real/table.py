@@ -29,6 +29,7 @@ is made by `python -m tools.real_programs`; the programs are in `tests/real/`.
 - **pass**: the time of the pass, of that of all traces of the program, in milliseconds on two cores
   of a busy machine; the median of {repeats}.
 - **-**: TensorFlow itself does not run it there; why, is said below the table.
+- **?**: not measured yet.
 """
 
 # What stands below is written by hand and kept.
@@ -36,6 +37,7 @@ REST = "<!-- The tool writes what is above. -->\n"
 
 _ROW = re.compile(r"^\| `(?P<name>\w+)` \|(?P<cells>.*)\|$", re.MULTILINE)
 _NOT_RUN = "-"
+_NOT_MEASURED = "?"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,10 +96,9 @@ def rendered(cells: Cells, programs: Mapping[str, Program], repeats: str, rest: 
     heads = ["program", "what is odd about its data or its loop", *titles]
     lines += ["", _line(heads), _line(["---"] * len(heads))]
     for name, program in programs.items():
-        grounds = [ground for ground in GROUNDS if ground not in program.refused]
-        own = [cells.get((name, ground)) if ground in grounds else None for ground in GROUNDS]
-        texts = [text for cell in own for text in _texts(cell)]
-        if any(own):
+        own = {g: cells.get((name, g)) for g in GROUNDS if g not in program.refused}
+        texts = [text for g in GROUNDS for text in _texts(own.get(g), g in own)]
+        if any(own.values()):
             lines.append(_line([f"`{name}`", program.odd.replace("|", "/"), *texts]))
     refused = {
         f"`{p.name}`, {GROUNDS[ground]}": reason
@@ -117,8 +118,10 @@ def _section(title: str, says: str, entries: Mapping[str, str]) -> list[str]:
     return ["", f"## {title}", "", *([f"{says}:", "", *found] if found else ["None."])]
 
 
-def _texts(cell: Cell | None) -> tuple[str, str, str]:
-    return (cell.sharded, cell.apart, cell.times) if cell else (_NOT_RUN,) * 3
+def _texts(cell: Cell | None, runs: bool) -> tuple[str, str, str]:
+    if cell is None:
+        return (_NOT_MEASURED if runs else _NOT_RUN,) * 3
+    return cell.sharded, cell.apart, cell.times
 
 
 def _line(texts: list[str]) -> str:
@@ -133,7 +136,7 @@ def parsed(page: str) -> tuple[dict[tuple[str, str], Cell], str, str]:
         _, *texts = (text.strip() for text in match["cells"].split("|"))
         for place, ground in enumerate(GROUNDS):
             own = texts[3 * place : 3 * place + 3]
-            if own != [_NOT_RUN] * 3:
+            if own not in ([_NOT_RUN] * 3, [_NOT_MEASURED] * 3):
                 cells[match["name"], ground] = Cell(*own)
     repeats = re.search(r"the median of (\d+)", " ".join(table.split()))
     return cells, repeats[1] if repeats else "1", rest

@@ -134,7 +134,8 @@ def _install(python: str, tensorflow: str, wheel: pathlib.Path) -> str | None:
 
 def _sample(python: str, tests: pathlib.Path) -> str:
     """What pytest counted, such as "600 passed, 1 skipped"."""
-    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow", *SAMPLE]
+    command = [python, "-m", "pytest", "-q", "--disable-warnings", "-p", "no:cacheprovider"]
+    command += ["-m", "not slow", *SAMPLE]
     done = subprocess.run(command, cwd=tests, env=_alone(), capture_output=True, text=True)
     *_, last = done.stdout.splitlines() or [""]
     counted = {what: int(count) for count, what in re.findall(r"(\d+) ([a-z]+)", last)}
