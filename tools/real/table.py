@@ -84,7 +84,7 @@ def rendered(cells: Cells, programs: Mapping[str, Program], repeats: str, rest: 
 
     Args:
         cells: By program and ground.
-        programs: All programs; only those with cells get a line.
+        programs: All programs, a line each.
         repeats: How many runs the times are the median of.
         rest: What stands below the tool's part.
     """
@@ -98,8 +98,7 @@ def rendered(cells: Cells, programs: Mapping[str, Program], repeats: str, rest: 
     for name, program in programs.items():
         own = {g: cells.get((name, g)) for g in GROUNDS if g not in program.refused}
         texts = [text for g in GROUNDS for text in _texts(own.get(g), g in own)]
-        if any(own.values()):
-            lines.append(_line([f"`{name}`", program.odd.replace("|", "/"), *texts]))
+        lines.append(_line([f"`{name}`", program.odd.replace("|", "/"), *texts]))
     refused = {
         f"`{p.name}`, {GROUNDS[ground]}": reason
         for p in programs.values()
