@@ -130,8 +130,9 @@ def add_up(
         turn = turns.after(own.op.ops)
         together.setdefault((turn, steps[own.op.ops[:1]], *kind), []).append(own)
     found: dict[Value, Value] = {}
-    for (turn, step, dtype, combine), members in sorted(together.items(), key=lambda item: item[0]):
-        scope = scope_of(f"sums_{turn}_{step}", "all_reduce")
+    in_turn = sorted(together.items(), key=lambda item: item[0])
+    for number, ((_, _, dtype, combine), members) in enumerate(in_turn):
+        scope = scope_of(f"sums_{number}", "all_reduce")
         sums = [m.op.sum for m in members if m.op.sum is not None]
         shapes = [kept_shape(s.shape, s.axes) for s in sums]
         operands = [m.values for m in members]
