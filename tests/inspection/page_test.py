@@ -30,7 +30,7 @@ class _Read(html.parser.HTMLParser):
 
 
 def test_no_name_becomes_markup() -> None:
-    plain, hostile = _Read(as_html(answer("w"))), _Read(as_html(answer(HOSTILE)))
+    plain, hostile = (_Read(as_html(answer(name, variables=2))) for name in ("w", HOSTILE))
     # A name may break after each of its slashes.
     assert [t for t, _ in hostile.tags if t != "wbr"] == [t for t, _ in plain.tags if t != "wbr"]
     assert not any(name.startswith("on") for _, attrs in hostile.tags for name in attrs)
@@ -38,7 +38,7 @@ def test_no_name_becomes_markup() -> None:
 
 
 def test_no_name_turns_text_around_or_moves_a_cursor() -> None:
-    text = as_html(answer(HOSTILE))
+    text = as_html(answer(HOSTILE, variables=2))
     assert all(c.isprintable() or c == "\n" for c in text)
     assert r"\x1b[2J" in text and r"\u202e" in text and r"\ud800" in text
     text.encode("utf-8")

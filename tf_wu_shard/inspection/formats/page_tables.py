@@ -137,7 +137,7 @@ def left_alone(function: FunctionAnswer, report: Report, most: int) -> Table:
 
 def _left(left: LeftAloneVariable, line: str) -> tuple[AnyCell, ...]:
     where = f"{left.where}, made by {line}" if line else left.where
-    lift = left.cure or "nothing known"
+    lift = printable(left.cure) or "nothing known"
     place = Name(printable(where)) if where else _NO_OP
     return Name(printable(left.name)), printable(left.reason), place, lift
 
