@@ -27,7 +27,7 @@ from tf_wu_shard.concern import (
     writes_a_mirrored_variable,
 )
 from tf_wu_shard.config import ShardingOptions, current_options
-from tf_wu_shard.dialects.recognition import reduced_values
+from tf_wu_shard.dialects.recognition import sums_in_process
 from tf_wu_shard.errors import StorageError, TooLittleShardedError
 from tf_wu_shard.graph.capture import Captured, capture
 from tf_wu_shard.graph.tpu_cluster import cluster_of
@@ -201,7 +201,7 @@ def captured_program(graph: Any) -> Captured:
     captured = capture(graph)
     cluster = cluster_of(graph)
     if cluster is None:
-        return if_converted(TracedGraph(graph), captured, "", reduced_values)
+        return if_converted(TracedGraph(graph), captured, "", sums_in_process)
     return prepared(TracedGraph(graph), captured, cluster.name, cluster.num_replicas)
 
 

@@ -82,15 +82,6 @@ def test_nothing_is_called_and_all_shapes_are_known(function: Function) -> None:
     assert None not in {shape for shapes in out.shapes.values() for shape in shapes}
 
 
-def test_branches_of_different_shapes_are_not_written_out() -> None:
-    def apart(number: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
-        found = tf.cond(number > 1, lambda: rows, lambda: tf.ones((1, 3)))
-        return tf.reduce_sum(found)
-
-    with pytest.raises(RunsInVainError, match="tensors of different shapes"):
-        written_out(apart)
-
-
 def test_a_loop_in_a_branch_is_not_written_out() -> None:
     def turned(rows: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
         found: tf.Tensor = tf.while_loop(

@@ -88,7 +88,8 @@ def test_reduced_gradients_are_followed_to_branches(
     emulated: Strategies, step: Step, count: int
 ) -> None:
     _, captured, program = traced(emulated(2), step)
-    assert len(branches_with_reduced_operands(captured.view, program, sums(captured.view))) == count
+    view = captured.view
+    assert len(branches_with_reduced_operands(view, program, sums(view))) == count
 
 
 @pytest.mark.parametrize("step", [applied, accumulated, clipped])
@@ -137,6 +138,38 @@ def test_an_access_waits_for_those_of_its_own_variable_alone(emulated: Strategie
     assert len(reads) == 2
     for read in reads:
         assert [writes[c] for c in read.controls if c in writes] == [read.inputs[0].op]
+
+
+def of_open_shape(value: tf.Tensor, given: Given) -> tf.Tensor:
+    """The same value, its shape not known when it is traced."""
+    return tf.reshape(value, tf.cast([given.same * 16, given.same * 8], tf.int32))
+
+
+def test_a_gradient_has_the_shape_of_what_the_branch_updates(emulated: Strategies) -> None:
+    def step(given: Given) -> None:
+        own = of_open_shape(given.own, given)
+        given.total = tf.distribute.get_replica_context().all_reduce("SUM", own)
+        applied(given)
+
+    found = converted(emulated(2), step)
+    assert branches(found) == [], found.kept_branches
+
+
+def test_branches_of_open_or_different_shapes_stay_and_say_why(emulated: Strategies) -> None:
+    def step(given: Given) -> None:
+        used = tf.cond(given.same > 0, lambda: given.total, lambda: given.total[:1] * 2.0)
+        given.weight.assign_sub(tf.reduce_sum(used) * given.weight)
+        applied(given)
+        given.total = of_open_shape(given.total, given)
+        update = lambda: given.weight.assign_sub(tf.reshape(given.total * 2.0, (8, 4)))  # noqa: E731
+        tf.cond(given.same > 0, update, lambda: given.same)
+
+    found = converted(emulated(2), step)
+    assert list(found.kept_branches.values()) == [
+        "its branches yield tensors of different shapes",
+        "the shape of what Mul yields is not known when traced",
+    ]
+    assert branches(found) == list(found.kept_branches)
 
 
 @pytest.mark.parametrize("step", [local, of_its_norm])

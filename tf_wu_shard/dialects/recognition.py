@@ -68,14 +68,18 @@ def recognise_in_process(
     return found, refusals
 
 
-def reduced_values(view: GraphView) -> tuple[Value, ...]:
-    """Every value that is a sum over the replicas of a graph that holds all of them.
+def sums_in_process(view: GraphView) -> list[CarriedReduction]:
+    """Every sum over the replicas of a graph that holds all of them.
 
     Parts of sparse gradients, which are put one after the other and not added up, are left out.
     """
     found, _ = recognise_in_process(view, replica_devices(view))
-    dense = (reduction for reduction in found if not isinstance(reduction, CarriedSlices))
-    return tuple(result for reduction in dense for result in reduction.results)
+    return [reduction for reduction in found if not isinstance(reduction, CarriedSlices)]
+
+
+def reduced_values(view: GraphView) -> tuple[Value, ...]:
+    """What every sum over the replicas of a graph that holds all of them yields."""
+    return tuple(result for reduction in sums_in_process(view) for result in reduction.results)
 
 
 def _collective_sums(

@@ -1,7 +1,8 @@
 """Functions without calls and branches: what they call is written out, of branches both.
 
 Of what the branches of an op return, the op's predicate selects. All of it runs, whichever branch
-is taken, so it has to be such that it may (see `speculation`).
+is taken, so it has to be such that it may (see `speculation`): of the ops this is checked here, of
+the sizes of what they are given by whoever has the graph that they then stand in.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ import tensorflow as tf
 
 from tf_wu_shard.analysis.accesses import callees
 from tf_wu_shard.graph.op import Value, parse_value
-from tf_wu_shard.program.called_graph import CalledGraph
+from tf_wu_shard.program.called_graph import CalledGraph, Shape
 from tf_wu_shard.program.inlining import Body, inline
-from tf_wu_shard.program.speculation import RunsInVainError, Shape, check_speculable
+from tf_wu_shard.program.speculation import RunsInVainError, check_ops
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 _CASES = frozenset({"Case", "StatelessCase"})
@@ -37,19 +38,22 @@ class WrittenOut(NamedTuple):
         nodes: The nodes; some are the old ones: not to be changed. In place of a branch op stands
             one of its name that waits for what the op waited for.
         values: What stands for the results that are gone.
-        shapes: The static shapes of the results of what was added, by name.
+        shapes: What TensorFlow inferred of the shapes of the results of what was added, by name.
+        selections: Names of those of what was added that select what a branch yields.
     """
 
     nodes: tuple[Any, ...]
     values: dict[Value, Value]
     shapes: dict[str, tuple[Shape, ...]]
+    selections: frozenset[str]
 
 
 class _Flat(NamedTuple):
-    """A function, and the static shapes of its ops' results, by name."""
+    """A function, as `WrittenOut`."""
 
     body: Body
     shapes: dict[str, tuple[Shape, ...]]
+    selections: frozenset[str]
 
     def result(self, index: int) -> Shape:
         value = self.body.results[index]
@@ -93,6 +97,7 @@ class FlatFunctions:
         bodies: dict[str, _Flat] = {}
         values: dict[Value, Value] = {}
         shapes: dict[str, tuple[Shape, ...]] = {}
+        selections: set[str] = set()
         written: list[Any] = []
         for node in nodes:
             if node.name not in chosen:
@@ -106,7 +111,9 @@ class FlatFunctions:
             if node.op not in _CALLS:
                 used = [index for index in range(count) if Value(node.name, index) in taken]
                 of_results = {index: _common_shape(node, own, index) for index in used}
-                written += self._selection(node, calls, of_results, values, shapes)
+                added = self._selection(node, calls, of_results, values, shapes)
+                selections |= {new.name for new in added if new.op == "SelectV2"}
+                written += added
                 written.append(self._new(node, node.name, "NoOp", _controls(node)))
         inlined = inline(
             [with_operands(node, values) for node in written],
@@ -115,6 +122,8 @@ class FlatFunctions:
         )
         for name, (call, inner) in inlined.origins.items():
             shapes[name] = bodies[call].shapes[inner]
+            if inner in bodies[call].selections:
+                selections.add(name)
         values |= {old: inlined.value(old) for old in inlined.values}
         values = {old: values.get(new, new) for old, new in values.items()}
         kept = {node.name for node in written} | inlined.origins.keys()
@@ -124,7 +133,7 @@ class FlatFunctions:
             for node in inlined.nodes
             if node.name in kept
         )
-        return WrittenOut(tuple(out), values, shapes)
+        return WrittenOut(tuple(out), values, shapes, frozenset(selections))
 
     def _function(self, graph: CalledGraph, name: str, count: int) -> _Flat:
         """A function of so many results without calls and branches."""
@@ -140,9 +149,9 @@ class FlatFunctions:
                 results = range(called.num_results(node.name))
                 shapes[node.name] = tuple(called.static_shape(node.name, i) for i in results)
         nodes = [_without_controls(node) for node in out.nodes if node.op != "NoOp"]
-        check_speculable(nodes, shapes)
+        check_ops(nodes)
         returned = tuple(out.values.get(value, value) for value in body.results)
-        return _Flat(Body(nodes, body.arguments, returned, ()), shapes)
+        return _Flat(Body(nodes, body.arguments, returned, ()), shapes, out.selections)
 
     def _branch_calls(self, node: Any) -> list[Any]:
         """A call of each branch of an op, in place of it."""
@@ -241,18 +250,16 @@ def with_operands(node: Any, values: Mapping[Value, Value]) -> Any:
 
 
 def _common_shape(node: Any, branches: Sequence[_Flat], index: int) -> Shape:
-    """The shape of what all branches yield.
+    """The shape that TensorFlow inferred of what all branches yield; None where of some it did not.
 
     Raises:
-        RunsInVainError: If it is not the same, or no tensor of numbers.
+        RunsInVainError: If it is no tensor of numbers.
     """
     dtype = tf.as_dtype(node.attr["Tout"].list.type[index])
     if not (dtype.is_floating or dtype.is_integer or dtype.is_bool):
         raise RunsInVainError(f"it yields a {dtype.name}")
     shapes = {flat.result(index) for flat in branches}
-    if len(shapes) > 1 or None in shapes:
-        raise RunsInVainError("its branches yield tensors of different shapes")
-    return shapes.pop()
+    return shapes.pop() if len(shapes) == 1 else None
 
 
 def _without_controls(node: Any) -> Any:

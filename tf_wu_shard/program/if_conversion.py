@@ -15,24 +15,26 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from tf_wu_shard.analysis.accesses import accesses, ignores, is_call
+from tf_wu_shard.analysis.gradient_shapes import ensured_shapes, with_ensured
 from tf_wu_shard.analysis.types import Analysis, RefusedUpdate
+from tf_wu_shard.dialects.base import CarriedReduction
 from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.capture import Captured
-from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView, VariableRef
-from tf_wu_shard.program.called_graph import CalledGraph
+from tf_wu_shard.program.called_graph import CalledGraph, Shape
 from tf_wu_shard.program.flat_functions import BRANCHES, FlatFunctions, with_operands
 from tf_wu_shard.program.fused_values import restored, stand_in
 from tf_wu_shard.program.lifting import HandleNeededError, taking_values
 from tf_wu_shard.program.reduced_operands import branches_with_reduced_operands
 from tf_wu_shard.program.specialise import Specialiser
-from tf_wu_shard.program.speculation import RunsInVainError, Shape
+from tf_wu_shard.program.speculation import RunsInVainError, check_shapes
 from tf_wu_shard.rules.variables import READ
 
 _PROGRAM = "_tpu_replicate"
@@ -42,15 +44,20 @@ def if_converted(
     graph: CalledGraph,
     captured: Captured,
     program: str,
-    reduced: Callable[[GraphView], Iterable[Value]],
+    sums: Callable[[GraphView], Iterable[CarriedReduction]],
 ) -> Captured:
     """The same function, the branches that apply reduced gradients written out.
+
+    What stands in a branch may not be known to fail or not before it stands in the step: there the
+    shapes of what it is handed are proved, and gradients have those of the variables that they are
+    seen to update. So all branches are written out, and those that may not be are left out of the
+    next round.
 
     Args:
         graph: The function.
         captured: Its graph and variables.
         program: Name of the TPU program in it, or "" where there is none, or all is inside of one.
-        reduced: Finds the results of its gradient reductions.
+        sums: Finds its gradient reductions.
 
     Returns:
         The view to work on; `captured` itself where no branch is written out.
@@ -58,23 +65,38 @@ def if_converted(
     view = captured.view
     if not any(op.type in BRANCHES for op in view):
         return captured
-    work = _Conversion(graph, captured)
-    for op in branches_with_reduced_operands(view, program, reduced(view)):
-        work.convert(op)
-    return work.result()
+    carried = tuple(sums(view))
+    branches = branches_with_reduced_operands(view, program, carried)
+    kept: dict[str, str] = {}
+    while True:
+        work = _Conversion(graph, captured)
+        for op in branches:
+            if op.name not in kept:
+                work.convert(op)
+        known = len(kept) + len(work.kept)
+        kept |= work.kept | work.unproved(carried)
+        if len(kept) == known:
+            return work.result(kept)
 
 
 class _Conversion:
-    """The function as it becomes, branch by branch."""
+    """The function as it becomes, branch by branch.
+
+    Attributes:
+        kept: Why branch ops are not written out, by their names.
+    """
 
     def __init__(self, graph: CalledGraph, captured: Captured) -> None:
+        self.kept: dict[str, str] = {}
         self._graph = graph
         self._captured = captured
         self._specialiser = Specialiser(graph, captured, stand_in)
         self._nodes: tuple[Any, ...] = tuple(op.node for op in captured.view)
         self._outputs = captured.view.outputs
         self._shapes: dict[str, tuple[Shape, ...]] = {}
-        self._kept: dict[str, str] = {}
+        # For each branch op that is written out, what runs in vain where it is not taken, and of
+        # that what selects.
+        self._in_vain: dict[str, tuple[list[str], frozenset[str]]] = {}
         # For each branch op that is written out, by handle, what accesses that in its place.
         self._instead: dict[str, dict[str, list[str]]] = {}
 
@@ -89,7 +111,7 @@ class _Conversion:
         components = {(ref.key, ref.replica) for ref in used.values()}
         shared = all(ref.key in self._captured.variables for ref in used.values())
         if len(components) < len(used) or not shared:
-            self._kept[op.name] = (
+            self.kept[op.name] = (
                 "it takes a variable twice, or one that replicas do not share, or one of unknown"
                 " element type"
             )
@@ -101,9 +123,9 @@ class _Conversion:
             node, finals = taking_values(now, used, self._specialiser.writing, written)
             self._replace(op, node, used, finals)
         except HandleNeededError as error:
-            self._kept[op.name] = f"{error} is not done with the values of variables"
+            self.kept[op.name] = f"{error} is not done with the values of variables"
         except RunsInVainError as error:
-            self._kept[op.name] = str(error)
+            self.kept[op.name] = str(error)
 
     def _replace(
         self, op: Op, node: Any, used: Mapping[int, VariableRef], finals: Mapping[int, str]
@@ -160,6 +182,7 @@ class _Conversion:
         self._outputs = tuple(ended.get(v, v) for v in self._outputs)
         known = {k: v for k, v in (shapes | out.shapes).items() if k not in fused.gone}
         self._shapes |= known | fused.shapes
+        self._in_vain[node.name] = [*out.shapes], out.selections
         self._instead[node.name] = instead
 
     def _like(self, node: Any, name: str, op: str, ref: VariableRef) -> Any:
@@ -168,24 +191,56 @@ class _Conversion:
         _adopt(new, node)
         return new
 
-    def result(self) -> Captured:
-        """The function as it is now."""
+    def unproved(self, carried: Sequence[CarriedReduction]) -> dict[str, str]:
+        """Why branches must not be written out for the sizes of what they are handed.
+
+        Args:
+            carried: The function's gradient reductions.
+
+        Returns:
+            The reasons, by the names of the branch ops.
+        """
+        found: dict[str, str] = {}
+        view = self._view
+        for ensure in (False, True):
+            if ensure:
+                view = with_ensured(view, ensured_shapes(view, carried))
+            found = {}
+            for name, (in_vain, selections) in self._in_vain.items():
+                try:
+                    check_shapes(view, in_vain, selections)
+                except RunsInVainError as error:
+                    found[name] = str(error)
+            if not found:
+                break
+        return found
+
+    def result(self, kept: dict[str, str]) -> Captured:
+        """The function as it is now.
+
+        Args:
+            kept: Why other branches stay as they are, by the names of their ops.
+        """
         old = self._captured
-        if not self._shapes:
-            return dataclasses.replace(old, kept_branches=self._kept) if self._kept else old
-        known = self._shapes
-        view = GraphView(
-            graph_def_of(self._nodes, old.view.graph_def),
-            variables=old.view.variables,
+        if not self._in_vain:
+            return dataclasses.replace(old, kept_branches=kept) if kept else old
+        return dataclasses.replace(old, view=self._view, kept_branches=kept)
+
+    @functools.cached_property
+    def _view(self) -> GraphView:
+        """The graph as it is at the end."""
+        old, known = self._captured.view, self._shapes
+        return GraphView(
+            graph_def_of(self._nodes, old.graph_def),
+            variables=old.variables,
             outputs=self._outputs,
-            control_outputs=old.view.control_outputs,
-            op_def=old.view.op_def,
-            shape_of=lambda v: known[v.op][v.index] if v.op in known else old.view.stated(v),
-            own_inputs=old.view.own_inputs,
-            part_wise=old.view.part_wise,
-            constants=old.view.constants,
+            control_outputs=old.control_outputs,
+            op_def=old.op_def,
+            shape_of=lambda v: known[v.op][v.index] if v.op in known else old.stated(v),
+            own_inputs=old.own_inputs,
+            part_wise=old.part_wise,
+            constants=old.constants,
         )
-        return dataclasses.replace(old, view=view, kept_branches=self._kept)
 
 
 class _Waits:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from tf_wu_shard.dialects.base import CarriedReduction
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
@@ -18,7 +19,7 @@ def prepared(
     captured: Captured,
     program: str,
     num_replicas: int,
-    reduced: Callable[[GraphView], Iterable[Value]] | None = None,
+    reduced: Callable[[GraphView], Iterable[CarriedReduction]] | None = None,
 ) -> Captured:
     """The same function, with what it does to variables in sight.
 
@@ -27,7 +28,7 @@ def prepared(
         captured: Its graph and variables.
         program: Name of the TPU program in it, or "" where all of it is inside of one.
         num_replicas: How many replicas run the program.
-        reduced: Finds its reduced gradients; None for what the replicas of a TPU sum.
+        reduced: Finds its gradient reductions; None for what the replicas of a TPU sum.
     """
     captured = write_out(graph, captured, program)
     # Before reads are lifted: what works part by part reads the parts.
@@ -36,6 +37,10 @@ def prepared(
     return lift(graph, captured, program)
 
 
-def sums(view: GraphView) -> tuple[Value, ...]:
+def sums(view: GraphView) -> tuple[CarriedReduction, ...]:
     """What the replicas of a TPU program sum."""
-    return tuple(Value(op.name) for op in view if op.type == SUM)
+    return tuple(
+        CarriedReduction(op.inputs[:1], (Value(op.name),), 1, (op.name,))
+        for op in view
+        if op.type == SUM
+    )

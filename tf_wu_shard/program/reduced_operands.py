@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tf_wu_shard.dialects.base import CarriedReduction
 from tf_wu_shard.graph.dimensions import Dims
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
@@ -22,21 +23,21 @@ _APART = frozenset({"SplitV", "Split"})
 
 
 def branches_with_reduced_operands(
-    view: GraphView, program: str, reduced: Iterable[Value]
+    view: GraphView, program: str, carried: Iterable[CarriedReduction]
 ) -> tuple[Op, ...]:
     """Finds them.
 
     Args:
         view: The graph.
         program: Name of the TPU program in it, or "" where there is none, or all is inside of one.
-        reduced: The results of its gradient reductions.
+        carried: Its gradient reductions.
 
     Returns:
         The branch ops, in the order of the view; but for those that work on variables part by
         part, which may stay as they are.
     """
     found: set[str] = set()
-    stack = list(reduced)
+    stack = [result for reduction in carried for result in reduction.results]
     seen = set(stack)
     while stack:
         for op, slot in view.consumers(stack.pop()):

@@ -7,16 +7,15 @@ zero, and what gives tensors another shape where they turn out to have other siz
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.graph.dimensions import Dims
 from tf_wu_shard.graph.op import parse_value
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import family_of
-
-Shape = Dims | None
 
 # What has a rule is arithmetic on elements, another name, or a sum. These make tensors of nothing.
 _OTHERS = frozenset({"Const", "Fill", "Shape", "Size", "Rank", "Pack"})
@@ -33,38 +32,54 @@ class RunsInVainError(Exception):
     """Something must not run unless its branch is taken; says what and why."""
 
 
-def check_speculable(nodes: Iterable[Any], shapes: Mapping[str, tuple[Shape, ...]]) -> None:
-    """Checks that all of a function may run in vain.
+def check_ops(nodes: Iterable[Any]) -> None:
+    """Checks that all ops of a function are such that they may run in vain.
 
     Args:
         nodes: Its NodeDefs, arguments being Placeholders; none calls another function.
-        shapes: The static shapes of their results, by their names; None where not known.
 
     Raises:
-        RunsInVainError: If it may not.
+        RunsInVainError: If one is not.
     """
     nodes = tuple(nodes)
     constants = {node.name: node for node in nodes if node.op == "Const"}
     for node in nodes:
         if node.op == "Placeholder":
             continue
-        if family_of(node.op) is None and not _is_other(node, constants, shapes):
+        if family_of(node.op) is None and not _is_other(node, constants):
             raise RunsInVainError(f"{node.op} is not to run where its branch is not taken")
-        if any(shape is None or None in shape for shape in shapes[node.name]):
-            raise RunsInVainError(f"the shape of what {node.op} yields is not known when traced")
         if _may_fail(node, constants):
             raise RunsInVainError(f"{node.op} of whole numbers may fail where it is not to run")
 
 
-def _is_other(
-    node: Any, constants: Mapping[str, Any], shapes: Mapping[str, tuple[Shape, ...]]
-) -> bool:
+def check_shapes(view: GraphView, names: Collection[str], selections: Collection[str]) -> None:
+    """Checks that ops that run in vain cannot fail for the sizes of what they are given.
+
+    Args:
+        view: The graph that they stand in.
+        names: Their names.
+        selections: Names of those that select what one of several branches yields.
+
+    Raises:
+        RunsInVainError: If one may.
+    """
+    for op in (view.ops[name] for name in names):
+        values = view.results(op.name) or op.inputs[FUSED[op.type].num_handles :]
+        shapes = [view.shape(value) for value in values]
+        if None in shapes:
+            raise RunsInVainError(f"the shape of what {op.type} yields is not known when traced")
+        if op.type == _TOLD and len(shapes[0] or ()) > 1:
+            raise RunsInVainError(f"{op.type} is not to run where its branch is not taken")
+    for op in (view.ops[name] for name in selections):
+        if view.shape(op.inputs[1]) != view.shape(op.inputs[2]):
+            raise RunsInVainError("its branches yield tensors of different shapes")
+
+
+def _is_other(node: Any, constants: Mapping[str, Any]) -> bool:
     """Whether an op that has no rule may run in vain."""
     if node.op == _PART:
         return all(parse_value(text).op in constants for text in node.input[1:4])
-    if node.op == _TOLD:
-        return len(shapes[node.name][0] or ()) <= 1
-    return node.op in _OTHERS
+    return node.op in (*_OTHERS, _TOLD)
 
 
 def _may_fail(node: Any, constants: Mapping[str, Any]) -> bool:

@@ -16,10 +16,11 @@ from typing import Any
 import tensorflow as tf
 
 from tf_wu_shard.analysis.accesses import callees, first_argument, ignores, is_call
+from tf_wu_shard.dialects.base import CarriedReduction
 from tf_wu_shard.errors import ModelFileError
 from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.capture import Captured
-from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.tpu_cluster import Cluster
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.inspection.reading.calls import WRITERS
@@ -117,13 +118,13 @@ def _prepared_alone(
     return prepared(graph, captured, program, num_replicas, _handed_to_branches)
 
 
-def _handed_to_branches(view: GraphView) -> Iterator[Value]:
-    """The tensors that branches are handed beside variables."""
+def _handed_to_branches(view: GraphView) -> Iterator[CarriedReduction]:
+    """The tensors that branches are handed beside variables, each taken for a summed gradient."""
     for op in view:
         if op.type in BRANCHES and any(value.op in view.variables for value in op.inputs):
             for value in op.inputs[first_argument(op.type) :]:
                 if value.op not in view.variables and tf.as_dtype(view.dtype(value)).is_floating:
-                    yield value
+                    yield CarriedReduction((value,), (value,), 1, (value.op,))
 
 
 def _agreeing(captured: Captured, num_replicas: int) -> Captured:
