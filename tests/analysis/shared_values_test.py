@@ -160,3 +160,51 @@ def test_each_others_component_of_a_variable_of_each_replica() -> None:
     refs = {f"a{r}": VariableRef("a", r, 2, (), 1, False, f"d{r}") for r in range(2)}
     text = RATE.format(1, "", 0, "") + BY_RATE
     assert refused(text, refs=refs) == "replicas 0 and 1 use different variables (a0)"
+
+
+# A number that the replicas sum besides their gradient, and a gradient divided by it.
+COUNTED_WORDS = """
+n# = Sum(x#) [] @d#
+key_2 = Const() {value=2}
+count# = CollectiveReduceV2(n#, size, key_2) {merge_op=Add final_op=Id} [] @d#
+mean# = RealDiv(sum#, count#) [4] @d#
+"""
+
+
+def test_a_sum_that_gradients_are_divided_by_joins_no_updates() -> None:
+    text = COUNTED_WORDS + STEP.format("mean#")
+    text += "other# = AssignSubVariableOp(v#, scaled#) @d#\n"
+    text = text.replace(
+        "mean#",
+        "h# = Square(x#) [4] @d#\nkey_3 = Const() {value=3}\n"
+        "total# = CollectiveReduceV2(h#, size, key_3) {merge_op=Add final_op=Id} [4] @d#\n"
+        "scaled# = Mul(total#, count#) [4] @d#\nmean#",
+        1,
+    )
+    variables = {"w": (4,), "v": (4,)}
+    analysis = analysis_of(text, variables=variables, trainable=("w", "v"))
+    assert reasons_of(analysis) == {}
+    assert {u.name: u.reductions for u in analysis.updates} == {"w": (0,), "v": (2,)}
+    divided = analysis.updates[0].body[0].operands[1]
+    assert [str(value) for value in divided.values] == ["count0", "count1"]
+
+
+def test_a_weight_whose_gradient_others_use_stays_whole_and_they_do_not() -> None:
+    text = COUNTED_WORDS + STEP.format("mean#")
+    text += "other# = AssignSubVariableOp(b#, count#) @d#\n"
+    variables = {"w": (4,), "b": ()}
+    analysis = analysis_of(text, variables=variables, trainable=("w", "b"))
+    assert sharded(analysis) == ["w"]
+    assert reasons_of(analysis) == {
+        "b": "updates of larger variables use its gradient too, and need all of it on every replica"
+        " (count0)"
+    }
+
+
+def test_a_sum_that_replicas_use_in_different_shapes() -> None:
+    text = COUNTED_WORDS.replace("RealDiv(sum#, count#)", "RealDiv(sum#, used#)")
+    used = "used{0} = Reshape(count{0}, size) {1} @d{0}\n"
+    added = used.format(0, "[1]") + used.format(1, "[1,1]")
+    text = text.replace("mean#", f"{added}mean#", 1)
+    reason = refused(text + STEP.format("mean#"))
+    assert reason.startswith("replicas 0 and 1 use a gradient in different shapes")

@@ -113,4 +113,53 @@ def keras_two_controller(strategy: tf.distribute.Strategy) -> Trained:
     return of(model.trainable_variables, [optimizer], seen=seen)
 
 
-PROGRAMS: tuple[Program, ...] = (keras_two_dcgan, keras_two_controller)
+@program(
+    "tf_keras: gradients are summed together with the words that there are, and divided by them"
+)
+def keras_two_words_counted(strategy: tf.distribute.Strategy) -> Trained:
+    with strategy.scope():
+        words = layers.Input((None,), dtype="int32")
+        x = layers.Dense(96, activation="relu")(layers.Embedding(140, 48)(words))
+        model = k.Model(words, layers.Dense(140)(x))
+        optimizer = k.optimizers.AdamW(1e-3)
+        optimizer.build(model.trainable_variables)
+        seen_words = tf.Variable(0.0, trainable=False)
+    loss_of = k.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
+
+    def step(batch: tf.Tensor) -> tf.Tensor:
+        given, wanted = batch[:, :-1], batch[:, 1:]
+        mask = tf.cast(wanted > 0, tf.float32)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(loss_of(wanted, model(given, training=True)) * mask)
+        gradients = [
+            tf.convert_to_tensor(gradient)
+            for gradient in tape.gradient(loss, model.trainable_variables)
+        ]
+        replica = tf.distribute.get_replica_context()
+        gradients, count = replica.all_reduce("SUM", (gradients, tf.reduce_sum(mask)))
+        clipped, _ = tf.clip_by_global_norm([g / count for g in gradients], 1.0)
+        optimizer.apply_gradients(
+            zip(clipped, model.trainable_variables, strict=True), skip_gradients_aggregation=True
+        )
+        seen_words.assign_add(count)
+        return loss / count
+
+    @tf.function
+    def train(batch: Any) -> tf.Tensor:
+        return strategy.reduce("SUM", strategy.run(step, (batch,)), axis=None)
+
+    sequences = data.tokens(21, 4, 20, 140)
+    found = tf.data.Dataset.from_generator(
+        lambda: iter(sequences), output_signature=tf.TensorSpec((None,), tf.int32)
+    )
+    batches = strategy.experimental_distribute_dataset(found.padded_batch(8))
+    losses = [train(batch) for _ in range(2) for batch in batches]
+    left = of(model.trainable_variables, [optimizer], seen=losses)
+    return Trained(left.weights, [*left.state, seen_words], left.seen)
+
+
+PROGRAMS: tuple[Program, ...] = (
+    keras_two_dcgan,
+    keras_two_controller,
+    keras_two_words_counted,
+)

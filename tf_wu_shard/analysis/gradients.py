@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from tf_wu_shard.analysis.packs import parts, unflattened
 from tf_wu_shard.analysis.types import EnsuredShape, GradientReduction
@@ -106,17 +106,32 @@ class ResultNames(dict[Value, tuple[int, int]]):
 
     Attributes:
         sparse: Keys of those that are parts of sparse gradients.
+        broadcast: Keys of those that updates of larger variables use, as a number that all
+            gradients are divided by. They stay whole on every replica.
     """
 
     def __init__(self, sparse: Iterable[int] = ()) -> None:
         super().__init__()
         self.sparse = frozenset(sparse)
+        self.broadcast: frozenset[int] = frozenset()
         self._values: dict[tuple[int, int], list[Value]] = {}
 
     def add(self, value: Value, key: int, replica: int) -> None:
         """Notes one more name of a reduced gradient."""
         self[value] = (key, replica)
         self._values.setdefault((key, replica), []).append(value)
+
+    def is_apart(self, value: Value, keys: Container[int]) -> bool:
+        """Whether a value is a reduced gradient that may be there in the shards of others only.
+
+        Args:
+            value: The value.
+            keys: The reductions that the others are told from.
+        """
+        if value not in self:
+            return False
+        key, _ = self[value]
+        return key not in keys and key not in self.broadcast
 
     def of(self, key: int, replica: int) -> tuple[Value, ...]:
         """All names of one reduced gradient on one replica."""

@@ -103,7 +103,7 @@ class MatrixSlice(UpdateSlice):
 
     def _against(self, op: Op) -> Refusal | None:
         """Why an op cannot be computed by one replica in the place of another, or None."""
-        if any(v in self._names and not self.is_gradient(v) for v in op.inputs):
+        if any(self._names.is_apart(v, self._keys) for v in op.inputs):
             return Refusal(
                 op.name, "it mixes gradients whose updates are kept apart", cure=cures.OWN_GRADIENTS
             )

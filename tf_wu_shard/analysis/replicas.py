@@ -39,6 +39,7 @@ class ReplicaMatcher:
         self._view = view
         self._results = results
         self._partner: dict[int, dict[str, str]] = {}
+        self._partner_results: dict[tuple[int, Value], Value] = {}
         # Ops of replica 0 in the order in which they got a partner.
         self._matched: list[str] = []
         self._epochs: dict[str, dict[str, int]] = {}
@@ -58,7 +59,7 @@ class ReplicaMatcher:
         if replica == 0:
             return value
         if value in self._results:
-            raise KeyError(f"{value} is a reduction's result, which is matched by its key")
+            return self._partner_results[replica, value]
         return Value(self.partner(replica, value.op), value.index)
 
     def match(self, replica: int, first: str, other: str) -> Refusal | None:
@@ -148,6 +149,10 @@ class ReplicaMatcher:
             return Refusal(
                 y.op, f"replicas 0 and {replica} use different gradients", cure=cures.ALIKE
             )
+        if self._view.shape(x) != self._view.shape(y):
+            reason = f"replicas 0 and {replica} use a gradient in different shapes"
+            return Refusal(y.op, reason, cure=cures.ALIKE)
+        self._partner_results[replica, x] = y
         return None
 
     def _alike(self, replica: int, a: Op, b: Op) -> Refusal | None:

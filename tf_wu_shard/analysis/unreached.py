@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tf_wu_shard import cures
 from tf_wu_shard.analysis.accesses import accesses, feeds_a_layer, is_call
+from tf_wu_shard.analysis.floods import is_broadcast
 from tf_wu_shard.analysis.gradients import ResultNames
 from tf_wu_shard.analysis.types import RefusedUpdate, WeightUpdate
 from tf_wu_shard.graph.op import Op, Value
@@ -111,9 +112,9 @@ def _why_unreached(
     ]
     sparse = not names.sparse.isdisjoint(keys)
     within = {value.op for value in before}
-    last = _first_without_rule(view, start, within, sparse) if keys else None
-    if last is not None:
-        return tuple(sorted(keys)), no_rule(last.type, last.name)
+    lost = _first_not_followed(view, start, within, sparse) if keys else None
+    if lost is not None:
+        return tuple(sorted(keys)), lost
     if is_call(write.type):
         return (), Refusal(
             write.name,
@@ -125,20 +126,31 @@ def _why_unreached(
     return (), Refusal(write.name, reason, cure=cures.SUMMED)
 
 
-def _first_without_rule(
+def _first_not_followed(
     view: GraphView, start: Iterable[Value], within: set[str], sparse: bool
-) -> Op | None:
-    """The first op in the order of the view, among those `within`, that no rule leads beyond."""
+) -> Refusal | None:
+    """Why what is computed from values is not followed, at the first op where it is not.
+
+    Args:
+        view: The graph.
+        start: The values.
+        within: Names of the ops to follow it through.
+        sparse: Whether sparse gradients are among the values.
+    """
     stack = list(start)
     seen = set(stack)
-    found: Op | None = None
+    # What has no rule is the cause where something is broadcast besides.
+    found: list[tuple[bool, int, Refusal]] = []
     while stack:
-        for op, slot in view.consumers(stack.pop()):
+        value = stack.pop()
+        for op, slot in view.consumers(value):
             if op.name not in within or op.type in WRITES or op.type in FUSED:
                 continue
             if family_of(op.type) is None and not (sparse and op.type in (*ROW_OPS, BRANCH)):
-                if found is None or op.position < found.position:
-                    found = op
+                found.append((False, op.position, no_rule(op.type, op.name)))
+                continue
+            if not sparse and is_broadcast(view, value, op, slot):
+                found.append((True, op.position, _broadcasts(view, value, op)))
                 continue
             if family_of(op.type) is Family.SUM:
                 continue
@@ -146,7 +158,13 @@ def _first_without_rule(
             if result not in seen:
                 seen.add(result)
                 stack.append(result)
-    return found
+    return min(found, key=lambda one: one[:2])[2] if found else None
+
+
+def _broadcasts(view: GraphView, value: Value, op: Op) -> Refusal:
+    small, large = view.shape(value) or (), view.shape(Value(op.name)) or ()
+    reason = f"it broadcasts {list(small)} over {list(large)}"
+    return Refusal(op.name, reason, of_rules=True, cure=cures.OF_ONE_SHAPE)
 
 
 def only_weights(

@@ -175,7 +175,7 @@ class UpdateSlice:
 
     def _is_of_others(self, value: Value) -> bool:
         """Whether a value is another update's gradient, or made of one element by element."""
-        return value in self._of_others or (value in self._names and not self.is_gradient(value))
+        return value in self._of_others or self._names.is_apart(value, self._keys)
 
     def _place_result(self, op: Op, operands: tuple[Placement, ...]) -> Refusal | None:
         result = Value(op.name)
@@ -289,7 +289,7 @@ class UpdateSlice:
                     f"it writes a value of shape {list(operand.shape)}, not the variable's",
                     cure=cures.OF_ONE_SHAPE,
                 )
-            if value in self._names and self._names[value][0] not in self._keys:
+            if self._names.is_apart(value, self._keys):
                 return Refusal(
                     op.name,
                     "it mixes gradients whose updates are kept apart",

@@ -58,7 +58,7 @@ class WholeSlice(UpdateSlice):
                 cure=cures.IN_THE_STEP,
             )
         if op.name in self._written_by or any(self._is_tensor(value) for value in own):
-            if any(value in self._names and not self._is_own(value) for value in op.inputs):
+            if any(self._names.is_apart(value, self._keys) for value in op.inputs):
                 return Refusal(op.name, _MIXES, cure=cures.OWN_GRADIENTS)
             self._take(op)
         elif any(self._is_foreign(value) for value in op.inputs):
