@@ -9,6 +9,7 @@ only pass the variable on stay as they are.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -21,7 +22,7 @@ from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.tpu_cluster import Cluster
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.pipeline.nested_calls import Place, agreeing, as_arguments, by_place, calling
-from tf_wu_shard.pipeline.nested_plans import NestedPlans
+from tf_wu_shard.pipeline.nested_plans import MakePlan, NestedPlans
 from tf_wu_shard.pipeline.nested_reads import lead_reads
 from tf_wu_shard.pipeline.planning import planned
 from tf_wu_shard.pipeline.report_lines import with_line
@@ -103,9 +104,14 @@ class _Work:
         self._graph = graph
         self._dialect = dialect
         self._found = NestedPlans(captured, nested, dialect)
+        make_plan: MakePlan = lambda analysis, one, whole: planned(  # noqa: E731
+            analysis, one, dialect, options, whole
+        )
         self._found.plan(
-            lambda analysis, one, whole: planned(analysis, one, dialect, options, whole),
-            lambda analysis, one: function_slots.must_stay_whole(graph, analysis, one),
+            make_plan,
+            lambda analysis, one: function_slots.must_stay_whole(
+                graph, analysis, one, functools.partial(make_plan, analysis, one)
+            ),
             function_slots.slots_in_shards(captured),
         )
         self.plans = self._found.plans

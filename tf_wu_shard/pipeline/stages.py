@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 from collections.abc import Container, Sequence
 from typing import Any
@@ -94,8 +95,9 @@ def run_stages(
     dialect = dialect_of(view, cluster, captured, options)
     found = telling_why(analyze(view, dialect), captured)
     analysis = _without_told(graph, view, found, nested.reports, told)
-    whole = function_slots.must_stay_whole(graph, analysis, captured)
-    plan = planned(analysis, captured, dialect, options, whole)
+    make_plan = functools.partial(planned, analysis, captured, dialect, options)
+    whole = function_slots.must_stay_whole(graph, analysis, captured, make_plan)
+    plan = make_plan(whole)
     if not plan.variables:
         concerns = bool(analysis.updates or analysis.refusals or plan.left_alone)
         said = summarize(title, analysis, plan, {}, dialect.place)

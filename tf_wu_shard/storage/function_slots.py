@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from tf_wu_shard import captures
 from tf_wu_shard.analysis.accesses import accesses, ignores, is_call
-from tf_wu_shard.analysis.types import Analysis
+from tf_wu_shard.analysis.types import Analysis, UpdatedVariable
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.op import Value
@@ -168,21 +168,34 @@ class Whole(NamedTuple):
     weights: dict[str, str]
 
 
-def must_stay_whole(graph: Any, analysis: Analysis, captured: Captured) -> Whole:
+def must_stay_whole(
+    graph: Any,
+    analysis: Analysis,
+    captured: Captured,
+    make_plan: Callable[[Whole], ShardingPlan],
+) -> Whole:
     """The variables of a function's updates that cannot live in shards.
 
     Args:
         graph: The function's FuncGraph.
         analysis: The updates found in it.
         captured: Its graph and variables.
+        make_plan: Plans what else may be shared.
     """
     found = Whole({}, {})
     in_place = _written_in_place(analysis, captured.view)
     # No control edge orders a callee's accesses of the shards against the slot's own.
     passed_on = set(captured_shards(graph, slots_in_shards(captured)).values())
-    reasons: dict[str, str | None] = {}
     stored: dict[str, list[Any]] = {}
-    for updated in (v for update in analysis.updates for v in update.variables):
+
+    def stays(updated: UpdatedVariable, reason: str) -> None:
+        handle = original_handle(captured.variables[updated.key].values[0])
+        in_shards = sharded_slot_of(handle) is not None
+        may = not updated.is_slot and not in_shards and updated.key not in in_place
+        (found.weights if may else found.slots)[updated.key] = reason
+
+    updated_variables = [v for update in analysis.updates for v in update.variables]
+    for updated in updated_variables:
         variable = captured.variables[updated.key]
         packed = tpu_graph.packed_handle(variable)
         if packed is None and not tpu_graph.is_on_tpus(variable) and not updated.is_slot:
@@ -190,29 +203,30 @@ def must_stay_whole(graph: Any, analysis: Analysis, captured: Captured) -> Whole
         reason = _against_shards(graph, captured.view, variable, packed, updated.handles[0])
         if reason is None and updated.key in passed_on:
             reason = "is also used by a function that this one calls"
-        reasons[updated.key] = reason
-        if reason is None and sharded_slot_of(original_handle(variable.values[0])) is None:
-            handles = [original_handle(c) for c in variable.values]
+        handles = [original_handle(c) for c in variable.values]
+        if reason is None and sharded_slot_of(handles[0]) is None:
             stored[updated.key] = handles + ([packed] if packed is not None else [])
+            reason = _against_storage(variable, handles)
+        if reason is not None:
+            stays(updated, reason)
     # What the function's own branches do is seen where it takes them.
     functions = captures.captured_by(
-        stored, lambda f: function_graph.is_part_of(f, graph) or creating_traces.is_over(f)
+        stored,
+        lambda f: function_graph.is_part_of(f, graph) or creating_traces.is_over(f),
+        lambda keys: keys & {slot.variable for slot in make_plan(found).in_shards},
     )
-    for updated in (v for update in analysis.updates for v in update.variables):
-        key, variable = updated.key, captured.variables[updated.key]
-        reason = reasons.get(key)
-        problem = against_shards(variable) if key in stored else None
-        if problem and not resources.have_values(list(map(original_handle, variable.values))):
-            reason = _NO_VALUE
-        elif key in functions:
-            reason = f"is captured by {functions[key]}, traced before"
-        elif problem:
-            reason = f"cannot be stored in shards: {problem}"
-        if reason is not None:
-            in_shards = sharded_slot_of(original_handle(variable.values[0])) is not None
-            may = not updated.is_slot and not in_shards and key not in in_place
-            (found.weights if may else found.slots)[key] = reason
+    for updated in updated_variables:
+        if updated.key in functions:
+            stays(updated, f"is captured by {functions[updated.key]}, traced before")
     return found
+
+
+def _against_storage(variable: Any, handles: Sequence[Any]) -> str | None:
+    """What in the storage of a variable that lives whole speaks against shards."""
+    problem = against_shards(variable)
+    if problem is None:
+        return None
+    return f"cannot be stored in shards: {problem}" if resources.have_values(handles) else _NO_VALUE
 
 
 def _written_in_place(analysis: Analysis, view: GraphView) -> set[str]:
