@@ -11,7 +11,7 @@ from keras import layers
 
 from tests.real import data
 from tests.real.attention import Decoder, Encoder, Positions
-from tests.real.program import Program, Trained, after, program
+from tests.real.program import Program, Trained, after, of, program
 
 
 def _pairs(count: int, shortest: int, longest: int, words: int, classes: int) -> tf.data.Dataset:
@@ -143,6 +143,40 @@ def named_entities(strategy: tf.distribute.Strategy) -> Trained:
     return after(model, seen=[history])
 
 
+@program("a tf.while_loop over a batch's words, its gradient taken twice of a tape; 22 by 8")
+def recurrence_by_hand(strategy: tf.distribute.Strategy) -> Trained:
+    random = np.random.default_rng(4)
+    with strategy.scope():
+        table, state, entering = (
+            tf.Variable(random.standard_normal((rows, 96)).astype(np.float32) * 0.1)
+            for rows in (120, 96, 96)
+        )
+        optimizers = [k.optimizers.Adam(1e-3), k.optimizers.SGD(1e-2, momentum=0.9)]
+        optimizers[0].build([table])
+        optimizers[1].build([state, entering])
+
+    def step(words: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape(persistent=True) as tape:
+            given, length = tf.matmul(tf.one_hot(words, 120), table), tf.shape(words)[1]
+
+            def once(place: tf.Tensor, now: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                return place + 1, tf.tanh(now @ state + given[:, place] @ entering)
+
+            last = tf.while_loop(lambda place, _: place < length, once, (0, given[:, 0]))[1]
+            loss = tf.reduce_sum(last**2) / 8
+        for optimizer, weights in zip(optimizers, ([table], [state, entering]), strict=True):
+            optimizer.apply(tape.gradient(loss, weights), weights)
+        return loss
+
+    @tf.function
+    def train(words: Any) -> tf.Tensor:
+        return strategy.reduce("SUM", strategy.run(step, (words,)), axis=None)
+
+    found = data.dataset(data.tokens(22, 3, 9, 120)).padded_batch(8)
+    losses = [train(words) for words in strategy.experimental_distribute_dataset(found)]
+    return of([table, state, entering], optimizers, seen=losses)
+
+
 PROGRAMS: tuple[Program, ...] = (
     bidirectional_lstm,
     bucketed_gru,
@@ -150,4 +184,5 @@ PROGRAMS: tuple[Program, ...] = (
     seq2seq_transformer,
     text_classifier,
     named_entities,
+    recurrence_by_hand,
 )

@@ -149,9 +149,10 @@ class _Flat:
         return new
 
     def _without_returned_handles(self) -> Iterator[Any]:
-        """The nodes, where a loop's handle is taken from before the loop and not from its end.
+        """The nodes, where a handle is taken from where it enters and not from what hands it on.
 
-        A gradient of the loop takes them from its end.
+        A gradient of a loop takes handles from its end; those of several gradients, from a function
+        around it that returns them by an Identity each.
         """
         same: dict[str, str] = {}
         for node in self._nodes:
@@ -164,6 +165,10 @@ class _Flat:
                 # What took it from the end came after the loop.
                 new.input.extend(f"^{loop}" for loop in {t.partition(":")[0] for _, t in taken})
                 node = new
+            passed_on = node.op == "Identity" and node.input[0] in self._handles
+            if passed_on and self._is_here(node) and Value(node.name) not in self._outputs:
+                same[node.name] = node.input[0]
+                node = _only_waiting(node)
             yield node
             if node.op in LOOPS and self._is_here(node):
                 handles = [(n, text) for n, text in enumerate(node.input) if text in self._handles]
@@ -267,3 +272,12 @@ def reaching(view: GraphView, op_types: Container[str]) -> Callable[[str], bool]
         return known[name]
 
     return ask
+
+
+def _only_waiting(node: Any) -> Any:
+    """A node of the same name that yields nothing, and waits for what it waited for."""
+    new = tf.compat.v1.NodeDef(name=node.name, op="NoOp", device=node.device)
+    new.input.extend(text for text in node.input if text.startswith("^"))
+    if _PROGRAM in node.attr:
+        new.attr[_PROGRAM].CopyFrom(node.attr[_PROGRAM])
+    return new
