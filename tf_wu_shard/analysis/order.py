@@ -7,6 +7,7 @@ cannot travel together: the first would wait for the second.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Set
 
 from tf_wu_shard.analysis.types import GradientReduction
@@ -50,9 +51,12 @@ def marked_behind(view: GraphView, marked: Set[str]) -> dict[str, int]:
     Returns:
         The numbers, by op.
     """
-    behind: dict[str, int] = {}
-    for op in view:
-        before = max((behind[v.op] for v in op.inputs), default=0)
-        before = max((before, *(behind[name] for name in op.controls)))
+    behind = dict.fromkeys(view.ops, 0)
+    first = min((view.ops[name].position for name in marked), default=len(behind))
+    for op in itertools.islice(view, first, None):
+        before = 0
+        for name in (*(value.op for value in op.inputs), *op.controls):
+            if behind[name] > before:
+                before = behind[name]
         behind[op.name] = before + (op.name in marked)
     return behind

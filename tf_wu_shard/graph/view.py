@@ -88,6 +88,7 @@ class GraphView:
         self.op_def = functools.cache(op_def)
         self._shape_of = shape_of
         self._given: dict[Value, tuple[int, ...]] = {}
+        self._shapes: dict[Value, tuple[int, ...] | None] = {}
         self.functions = {f.signature.name: f for f in graph_def.library.function}
         self.own_inputs = frozenset(own_inputs)
         self.part_wise = dict(part_wise or {})
@@ -112,6 +113,7 @@ class GraphView:
             return self
         found = copy.copy(self)
         found._given = {**self._given, **shapes}
+        found._shapes = {}
         found.__dict__.pop("_inference", None)
         return found
 
@@ -209,12 +211,14 @@ class GraphView:
 
     def shape(self, value: Value) -> tuple[int, ...] | None:
         """The shape that the graph proves `value` to have, or None where a part of it is open."""
-        dims = self.stated(value)
-        if dims is None or None in dims:
-            dims = self._inference.shape(value)
-        # A comprehension tells the type checker what the test has told.
-        known = tuple(d for d in dims or () if d is not None)
-        return None if dims is None or len(known) < len(dims) else known
+        if value not in self._shapes:
+            dims = self.stated(value)
+            if dims is None or None in dims:
+                dims = self._inference.shape(value)
+            # A comprehension tells the type checker what the test has told.
+            known = tuple(d for d in dims or () if d is not None)
+            self._shapes[value] = None if dims is None or len(known) < len(dims) else known
+        return self._shapes[value]
 
     @functools.cached_property
     def _inference(self) -> ShapeInference:

@@ -192,7 +192,7 @@ class Remains:
             return op.node
         inputs = [str(self._value(v)) for v in op.inputs]
         replaced = not self._replaced_ops.keys().isdisjoint(op.controls)
-        if replaced and op.name in self._in_cycles and not self._view.is_stateful(op.type):
+        if replaced and not self._view.is_stateful(op.type) and op.name in self._in_cycles:
             controls = [n for c in op.controls for n in self._waited_for_in_time(c, op.name)]
         else:
             controls = [n for c in op.controls for n in self._waited_for(c)]
