@@ -66,15 +66,3 @@ def test_many_variables_cost_one_collection(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(captures.captured_by({id(handle): [handle] for handle in handles})) == 9
     assert captures.captured_by({0: [object()]}) == {}
     assert len(collections) == 1
-
-
-def test_what_does_not_matter_costs_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    collections: list[None] = []
-    monkeypatch.setattr(gc, "collect", lambda: collections.append(None))
-    graph, handles = Graph("step"), [object(), object()]
-    captures.record(graph, handles)
-    asked = dict(enumerate([handle] for handle in handles))
-    assert captures.captured_by(asked, matter=lambda keys: set()) == {}
-    assert collections == []
-    assert captures.captured_by(asked, matter=lambda keys: keys & {1}) == {1: "step"}
-    assert len(collections) == 1

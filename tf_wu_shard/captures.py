@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Hashable, Iterable, Mapping, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
 K = TypeVar("K", bound=Hashable)
@@ -25,29 +25,26 @@ def record(graph: Any, handles: Iterable[Any]) -> None:
 
 
 def captured_by(
-    asked: Mapping[K, Iterable[Any]],
-    leave_out: Callable[[Any], bool] = lambda graph: False,
-    matter: Callable[[Set[K]], Set[K]] = lambda keys: keys,
+    asked: Mapping[K, Iterable[Any]], leave_out: Callable[[Any], bool] = lambda graph: False
 ) -> dict[K, str]:
     """Names of living functions that captured handles.
+
+    To know for certain that one lives takes longer than all else of a small trace.
 
     Args:
         asked: Handles, several to a key.
         leave_out: Tells of a FuncGraph whether it does not count.
-        matter: Of keys that functions captured which may be living, those that the answer is about:
-            to know for certain takes longer than all else of a trace that is small.
 
     Returns:
         For each key of which a living function captured any handle, the name of one.
     """
     wanted = {key: {id(handle) for handle in handles} for key, handles in asked.items()}
     found = _find(wanted, leave_out)
-    mattering = matter(found.keys()) if found else set()
-    if not mattering:
-        return {}
-    # Dropped functions are often kept for a while by reference cycles alone.
-    gc.collect()
-    return _find({key: wanted[key] for key in mattering}, leave_out)
+    if found:
+        # Dropped functions are often kept for a while by reference cycles alone.
+        gc.collect()
+        found = _find({key: wanted[key] for key in found}, leave_out)
+    return found
 
 
 def _find(wanted: Mapping[K, set[int]], leave_out: Callable[[Any], bool]) -> dict[K, str]:

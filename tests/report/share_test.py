@@ -11,6 +11,7 @@ from tf_wu_shard.analysis.types import Analysis, UpdatedVariable
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.errors import NothingShardedError, TooLittleShardedError
 from tf_wu_shard.plan.planner import make_plan
+from tf_wu_shard.plan.types import EMPTY
 from tf_wu_shard.report.published import clear_reports, is_refused, publish, reports
 from tf_wu_shard.report.share import HeldBack, LeftAloneVariable, Share, held_back
 from tf_wu_shard.report.summary import Report, summarize
@@ -65,6 +66,7 @@ def test_what_is_small_holds_back_where_little_is_shared() -> None:
     found = held_back(left, 0.49)
     assert found is not None and found.largest == "b"
     assert held_back([], 0.0) is None
+    assert held_back([LeftAloneVariable("none", EMPTY, "")], 0.0) is None
 
 
 def test_too_little_is_an_error_where_that_is_asked_for() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import tensorflow as tf
 from tensorflow.python.framework import func_graph as func_graph_module
 
@@ -65,6 +67,26 @@ def test_branches_and_bodies_are_parts_of_a_function_and_called_functions_are_no
     assert parts == {"body", "branch"}
     assert function_graph.is_part_of(graphs["body"], graphs["branch"])
     assert not function_graph.is_part_of(graphs["branch"], graphs["body"])
+
+
+def test_a_branch_in_a_graph_of_which_no_function_is_made_never_runs() -> None:
+    """Keras learns the shapes that its layers yield in such a graph."""
+
+    def branched(x: tf.Tensor, inner: list[Any]) -> tf.Tensor:
+        def branch() -> tf.Tensor:
+            inner.append(tf.compat.v1.get_default_graph())
+            return -x
+
+        return tf.cond(x > 0, branch, lambda: x)
+
+    scratch, found = func_graph_module.FuncGraph("scratch"), list[Any]()
+    with scratch.as_default():
+        branched(tf.compat.v1.placeholder(tf.float32, ()), found)
+        assert not function_graph.never_runs(found[0], scratch)
+    other = tf.function(lambda x: branched(x, found)).get_concrete_function(tf.constant(1.0)).graph
+    assert function_graph.never_runs(found[0], other)
+    assert not function_graph.never_runs(found[1], scratch)
+    assert not function_graph.never_runs(other, scratch)
 
 
 def test_the_functions_that_an_op_calls_are_known_with_those_that_they_call() -> None:

@@ -26,6 +26,7 @@ from tf_wu_shard.plan.owners import assign_owners, cost_of
 from tf_wu_shard.plan.stacks import plan_stacks
 from tf_wu_shard.plan.types import (
     EACH,
+    EMPTY,
     PLAN_VERSION,
     TOO_SMALL,
     LeftAlone,
@@ -135,7 +136,7 @@ def _left_alone(variable: str, refusal: Refusal, reductions: tuple[int, ...]) ->
 def _against(update: WeightUpdate, smallest: int, below: str = TOO_SMALL) -> Refusal | None:
     size = math.prod(update.variables[0].shape)
     if size == 0:
-        return Refusal("", "it has no elements")
+        return Refusal("", EMPTY)
     if size < smallest:
         cure = cures.EVEN_SMALLER_LIMIT if EACH in below else cures.SMALLER_LIMIT
         return Refusal("", f"{size} {below}", cure=cure)

@@ -73,6 +73,9 @@ def bucket_name(bucket: Sequence[VariablePlan]) -> str:
     return names[0] if len(names) == 1 else f"bucket_{bucket[0].bucket}"
 
 
+# What is said of a variable of no elements.
+EMPTY = "it has no elements"
+
 # What is said of a variable that is not worth it; of all reasons the one that matters least.
 TOO_SMALL = "elements, below min_elements="
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from tf_wu_shard.analysis.types import Analysis, UpdatedVariable, WeightUpdate
 from tf_wu_shard.dtypes import item_bytes
-from tf_wu_shard.plan.types import TOO_SMALL, ShardingPlan
+from tf_wu_shard.plan.types import EMPTY, TOO_SMALL, ShardingPlan
 
 # Sharing less than this is a warning.
 LEAST = 0.5
@@ -81,6 +81,7 @@ def held_back(left_alone: Iterable[LeftAloneVariable], share: float) -> HeldBack
     """Finds what holds most elements back.
 
     What is too small to share is meant to be left alone: it counts where less than half is shared.
+    What is empty holds nothing back.
 
     Args:
         left_alone: All variables that are left alone.
@@ -91,7 +92,7 @@ def held_back(left_alone: Iterable[LeftAloneVariable], share: float) -> HeldBack
     """
     alike: dict[str, list[LeftAloneVariable]] = {}
     for left in left_alone:
-        if share < LEAST or TOO_SMALL not in left.reason:
+        if left.reason != EMPTY and (share < LEAST or TOO_SMALL not in left.reason):
             alike.setdefault(left.cure or left.reason, []).append(left)
     if not alike:
         return None

@@ -206,26 +206,36 @@ def must_stay_whole(
         handles = [original_handle(c) for c in variable.values]
         if reason is None and sharded_slot_of(handles[0]) is None:
             stored[updated.key] = handles + ([packed] if packed is not None else [])
-            reason = _against_storage(variable, handles)
         if reason is not None:
             stays(updated, reason)
-    # What the function's own branches do is seen where it takes them.
-    functions = captures.captured_by(
-        stored,
-        lambda f: function_graph.is_part_of(f, graph) or creating_traces.is_over(f),
-        lambda keys: keys & {slot.variable for slot in make_plan(found).in_shards},
-    )
-    for updated in updated_variables:
-        if updated.key in functions:
-            stays(updated, f"is captured by {functions[updated.key]}, traced before")
+    # Variables are asked, and functions that may have captured them, only of what is to move; what
+    # has to stay may let something else move.
+    while moving := stored.keys() & {slot.variable for slot in make_plan(found).in_shards}:
+        own = {key: stored.pop(key) for key in moving}
+        # What the function's own branches do is seen where it takes them.
+        functions = captures.captured_by(
+            own,
+            lambda f: (
+                function_graph.is_part_of(f, graph)
+                or function_graph.never_runs(f, graph)
+                or creating_traces.is_over(f)
+            ),
+        )
+        for updated in (v for v in updated_variables if v.key in own):
+            reason = _against_storage(captured.variables[updated.key])
+            if updated.key in functions and reason != _NO_VALUE:
+                reason = f"is captured by {functions[updated.key]}, traced before"
+            if reason is not None:
+                stays(updated, reason)
     return found
 
 
-def _against_storage(variable: Any, handles: Sequence[Any]) -> str | None:
+def _against_storage(variable: Any) -> str | None:
     """What in the storage of a variable that lives whole speaks against shards."""
     problem = against_shards(variable)
     if problem is None:
         return None
+    handles = [original_handle(component) for component in variable.values]
     return f"cannot be stored in shards: {problem}" if resources.have_values(handles) else _NO_VALUE
 
 

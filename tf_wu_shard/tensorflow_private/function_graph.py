@@ -127,6 +127,24 @@ def is_part_of(inner: Any, graph: Any) -> bool:
     return False
 
 
+def never_runs(inner: Any, tracing: Any) -> bool:
+    """Whether a FuncGraph is a branch or body in a graph that nothing can run.
+
+    Keras calls layers in a FuncGraph of its own to learn shapes, of which no function is made: it
+    has no results, and no ops that must run. Nor has a graph yet that is being traced; it will.
+
+    Args:
+        inner: The FuncGraph.
+        tracing: The FuncGraph that is being traced, perhaps in the trace of others.
+    """
+    root = function_of(inner)
+    if not isinstance(root, func_graph_module.FuncGraph) or root.outputs or root.control_outputs:
+        return False
+    while tracing is not None and tracing is not root:
+        tracing = getattr(tracing, "outer_graph", None)
+    return tracing is None
+
+
 def function_of(graph: Any) -> Any:
     """The FuncGraph of the function that a FuncGraph is of, or is a branch or body of."""
     while isinstance(graph, func_graph_module.FuncGraph) and is_branch_or_body(graph):
