@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.analysis.steps import MOMENTUM, REDUCED, SHAPES, STEP, analysis_of, reasons_of
+from tests.analysis.steps import MOMENTUM, REDUCED, SHAPES, STEP, analysis_of, reasons_of, refused
 from tests.graph.text_graph import DIALECT, view_of
 from tf_wu_shard.analysis.analyze import analyze
 
@@ -99,3 +99,16 @@ def test_where_no_weight_is_known_what_is_written_is_told_of() -> None:
     text = "sorted# = Cumsum(sum#) [4] @d#\n" + STEP.format("sum#")
     analysis = analysis_of(text, variables={"w": (4,)}, trainable=())
     assert reasons_of(analysis) == {"w": "its update reaches no trainable variable (w)"}
+
+
+def test_a_gradient_that_a_branch_takes_is_not_lost_before_it() -> None:
+    """The step also computes with the weight, and other things are made of that."""
+    functions = {"apply": ("h g", "a = AssignSubVariableOp(h, g)", "g")}
+    text = """
+    old# = ReadVariableOp(w#) [4] @d#
+    odd# = Cumsum(old#) [4] @d#
+    seen# = Sum(odd#) [] @d#
+    taken# = If(seen#, w#, sum#) {then_branch=&apply else_branch=&apply} [4] @d#
+    """
+    reason = refused(text, functions=functions, outputs=["taken0", "taken1"])
+    assert reason.startswith("its update runs inside of If, a branch")

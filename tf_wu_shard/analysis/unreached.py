@@ -7,7 +7,7 @@ replicas (a target network that follows another one) is no weight update and not
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from tf_wu_shard import cures
 from tf_wu_shard.analysis.accesses import accesses, feeds_a_layer, is_call
@@ -101,9 +101,9 @@ def _why_unreached(
     if stopped is not None:
         return (), stopped
     keys = {names[value][0] for value in before if value in names}
-    start = [v for key in sorted(keys) for v in names.of(key, 0)]
+    gradients = [v for key in sorted(keys) for v in names.of(key, 0)]
     # An update also goes on from slots that it wrote; they are as large as the weight.
-    start += [
+    slots = [
         value
         for value in before
         if (op := view.producer(value)).type == READ
@@ -112,7 +112,12 @@ def _why_unreached(
     ]
     sparse = not names.sparse.isdisjoint(keys)
     within = {value.op for value in before}
-    lost = _first_not_followed(view, start, within, sparse) if keys else None
+    # A gradient that comes as far as the call is no longer lost before it.
+    enters = is_call(write.type) and any(
+        op.name == write.name for _, op, _ in _walk(view, gradients, {*within, write.name}, sparse)
+    )
+    start = (*gradients, *slots)
+    lost = _first_not_followed(view, start, within, sparse) if keys and not enters else None
     if lost is not None:
         return tuple(sorted(keys)), lost
     if is_call(write.type):
@@ -137,28 +142,43 @@ def _first_not_followed(
         within: Names of the ops to follow it through.
         sparse: Whether sparse gradients are among the values.
     """
-    stack = list(start)
-    seen = set(stack)
     # What has no rule is the cause where something is broadcast besides.
     found: list[tuple[bool, int, Refusal]] = []
+    for value, op, slot in _walk(view, start, within, sparse):
+        if not _has_rule(op, sparse):
+            found.append((False, op.position, no_rule(op.type, op.name)))
+        elif not sparse and is_broadcast(view, value, op, slot):
+            found.append((True, op.position, _broadcasts(view, value, op)))
+    return min(found, key=lambda one: one[:2])[2] if found else None
+
+
+def _walk(
+    view: GraphView, start: Iterable[Value], within: set[str], sparse: bool
+) -> Iterator[tuple[Value, Op, int]]:
+    """Follows values through ops as a flood does.
+
+    Yields:
+        A value, an op that takes it, and by which operand.
+    """
+    stack = list(start)
+    seen = set(stack)
     while stack:
         value = stack.pop()
         for op, slot in view.consumers(value):
             if op.name not in within or op.type in WRITES or op.type in FUSED:
                 continue
-            if family_of(op.type) is None and not (sparse and op.type in (*ROW_OPS, BRANCH)):
-                found.append((False, op.position, no_rule(op.type, op.name)))
-                continue
-            if not sparse and is_broadcast(view, value, op, slot):
-                found.append((True, op.position, _broadcasts(view, value, op)))
-                continue
-            if family_of(op.type) is Family.SUM:
+            yield value, op, slot
+            followed = _has_rule(op, sparse) and family_of(op.type) is not Family.SUM
+            if not followed or (not sparse and is_broadcast(view, value, op, slot)):
                 continue
             result = Value(op.name, slot if op.type == "IdentityN" else 0)
             if result not in seen:
                 seen.add(result)
                 stack.append(result)
-    return min(found, key=lambda one: one[:2])[2] if found else None
+
+
+def _has_rule(op: Op, sparse: bool) -> bool:
+    return family_of(op.type) is not None or (sparse and op.type in (*ROW_OPS, BRANCH))
 
 
 def _broadcasts(view: GraphView, value: Value, op: Op) -> Refusal:
