@@ -33,7 +33,7 @@ KERNELS_AND_SLOTS = {
     "muon": (2, 2),
 }
 
-SAMPLE = ("wgan_gp", "muon", "some_more_often", "two_heads", "looked_up_by_rmsprop")
+SAMPLE = ("wgan_gp", "muon", "some_more_often")
 
 
 @functools.cache
