@@ -50,12 +50,12 @@ class Task:
     def training(self, replicas: int) -> Arrays:
         """Returns the examples of all steps, starting over when they run out.
 
-        The last step has half as many as the others, as data seldom divides by the batch: some
-        replicas then get fewer, or none.
+        The last step has one example less than the others, as data seldom divides by the batch: the
+        last replica gets fewer. Where one got none, Keras would count its loss as 0.
         """
         count = len(self.examples[0]) - self.held_out
         together = self.batch * replicas
-        rows = np.arange(self.steps * together - together // 2) % count
+        rows = np.arange(self.steps * together - 1) % count
         inputs, targets = self.examples
         return inputs[rows], targets[rows]
 
