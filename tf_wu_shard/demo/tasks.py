@@ -51,7 +51,7 @@ class Task:
         """Returns the examples of all steps, starting over when they run out.
 
         The last step has one example less than the others, as data seldom divides by the batch: the
-        last replica gets fewer. Where one got none, Keras would count its loss as 0.
+        last replica gets fewer, or none, and Keras counts the loss of one that has none as 0.
         """
         count = len(self.examples[0]) - self.held_out
         together = self.batch * replicas
