@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("logical_cpus")
 
 @pytest.mark.parametrize("name", TITLES)
 @pytest.mark.parametrize("quick", [True, False])
-def test_a_task_is_the_same_every_time_and_ends_with_a_smaller_batch(name: str, quick: bool) -> None:
+def test_a_task_is_the_same_each_time_and_ends_with_a_smaller_batch(name: str, quick: bool) -> None:
     first, again = task(name, quick), task(name, quick)
     inputs, targets = first.training(replicas=4)
     np.testing.assert_array_equal(inputs, again.training(replicas=4)[0])
