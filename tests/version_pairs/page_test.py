@@ -9,6 +9,7 @@ import pytest
 from tests.project.imports import ROOT
 from tf_wu_shard.tensorflow_private.required_names import SUPPORTED
 from tools.version_pairs.environments import SAMPLE
+from tools.version_pairs.interpreters import OLDEST
 from tools.version_pairs.table import AGREES, NO_WHEELS, PACKAGES, Row, parsed
 from tools.versions import PAGE, page_of
 
@@ -27,9 +28,11 @@ def test_the_page_is_as_it_would_be_written() -> None:
     assert page_of(rows()) == PAGE.read_text(encoding="utf-8")
 
 
-def test_no_pair_on_the_page_failed_and_pairs_that_were_tried_are_supported() -> None:
+def test_every_pair_of_a_supported_tensorflow_is_on_the_page_and_none_failed() -> None:
     assert [row for row in rows() if not row.is_well] == []
-    assert {row.pair[0] for row in rows()} <= {*SUPPORTED}
+    pythons = {row.pair[1] for row in rows()}
+    assert {row.pair for row in rows()} == {(t, p) for t in SUPPORTED for p in pythons}
+    assert ".".join(map(str, OLDEST)) in pythons
 
 
 def test_the_demo_ran_on_the_oldest_and_the_newest_tensorflow() -> None:
