@@ -200,19 +200,19 @@ class _Conversion:
         Returns:
             The reasons, by the names of the branch ops.
         """
+        if not self._unproved_in(self._view):
+            return {}
+        # It takes longer to see what gradients update.
+        return self._unproved_in(with_ensured(self._view, ensured_shapes(self._view, carried)))
+
+    def _unproved_in(self, view: GraphView) -> dict[str, str]:
+        """As `unproved`, where the view knows all shapes that there are to know."""
         found: dict[str, str] = {}
-        view = self._view
-        for ensure in (False, True):
-            if ensure:
-                view = with_ensured(view, ensured_shapes(view, carried))
-            found = {}
-            for name, (in_vain, selections) in self._in_vain.items():
-                try:
-                    check_shapes(view, in_vain, selections)
-                except RunsInVainError as error:
-                    found[name] = str(error)
-            if not found:
-                break
+        for name, (in_vain, selections) in self._in_vain.items():
+            try:
+                check_shapes(view, in_vain, selections)
+            except RunsInVainError as error:
+                found[name] = str(error)
         return found
 
     def result(self, kept: dict[str, str]) -> Captured:
