@@ -9,11 +9,18 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+# How fast a shared machine makes an example, or runs it, says nothing about the example.
+settings.register_profile(
+    "shared_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("shared_machine")
 
 _REPLICAS = 8
 

@@ -82,7 +82,7 @@ def _reshard(variable: tf.Variable) -> None:
 
 
 @pytest.mark.parametrize("replicas", [2, 3])
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=12, derandomize=True)
 @given(
     shape=draw.sampled_from([(), (5,), (33, 3)]),
     steps=draw.lists(draw.sampled_from([*_STEPS, "reshard"]), min_size=1, max_size=6),

@@ -69,7 +69,7 @@ def test_each_replica_holds_the_run_that_the_layout_says() -> None:
     draw.sampled_from(TORUSES),
     draw.randoms(use_true_random=False),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_joining_the_cuts_gives_the_value_whatever_the_padding_holds(
     shape: tuple[int, ...], torus: tuple[int, ...], random: Random
 ) -> None:

@@ -101,13 +101,21 @@ def join(shards: Sequence[tf.Tensor], layout: AnyLayout) -> tf.Tensor:
 
 
 def _cut_rows(value: tf.Tensor, layout: RowLayout) -> list[tf.Tensor]:
-    # Padded rows follow all others, so that the padding is at the end of the elements too.
-    elements = tf.reshape(tf.transpose(value, layout.order), (-1,))
-    padded = tf.reshape(tf.pad(elements, ((0, layout.padding),)), (-1, layout.columns))
+    # Raw ops here too: this runs for every weight and slot of a TPU program.
+    if layout.order != tuple(range(len(layout.order))):
+        value = tf.raw_ops.Transpose(x=value, perm=layout.order)
+    rows = tf.raw_ops.Reshape(tensor=value, shape=[-1])
+    if layout.padding:
+        # Padded rows follow all others, so that the padding is at the end of the elements too.
+        rows = tf.raw_ops.Pad(input=rows, paddings=[[0, layout.padding]])
     if layout.tile_shards > 1:
-        tiles = tf.reshape(padded, (-1, TILE[0], layout.columns // TILE[1], TILE[1]))
-        padded = tf.reshape(tf.transpose(tiles, (0, 2, 1, 3)), (-1, TILE[1]))
-    shards = tf.split(padded, layout.num_shards)
+        of_tiles = [-1, TILE[0], layout.columns // TILE[1], TILE[1]]
+        tiles = tf.raw_ops.Reshape(tensor=rows, shape=of_tiles)
+        tiles = tf.raw_ops.Transpose(x=tiles, perm=[0, 2, 1, 3])
+        rows = tf.raw_ops.Reshape(tensor=tiles, shape=[-1, TILE[1]])
+    else:
+        rows = tf.raw_ops.Reshape(tensor=rows, shape=[-1, layout.columns])
+    shards = tf.raw_ops.Split(axis=0, value=rows, num_split=layout.num_shards)
     return [tf.raw_ops.DeepCopy(x=shards[number]) for number in layout.held]
 
 

@@ -96,7 +96,7 @@ def free(handles: Sequence[Any], dtype: tf.DType) -> None:
     # What cannot be NaN is as far from a plausible sum as it can be.
     filler = np.nan if dtype.is_floating or dtype.is_complex else dtype.is_bool or dtype.min
     with tf.init_scope():
-        left = tf.fill(_FREED_SHAPE, tf.cast(filler, dtype))
+        left = tf.raw_ops.Fill(dims=_FREED_SHAPE, value=tf.constant(filler, dtype))
     refill(handles, [left] * len(handles))
 
 
