@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.project.imports import imported_files, imported_names, sources
+from tests.project.imports import CHECKOUT
 
 # From the ground up. A unit is a folder of tf_wu_shard/ or a module that lies in it directly; it
 # may import the units of the levels below its own. tf_wu_shard itself is its __init__.py.
@@ -48,7 +48,7 @@ PURE = (
 )
 PURE_FILES = ("tf_wu_shard/graph/view.py", "tf_wu_shard/cli/main.py", "tf_wu_shard/cli/program.py")
 
-SOURCES = sources("tf_wu_shard", "models")
+SOURCES = CHECKOUT.sources("tf_wu_shard", "models")
 
 
 def unit_of(file: str) -> str:
@@ -78,7 +78,7 @@ def test_no_arrow_runs_back(file: str) -> None:
     unit = unit_of(file)
     back = {
         imported
-        for imported in imported_files(file)
+        for imported in CHECKOUT.imported_files(file)
         if unit_of(imported) not in {unit, *may_import(unit)}
     }
     assert not back, (
@@ -93,7 +93,7 @@ def test_only_one_folder_touches_private_tensorflow(file: str) -> None:
     private = ("tensorflow.python", "tensorflow.core", "tensorflow.compiler")
     touched = [
         f"{module}.{name}" if name else module
-        for module, name in imported_names(file)
+        for module, name, _ in CHECKOUT.imports(file)
         if f"{module}.{name or ''}.".startswith(tuple(f"{prefix}." for prefix in private))
     ]
     assert not touched, f"{file} imports {touched}; only tensorflow_private/ may"
@@ -103,15 +103,15 @@ def test_only_one_folder_touches_private_tensorflow(file: str) -> None:
     "file", [file for file in SOURCES if unit_of(file) in PURE or file in PURE_FILES]
 )
 def test_pure_layers_import_no_tensorflow(file: str) -> None:
-    loaded = {module.partition(".")[0] for module, _ in imported_names(file)}
+    loaded = {module.partition(".")[0] for module, _, _ in CHECKOUT.imports(file)}
     assert not loaded & {"tensorflow", "keras"}, f"{file} is to answer without TensorFlow"
     # The flag lives in TensorFlow's context; config asks for it when it is asked.
     if unit_of(file) != "config":
-        rooms = {unit_of(imported) for imported in imported_files(file)}
+        rooms = {unit_of(imported) for imported in CHECKOUT.imported_files(file)}
         assert "tensorflow_private" not in rooms, f"{file} is to answer without TensorFlow"
 
 
 def test_nothing_imports_models_as_a_top_level_package() -> None:
-    for file in sources("tf_wu_shard", "models", "tests", "tools"):
-        for module, _ in imported_names(file):
+    for file in CHECKOUT.sources("tf_wu_shard", "models", "tests", "tools"):
+        for module, _, _ in CHECKOUT.imports(file):
             assert module.partition(".")[0] != "models", f"{file}: it is tf_wu_shard.models"

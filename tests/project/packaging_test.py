@@ -11,7 +11,7 @@ import zipfile
 
 import pytest
 
-from tests.project.imports import ROOT, sources
+from tests.project.imports import CHECKOUT, ROOT
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def test_the_wheel_holds_the_package_with_the_models_inside_and_nothing_else(
 ) -> None:
     wanted = {
         f"tf_wu_shard/{file}" if file.startswith("models/") else file
-        for file in sources("tf_wu_shard", "models")
+        for file in CHECKOUT.sources("tf_wu_shard", "models")
     }
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert {name for name in packed if name.endswith(".py")} == wanted

@@ -21,13 +21,13 @@ import tensorflow as tf
 from tensorflow.python.framework import kernels
 from tensorflow.python.ops import handle_data_util
 
-from tests.project.imports import ROOT, imported_names, sources
+from tests.project.imports import CHECKOUT, ROOT
 from tf_wu_shard.errors import UnsupportedTensorFlowError
 from tf_wu_shard.tensorflow_private import required_names
 
 FOLDER = "tf_wu_shard/tensorflow_private"
 
-FILES = [file for file in sources("tf_wu_shard") if file.startswith(FOLDER)]
+FILES = [file for file in CHECKOUT.sources("tf_wu_shard") if file.startswith(FOLDER)]
 
 # Strings that look like names of attributes: attributes of functions and nodes in a graph, and what
 # we keep among a component's own.
@@ -124,7 +124,7 @@ def test_the_installed_tensorflow_has_all_names() -> None:
 @pytest.mark.parametrize("file", FILES)
 def test_whatever_is_imported_from_private_tensorflow_is_listed(file: str) -> None:
     places = {place.partition(":")[0] for place in required_names.REQUIRED}
-    for module, name in imported_names(file):
+    for module, name, _ in CHECKOUT.imports(file):
         if module.startswith("tensorflow."):
             inside = module.removeprefix("tensorflow.")
             listed = f"{inside}.{name}" in places or name in required_names.REQUIRED.get(inside, ())

@@ -1,0 +1,1 @@
+"""What the BUILD file says, derived from the imports of the sources."""
