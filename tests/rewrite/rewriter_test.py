@@ -14,6 +14,7 @@ from tests.rewrite.stages import keras_step, run_stages
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.graph.ordering import in_cycles
 from tf_wu_shard.rewrite.names import scope_of
+from tf_wu_shard.rewrite.rewriter import rewrite
 from tf_wu_shard.rewrite.verify import verify
 
 Strategies = Callable[[int], tf.distribute.MirroredStrategy]
@@ -42,6 +43,14 @@ def test_every_bucket_costs_its_own(strategy_of: Strategies) -> None:
     assert alone.result.emitted == {"reduce_scatter": 3, "all_gather": 3}
     together = run_stages(graph, ShardingOptions(min_elements=1))
     assert together.result.emitted == {"reduce_scatter": 1, "all_gather": 1}
+
+
+def test_rewriting_twice_with_one_dialect_makes_the_same_graph(strategy_of: Strategies) -> None:
+    graph = keras_step(strategy_of(2), OPTIMIZERS["adam"])
+    stages = run_stages(graph, ShardingOptions(min_elements=1, bucket_bytes=1))
+    again = rewrite(stages.view, stages.analysis, stages.plan, stages.dialect)
+    assert again.emitted["all_gather"] == 3, "an odd number, after which turns would have moved"
+    assert again.graph_def == stages.result.graph_def
 
 
 def test_small_gradients_of_a_lost_pack_are_summed_together_once(strategy_of: Strategies) -> None:

@@ -44,7 +44,7 @@ def stages_of(
     plan = planned(analysis, captured, dialect, options, Whole({}, {}))
     result = rewrite(captured.view, analysis, plan, dialect)
     verify(captured.view, analysis, plan, result)
-    return Stages(captured, analysis, plan, result)
+    return Stages(captured, dialect, analysis, plan, result)
 
 
 def count_of(view: Any, op_type: str) -> int:

@@ -11,6 +11,7 @@ import tensorflow as tf
 from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions
+from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dialects.in_process import InProcess
 from tf_wu_shard.dialects.recognition import replica_devices
 from tf_wu_shard.graph.capture import Captured, capture
@@ -26,6 +27,7 @@ class Stages:
     """What each stage made of one graph."""
 
     captured: Captured
+    dialect: Dialect
     analysis: Analysis
     plan: ShardingPlan
     result: RewriteResult
@@ -47,7 +49,8 @@ def run_stages(graph: Any, options: ShardingOptions | None = None) -> Stages:
         min_elements=dialect.min_elements,
         bucket_bytes=dialect.bucket_bytes,
     )
-    return Stages(captured, analysis, plan, rewrite(captured.view, analysis, plan, dialect))
+    result = rewrite(captured.view, analysis, plan, dialect)
+    return Stages(captured, dialect, analysis, plan, result)
 
 
 def keras_step(

@@ -35,15 +35,6 @@ class InProcess(CopyOfEachReplica):
     min_elements = 1024
     bucket_bytes = 256 * 1024
 
-    def __init__(self, devices: Sequence[str]) -> None:
-        """Makes the dialect of one graph.
-
-        Args:
-            devices: Per replica, its device.
-        """
-        super().__init__(devices)
-        self._gathers = 0
-
     def reduce_scatter(
         self,
         builder: GraphBuilder,
@@ -81,10 +72,12 @@ class InProcess(CopyOfEachReplica):
         dtype: int,
         scope: str,
     ) -> list[list[Value]]:
-        """See `Dialect.all_gather`. All replicas get the same tensor, on one of the devices."""
+        """See `Dialect.all_gather`. All replicas get the same tensor, on one of the devices.
+
+        The devices of a graph take turns.
+        """
         whole: list[list[Value]] = []
-        device = self._devices[self._gathers % len(self._devices)]
-        self._gathers += 1
+        device = self._devices[builder.ordinal("all_gather") % len(self._devices)]
         for own, layout in zip(shards, layouts, strict=True):
             held = [s for r, s in enumerate(own) if layout.shard_shape(r)[0]]
             vector = plain_ops.joined(builder, held, dtype, device, f"{scope}/concat")

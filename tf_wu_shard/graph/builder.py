@@ -60,6 +60,7 @@ class GraphBuilder:
         """
         self._taken = set(taken)
         self._counts: dict[str, int] = {}
+        self._ordinals: dict[str, int] = {}
         self._constants: dict[tuple[str, Any, str], Value] = {}
         self.nodes: list[Any] = []
 
@@ -73,6 +74,12 @@ class GraphBuilder:
         self._counts[name] = count
         self._taken.add(candidate)
         return candidate
+
+    def ordinal(self, kind: str) -> int:
+        """The number, from 0, of the next thing of a kind in this graph."""
+        number = self._ordinals.get(kind, 0)
+        self._ordinals[kind] = number + 1
+        return number
 
     def op(
         self,
