@@ -8,7 +8,6 @@ function exactly as it was traced.
 from __future__ import annotations
 
 import dataclasses
-import sys
 import time
 import traceback
 import weakref
@@ -54,9 +53,6 @@ from tf_wu_shard.tensorflow_private.distributed_variables import (
     original_handle,
 )
 from tf_wu_shard.tensorflow_private.sharded_variables import is_in_shards
-
-# The flag was turned off: what lives in shards goes on doing so, nothing else is touched.
-_ONLY_WHAT_IS_IN_SHARDS = ShardingOptions(min_elements=sys.maxsize)
 
 # Functions that a report tells about; who calls one has nothing to add.
 _told: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -71,12 +71,6 @@ def test_consumers_are_told_by_output_and_name_the_input_they_enter_by() -> None
     assert view.producer(Value("s", 1)).type == "SplitV"
 
 
-def test_control_consumers_are_those_that_wait() -> None:
-    view = view_of("a = Const()\nb = NoOp() ^a\nc = Neg(a) ^a")
-    assert [op.name for op in view.control_consumers("a")] == ["b", "c"]
-    assert view.control_consumers("b") == []
-
-
 def test_a_shape_is_known_only_when_every_dimension_is() -> None:
     view = view_of("a = Split() [2,3] []\nb = Where(a) [?]\nc = Where(a)")
     assert view.shape(Value("a")) == (2, 3)

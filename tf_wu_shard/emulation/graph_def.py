@@ -27,8 +27,6 @@ _RESOURCE = 20
 # A loop of TensorFlow 1 is a cycle of plain ops in a frame of its own, which nothing crosses.
 _LOOP = frozenset({"Enter", "RefEnter", "NextIteration", "RefNextIteration"})
 
-_NodeDef = tf.compat.v1.NodeDef
-
 
 def lower_graph_def(graph_def: Any) -> Any:
     """Turns the TPU programs of a GraphDef into copies side by side.

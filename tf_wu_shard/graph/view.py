@@ -155,14 +155,6 @@ class GraphView:
         return found
 
     @functools.cached_property
-    def _control_consumers(self) -> dict[str, list[Op]]:
-        found: dict[str, list[Op]] = {}
-        for op in self._by_position:
-            for name in op.controls:
-                found.setdefault(name, []).append(op)
-        return found
-
-    @functools.cached_property
     def fingerprint(self) -> str:
         """A digest of the graph; equal for byte-identical graphs."""
         data = self.graph_def.SerializeToString(deterministic=True)
@@ -193,10 +185,6 @@ class GraphView:
     def consumers(self, value: Value) -> list[tuple[Op, int]]:
         """The live ops that read `value`, each with the number of the input it enters by."""
         return [(op, i) for op, i in self._consumers.get(value, ()) if op.name in self.live]
-
-    def control_consumers(self, name: str) -> list[Op]:
-        """The ops that wait for `name` by a control edge."""
-        return self._control_consumers.get(name, [])
 
     def stated(self, value: Value) -> Dims | None:
         """The dimensions that TensorFlow inferred of `value`, None for those that it left open."""

@@ -22,7 +22,6 @@ from tensorflow.python.ops import control_flow_v2_func_graphs, handle_data_util
 
 from tf_wu_shard.colocation import rename_wishes
 
-_HANDLE_TYPES = (tf.resource, tf.variant)
 _SHAPE_TYPES = (tf.int32.as_datatype_enum, tf.int64.as_datatype_enum)
 
 

@@ -10,9 +10,6 @@ from collections.abc import Mapping
 from tests.real.outcome import MIN_ELEMENTS, Outcome
 from tests.real.program import GROUNDS, Program
 
-# Less than this of a program's elements in shards wants a reason.
-BAR = 0.95
-
 _INTRODUCTION = """\
 # Real programs
 

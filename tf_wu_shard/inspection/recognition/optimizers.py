@@ -117,7 +117,6 @@ class _Reading:
         self._slots = {key: found for key, found in written.items() if key != self._weight}
         self._slots |= self._values.beside
         self._kinds: dict[str, str] = {}
-        self._decays = False
         self._trust = trust_ratios(self._values)
 
     @property
