@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tf_wu_shard.analysis.accesses import CALLS, writes_in_call
+from tf_wu_shard.analysis.accesses import CALLS, STATEFUL_BRANCHES, writes_in_call
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.dialects.recognition import SUMS, reduced_values
 from tf_wu_shard.graph.capture import capture
@@ -26,12 +26,12 @@ Handles = list[tuple[Any, Any]]
 # What yields a value that was there before.
 _HELD = frozenset({READ, "Const", "Placeholder"})
 
-# Branches with an effect.
-BRANCHES = frozenset({"If", "Case"})
-
 # What can be done with the value of a slot just as well.
 _ON_VALUES = (
-    frozenset({READ, "VarIsInitializedOp"}) | frozenset(WRITES) | frozenset(FUSED) | BRANCHES
+    frozenset({READ, "VarIsInitializedOp"})
+    | frozenset(WRITES)
+    | frozenset(FUSED)
+    | STATEFUL_BRANCHES
 )
 
 WRITING = frozenset(WRITES) | frozenset(FUSED) | frozenset(SPARSE_WRITES)
@@ -39,8 +39,8 @@ WRITING = frozenset(WRITES) | frozenset(FUSED) | frozenset(SPARSE_WRITES)
 
 def writes_a_mirrored_variable(graph: Any, handles: Handles) -> bool:
     """Whether a graph holds something to shard at all, asked in the cheapest order."""
-    return function_graph.may_write(graph, WRITING | BRANCHES) and any(
-        is_written(placeholder, WRITING | BRANCHES)
+    return function_graph.may_write(graph, WRITING | STATEFUL_BRANCHES) and any(
+        is_written(placeholder, WRITING | STATEFUL_BRANCHES)
         and (found := distributed_variable_of(handle)) is not None
         and len(found[0].values) > 1
         for handle, placeholder in handles
@@ -53,7 +53,7 @@ def hands_sums_to_writers(graph: Any, handles: Handles) -> bool:
     Nothing of that is shared, but whoever wrote it may ask why. A function that sums a metric, say,
     and calls another that averages weights hands no sum to it.
     """
-    called = CALLS - BRANCHES
+    called = CALLS - STATEFUL_BRANCHES
     if not function_graph.may_write(graph, called):
         return False
     calls = {

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+from tf_wu_shard.analysis.accesses import BRANCHES
 from tf_wu_shard.analysis.types import Analysis, RefusedUpdate
 from tf_wu_shard.graph.capture import Captured, capture
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.tpu_cluster import cluster_of
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.program.called_graph import TracedGraph
-from tf_wu_shard.program.flat_functions import BRANCHES
 from tf_wu_shard.program.if_conversion import if_converted, telling_why
 from tf_wu_shard.program.prepare import sums
 from tf_wu_shard.program.reduced_operands import branches_with_reduced_operands

@@ -35,6 +35,13 @@ _CALLS: dict[str, tuple[tuple[str, ...], int]] = {
 
 CALLS = frozenset(_CALLS)
 
+# The calls that run one function of two, and those that run one of two or of a list.
+IFS = frozenset({"If", "StatelessIf"})
+BRANCHES = IFS | {"Case", "StatelessCase"}
+
+# The branches that TensorFlow makes where a function may have an effect.
+STATEFUL_BRANCHES = frozenset({"If", "Case"})
+
 # A handle may pass through these unchanged inside a called function.
 _FORWARDING = frozenset({"Identity"})
 

@@ -19,6 +19,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from tf_wu_shard.analysis.accesses import CALLS
 from tf_wu_shard.analysis.types import UpdatedVariable
 from tf_wu_shard.dialects.base import CarriedReduction, CarriedSlices, Gathered
 from tf_wu_shard.errors import OptionError
@@ -38,10 +39,6 @@ _AROUND: Mapping[str, Any] = {
 }
 
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]")
-
-_BRANCHES = frozenset(
-    {"If", "StatelessIf", "While", "StatelessWhile", "Case", "StatefulPartitionedCall"}
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -231,7 +228,7 @@ def _traced(
 
 def _check_branches(graph: Any, name: str) -> None:
     for op in graph.get_operations():
-        if op.type in _BRANCHES and any(value.dtype == tf.resource for value in op.inputs):
+        if op.type in CALLS and any(value.dtype == tf.resource for value in op.inputs):
             raise OptionError(
                 f"{name} updates inside of a branch or a function of its own ({op.name}): what is"
                 " sharded of that shows the traced step only, see tf_wu_shard.reports()"

@@ -12,17 +12,13 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tf_wu_shard.analysis.accesses import callees
+from tf_wu_shard.analysis.accesses import BRANCHES, IFS, callees
 from tf_wu_shard.graph.op import Value, parse_value
 from tf_wu_shard.program.called_graph import CalledGraph, Shape
 from tf_wu_shard.program.inlining import Body, inline
 from tf_wu_shard.program.speculation import RunsInVainError, check_ops
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
-_CASES = frozenset({"Case", "StatelessCase"})
-
-# What `FlatFunctions` selects the results of.
-BRANCHES = frozenset({"If", "StatelessIf"}) | _CASES
 
 # What its branches are called, after the op's name and before their numbers.
 BRANCH = "wu_shard_branch_"
@@ -170,7 +166,7 @@ class FlatFunctions:
         tests = []
         for number in range(num_branches - 1):
             scope = f"{node.name}/wu_shard_taken_{number}"
-            if node.op not in _CASES:
+            if node.op in IFS:
                 if node.attr["Tcond"].type != _BOOL:
                     raise RunsInVainError("its predicate is no truth value")
                 test = self._new(node, scope, "Identity", [node.input[0]])

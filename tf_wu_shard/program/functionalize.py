@@ -15,12 +15,17 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.analysis.accesses import access_by_callee, callees, first_argument, is_call
+from tf_wu_shard.analysis.accesses import (
+    BRANCHES,
+    access_by_callee,
+    callees,
+    first_argument,
+    is_call,
+)
 from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.program.called_graph import TracedGraph
-from tf_wu_shard.program.flat_functions import BRANCHES
 from tf_wu_shard.program.fused_values import OnValues
 from tf_wu_shard.program.lifting import HandleNeededError, taking_values
 from tf_wu_shard.program.specialise import Specialiser

@@ -20,7 +20,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.analysis.accesses import accesses, ignores, is_call
+from tf_wu_shard.analysis.accesses import BRANCHES, accesses, ignores, is_call
 from tf_wu_shard.analysis.gradient_shapes import ensured_shapes, with_ensured
 from tf_wu_shard.analysis.types import Analysis, RefusedUpdate
 from tf_wu_shard.dialects.base import CarriedReduction
@@ -29,7 +29,7 @@ from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.program.called_graph import CalledGraph, Shape
-from tf_wu_shard.program.flat_functions import BRANCHES, FlatFunctions, with_operands
+from tf_wu_shard.program.flat_functions import FlatFunctions, with_operands
 from tf_wu_shard.program.fused_values import restored, stand_in
 from tf_wu_shard.program.lifting import HandleNeededError, taking_values
 from tf_wu_shard.program.reduced_operands import branches_with_reduced_operands

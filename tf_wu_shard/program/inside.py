@@ -13,8 +13,6 @@ from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.inlining import Body
 from tf_wu_shard.program.lifting import LOOPS
 
-BRANCHES = frozenset({"If", "StatelessIf"})
-
 
 def view_inside(
     captured: Captured, op: Op, called: CalledGraph, name: str, num_replicas: int

@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 
 from tf_wu_shard.analysis.accesses import (
+    IFS,
     access_by_callee,
     accesses,
     callees,
@@ -22,7 +23,7 @@ from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.flatten import SUMS, program_of, reaching
-from tf_wu_shard.program.inside import BRANCHES, differs, view_inside
+from tf_wu_shard.program.inside import differs, view_inside
 from tf_wu_shard.program.lifting import LOOPS
 from tf_wu_shard.program.prepare import prepared
 from tf_wu_shard.rules.variables import READ, Access
@@ -128,7 +129,7 @@ def _nested(
         return None
     own = looking.prepare(called, dataclasses.replace(captured, view=view), "", num_replicas)
     inner = nested_programs(called, own, "", num_replicas, looking)
-    agreed = op.type not in BRANCHES or not differs(captured.view, num_replicas)(op.inputs[0])
+    agreed = op.type not in IFS or not differs(captured.view, num_replicas)(op.inputs[0])
     operands = op.inputs[first_argument(op.type) :]
     arguments = called.body(0).arguments
     return Nested(op.name, "", 0, name, called, own, arguments, operands, inner, agreed)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 from tf_wu_shard.analysis.accesses import (
+    IFS,
     access_by_callee,
     accesses,
     callees,
@@ -20,7 +21,7 @@ from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.flatten import program_of
-from tf_wu_shard.program.inside import BRANCHES, view_inside
+from tf_wu_shard.program.inside import view_inside
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.variables import READ, WRITES, Access
 
@@ -53,7 +54,7 @@ def part_wise(graph: CalledGraph, captured: Captured, program: str, num_replicas
     agreed = SingleProgram(view, {}, num_replicas)
     for op in view:
         inside = not program or program_of(op.node) == program.encode()
-        if op.type not in BRANCHES or not inside:
+        if op.type not in IFS or not inside:
             continue
         if agreed.match(0, op.inputs[0].op, op.inputs[0].op) is not None:
             continue

@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.analysis.accesses import callees, first_argument, ignores, is_call
+from tf_wu_shard.analysis.accesses import BRANCHES, callees, first_argument, ignores, is_call
 from tf_wu_shard.dialects.base import CarriedReduction
 from tf_wu_shard.errors import ModelFileError
 from tf_wu_shard.graph.builder import graph_def_of
@@ -28,7 +28,6 @@ from tf_wu_shard.inspection.reading.checked_nodes import is_type
 from tf_wu_shard.inspection.reading.defined_graph import DefinedGraph, Definitions
 from tf_wu_shard.inspection.reading.handed_twice import by_one_operand
 from tf_wu_shard.program.called_graph import CalledGraph
-from tf_wu_shard.program.flat_functions import BRANCHES
 from tf_wu_shard.program.flatten import INLINED, reaching, write_out
 from tf_wu_shard.program.inlining import Body
 from tf_wu_shard.program.inside import differs
