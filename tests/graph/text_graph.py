@@ -94,10 +94,10 @@ class Attribute:
 
 
 class _Attributes(dict[str, Attribute]):
-    """Like a protobuf map: reading what is not there yields an empty attribute."""
+    """Like a protobuf map, but asking for what is not there fails: it would change the graph."""
 
-    def __missing__(self, name: str) -> Attribute:
-        return Attribute("0")
+    def GetEntryClass(self) -> Any:
+        return lambda: types.SimpleNamespace(value=Attribute("0"))
 
 
 class _ReadHalf:

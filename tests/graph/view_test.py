@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+import tensorflow as tf
 
 from tests.graph.text_graph import view_of
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.tensorflow_private.function_graph import op_def
 
 
 def test_ops_stand_after_their_inputs_and_control_inputs() -> None:
@@ -105,3 +108,27 @@ def test_only_a_const_has_a_constant() -> None:
     tensor = view.constant(Value("a"))
     assert tensor is not None and tensor.int_val == [7]
     assert view.constant(Value("b")) is None
+
+
+def test_what_a_view_reads_leaves_the_graph_as_it_was() -> None:
+    """A file need not say what a graph traced here says: no shapes, no attribute at its default."""
+    graph_def = tf.compat.v1.GraphDef()
+    for name, op_type, inputs in [
+        ("c", "Const", ()),
+        ("whole", "Reshape", ("c", "c")),
+        ("sum", "Sum", ("whole", "c")),
+        ("part", "StridedSlice", ("whole", "c", "c", "c")),
+        ("packed", "Pack", ("sum", "part")),
+        ("ensured", "EnsureShape", ("sum",)),
+        ("squeezed", "Squeeze", ("packed",)),
+        ("product", "MatMul", ("whole", "squeezed")),
+        ("bias", "BiasAddGrad", ("product",)),
+    ]:
+        graph_def.node.add(name=name, op=op_type, input=inputs)
+    before = graph_def.SerializeToString(deterministic=True)
+    view = GraphView(graph_def, variables={}, outputs=(), control_outputs=(), op_def=op_def)
+    for op in view:
+        view.shape(Value(op.name))
+        view.constant(Value(op.name))
+        view.results(op.name)
+    assert graph_def.SerializeToString(deterministic=True) == before

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
-from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.op import Op, Value, attribute_in
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.fused import FUSED
@@ -86,7 +86,7 @@ def is_call(op_type: str) -> bool:
 
 def callees(op_type: str, attributes: Any) -> list[tuple[str, list[str]]]:
     """The functions that an op may call: for each attribute that names any, their names."""
-    return [(key, _function_names(attributes[key])) for key in _CALLS[op_type][0]]
+    return [(key, _function_names(attribute_in(attributes, key))) for key in _CALLS[op_type][0]]
 
 
 def first_argument(op_type: str) -> int:
@@ -179,7 +179,7 @@ def _function_names(attribute: Any) -> list[str]:
 def _access_in_call(view: GraphView, op_type: str, attributes: Any, slot: int) -> Access:
     """What the functions that an op may call do to the handle it passes as operand `slot`."""
     names, first = _CALLS[op_type]
-    callees = [name for a in names for name in _function_names(attributes[a])]
+    callees = [name for a in names for name in _function_names(attribute_in(attributes, a))]
     if slot < first or not callees:
         return Access.UNKNOWN
     return _strongest(access_by_callee(view, c, slot - first) for c in callees)

@@ -72,7 +72,7 @@ def depending(view: GraphView, op: Op, slot: int) -> set[int]:
     """The numbers of a condition's results that depend on one of its operands, in any branch."""
     found: set[int] = set()
     for attribute in _FUNCTIONS:
-        name = op.node.attr[attribute].func.name
+        name = op.attribute(attribute).func.name
         body = function_view(view, name, op.inputs[1:])
         if body is None or slot == 0:
             return set(range(len(view.results(op.name))))
@@ -99,7 +99,7 @@ def _results(
     view: GraphView, op: Op, attribute: str, taken: Sequence[Lies | None], outside: RowRules
 ) -> tuple[Lies, ...] | Refusal:
     """Where the results of one branch lie, if a shard can call its function as it stands."""
-    body = function_view(view, op.node.attr[attribute].func.name, op.inputs[1:])
+    body = function_view(view, op.attribute(attribute).func.name, op.inputs[1:])
     if body is None:
         return Refusal(op.name, "one of its branches is not known")
     arguments = [Value(one.name) for one in body if one.type == ARGUMENT]

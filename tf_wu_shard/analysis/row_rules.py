@@ -98,7 +98,7 @@ class RowRules:
             return Refusal(op.name, "it looks up rows of a variable that the update does not write")
         if op.type == "Cast" and first is not None and first.what is What.ROWS:
             # A wider type has the same numbers; a narrower one might not have all of them.
-            if op.node.attr["DstT"].type == _INT64:
+            if op.attribute("DstT").type == _INT64:
                 return Judged((first,))
             return Refusal(op.name, "it narrows the numbers of rows")
         if op.type == UNIQUE and first is not None and first.what is What.ROWS:
@@ -125,7 +125,7 @@ class RowRules:
 
     def read_rows(self, op: Op, rows: Lies | None) -> Judged | Refusal:
         """Rows of one of the update's own variables, which are a table, for each entry one."""
-        if rows is None or rows.what is not What.ROWS or op.node.attr["batch_dims"].i != 0:
+        if rows is None or rows.what is not What.ROWS or op.attribute("batch_dims").i != 0:
             return Refusal(op.name, "it looks up something else than the rows of entries")
         return Judged((Lies(What.ENTRIES, rows.entries, shape=self.table[1:]),))
 
@@ -146,7 +146,7 @@ class RowRules:
     def _look_up(self, op: Op, operands: Sequence[Lies | None]) -> Judged | Refusal:
         table, rows = operands[:2]
         axis = integers(self._view.constant(op.inputs[2]))
-        plain = axis == (0,) and op.node.attr["batch_dims"].i == 0
+        plain = axis == (0,) and op.attribute("batch_dims").i == 0
         of_table = table is not None and table.what is What.TABLE
         if of_table and rows is not None and rows.what is What.ROWS and plain:
             assert table is not None, "it is of a table"
@@ -216,7 +216,7 @@ class RowRules:
             return Refusal(op.name, "the axes of its sum are not known when traced")
         axes = tuple(sorted({axis % len(shape) for axis in axes}))
         result = kept_shape(shape, axes)
-        if len(op.inputs) > 1 and op.node.attr["keep_dims"].b:
+        if len(op.inputs) > 1 and op.attribute("keep_dims").b:
             result = tuple(1 if i in axes else size for i, size in enumerate(shape))
         if 0 not in axes:
             if of_table:
@@ -243,12 +243,11 @@ class RowRules:
     def takes_first(self, op: Op) -> bool:
         """Whether a StridedSlice yields the first element of a vector as a scalar."""
         begin, end, stride = (integers(self._view.constant(v)) for v in op.inputs[1:])
-        attributes = op.node.attr
         masks = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask")
         return (
             (begin, end, stride) == ((0,), (1,), (1,))
-            and attributes["shrink_axis_mask"].i == 1
-            and all(attributes[mask].i == 0 for mask in masks)
+            and op.attribute("shrink_axis_mask").i == 1
+            and all(op.attribute(mask).i == 0 for mask in masks)
         )
 
     def _is_num_rows(self, value: Value) -> bool:

@@ -118,7 +118,7 @@ def look_from_outside(view: GraphView, values: Iterable[Value], body: Set[str]) 
 def _casts(view: GraphView, read: Op, body: Set[str]) -> set[int]:
     """The element types that a read is cast to outside of the body; 0 for any other use."""
     return {
-        op.node.attr["DstT"].type if op.type == "Cast" else 0
+        op.attribute("DstT").type if op.type == "Cast" else 0
         for op, _ in view.consumers(Value(read.name))
         if op.name not in body
     }

@@ -89,7 +89,7 @@ def _collective_sums(
     groups: dict[int, dict[str, list[Op]]] = {}
     refusals: list[Refusal] = []
     for op in collectives:
-        merge, final = op.node.attr["merge_op"].s, op.node.attr["final_op"].s
+        merge, final = op.attribute("merge_op").s, op.attribute("final_op").s
         size, key = _integer(view, op.inputs[1]), _integer(view, op.inputs[2])
         if merge != b"Add" or final not in (b"Id", b"Div"):
             text = f"it reduces by {decoded(merge)} and {decoded(final)}, not to a sum"
@@ -113,7 +113,7 @@ def _collective_sums(
             )
             continue
         for ops in zip(*columns, strict=True):
-            if len({(op.node.attr["final_op"].s, op.node.attr["T"].type) for op in ops}) != 1:
+            if len({(op.attribute("final_op").s, op.attribute("T").type) for op in ops}) != 1:
                 refusals.append(
                     Refusal(
                         ops[0].name,
@@ -126,7 +126,7 @@ def _collective_sums(
                 CarriedReduction(
                     operands=tuple(op.inputs[0] for op in ops),
                     results=tuple(Value(op.name) for op in ops),
-                    divisor=len(devices) if ops[0].node.attr["final_op"].s == b"Div" else 1,
+                    divisor=len(devices) if ops[0].attribute("final_op").s == b"Div" else 1,
                     carriers=tuple(op.name for op in ops),
                 )
             )

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tf_wu_shard.dialects.base import CarriedReduction, CarriedSlices, Gathered
 from tf_wu_shard.dtypes import INTEGERS
 from tf_wu_shard.graph.constants import integers
-from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.op import Op, Value, attribute_in
 from tf_wu_shard.graph.view import GraphView
 
 _GATHER = "CollectiveGatherV2"
@@ -166,7 +166,7 @@ class _Branch:
 
     @classmethod
     def of(cls, view: GraphView, op: Op, attribute: str) -> _Branch | None:
-        function = view.functions.get(op.node.attr[attribute].func.name)
+        function = view.functions.get(op.attribute(attribute).func.name)
         return None if function is None else cls(function)
 
     def argument(self, text: str) -> int | None:
@@ -234,7 +234,7 @@ class _Branch:
             return None
         if longest_node is None or longest_node.op != "Max" or own_node is None:
             return None
-        if own_node.op != "StridedSlice" or own_node.attr["shrink_axis_mask"].i != 1:
+        if own_node.op != "StridedSlice" or attribute_in(own_node.attr, "shrink_axis_mask").i != 1:
             return None
         lengths, first, _, _ = _data(own_node)
         if self._integers(first) != (number,) or _data(longest_node)[0] != lengths:
@@ -259,7 +259,7 @@ class _Branch:
         node = self._node(text)
         if node is None or node.op != "Const":
             return None
-        return integers(node.attr["value"].tensor)
+        return integers(attribute_in(node.attr, "value").tensor)
 
     def _node(self, text: str) -> Any | None:
         return self._nodes.get(text.partition(":")[0])
@@ -276,9 +276,8 @@ def _data(node: Any) -> list[str]:
 
 
 def _is_plain_slice(node: Any) -> bool:
-    masks: Mapping[str, Any] = node.attr
     return all(
-        masks[name].i == 0
+        attribute_in(node.attr, name).i == 0
         for name in ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
     )
 

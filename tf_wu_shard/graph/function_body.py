@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tf_wu_shard.errors import WuShardError
-from tf_wu_shard.graph.op import Value, parse_value
+from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 from tf_wu_shard.graph.view import GraphView
 
 # The op type that stands for an argument.
@@ -55,8 +55,8 @@ def function_view(view: GraphView, name: str, operands: Sequence[Value]) -> Grap
             return view.shape(given[found.op])
         node = nodes[found.op]
         if node.op == "Const":
-            return tuple(d.size for d in node.attr["value"].tensor.tensor_shape.dim)
-        shapes = node.attr["_output_shapes"].list.shape
+            return tuple(d.size for d in attribute_in(node.attr, "value").tensor.tensor_shape.dim)
+        shapes = attribute_in(node.attr, "_output_shapes").list.shape
         if found.index >= len(shapes) or shapes[found.index].unknown_rank:
             return None
         dims = tuple(d.size for d in shapes[found.index].dim)
@@ -98,7 +98,7 @@ def _first(view: GraphView, node: Any, part: str) -> int:
         if not several:
             first += 1
         elif output.number_attr:
-            first += node.attr[output.number_attr].i
+            first += attribute_in(node.attr, output.number_attr).i
         else:
-            first += len(node.attr[output.type_list_attr].list.type)
+            first += len(attribute_in(node.attr, output.type_list_attr).list.type)
     return 0

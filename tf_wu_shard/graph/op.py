@@ -5,6 +5,19 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 
+def attribute_in(attributes: Any, name: str) -> Any:
+    """An attribute, to be read: an empty AttrValue where there is none of that name.
+
+    Reading `attributes[name]` would add it to the graph: a protobuf map of messages inserts what it
+    is asked for. A graph that is only read would have another fingerprint after that.
+
+    Args:
+        attributes: The `attr` of a NodeDef or FunctionDef.
+        name: The attribute's name.
+    """
+    return attributes[name] if name in attributes else attributes.GetEntryClass()().value
+
+
 class Value(NamedTuple):
     """One output of one op: a GraphDef's "op:index"."""
 
@@ -35,6 +48,10 @@ class Op(NamedTuple):
     device: str
     position: int
     node: Any
+
+    def attribute(self, name: str) -> Any:
+        """One of its attributes, to be read; see `attribute_in`."""
+        return attribute_in(self.node.attr, name)
 
 
 def parse_value(text: str) -> Value:

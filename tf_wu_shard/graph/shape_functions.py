@@ -75,7 +75,7 @@ def _reshaped(op: Op, index: int, constant: Constant) -> Rule:
 
 
 def _ensured(op: Op, index: int, constant: Constant) -> Rule:
-    shape = op.node.attr["shape"].shape
+    shape = op.attribute("shape").shape
     said = None if shape.unknown_rank else tuple(d.size if d.size >= 0 else None for d in shape.dim)
     return merged(said, (yield ShapeOf(op.inputs[0])))
 
@@ -91,7 +91,7 @@ def _expanded(op: Op, index: int, constant: Constant) -> Rule:
 
 def _squeezed(op: Op, index: int, constant: Constant) -> Rule:
     dims = yield ShapeOf(op.inputs[0])
-    axes = op.node.attr["squeeze_dims"].list.i
+    axes = op.attribute("squeeze_dims").list.i
     if dims is None or (not axes and None in dims):
         return None
     gone = {a % len(dims) for a in axes} if axes and dims else set(range(len(dims)))
@@ -110,14 +110,13 @@ def _transposed(op: Op, index: int, constant: Constant) -> Rule:
 
 def _multiplied(op: Op, index: int, constant: Constant) -> Rule:
     """MatMul and BatchMatMul, one or both operands transposed."""
-    attr = op.node.attr
     batched = op.type != "MatMul"
     first, second = ("adj_x", "adj_y") if batched else ("transpose_a", "transpose_b")
     a = yield ShapeOf(op.inputs[0])
     b = yield ShapeOf(op.inputs[1])
     a_last, b_last = (
-        (-2, -1) if attr[first].b else (-1, -2),
-        (-2, -1) if attr[second].b else (-1, -2),
+        (-2, -1) if op.attribute(first).b else (-1, -2),
+        (-2, -1) if op.attribute(second).b else (-1, -2),
     )
     rows = a[a_last[1]] if a is not None and len(a) >= 2 else None
     columns = b[b_last[0]] if b is not None and len(b) >= 2 else None
@@ -167,7 +166,7 @@ def _split(op: Op, index: int, constant: Constant) -> Rule:
 def _reduced(op: Op, index: int, constant: Constant) -> Rule:
     dims = yield ShapeOf(op.inputs[0])
     axes = yield IntegersOf(op.inputs[1])
-    keep = op.node.attr["keep_dims"].b
+    keep = op.attribute("keep_dims").b
     if dims is None:
         return None
     known = [a for a in axes or () if a is not None]
@@ -183,7 +182,7 @@ def _bias_gradient(op: Op, index: int, constant: Constant) -> Rule:
     dims = yield ShapeOf(op.inputs[0])
     if dims is None or len(dims) < 2:
         return (None,)
-    return (dims[1] if op.node.attr["data_format"].s == b"NCHW" else dims[-1],)
+    return (dims[1] if op.attribute("data_format").s == b"NCHW" else dims[-1],)
 
 
 def _shape_given(slot: int) -> Function:
@@ -223,7 +222,7 @@ def _sliced(op: Op, index: int, constant: Constant) -> Rule:
 
 def _summed_over_labels(op: Op, index: int, constant: Constant) -> Rule:
     """Einsum: each label has one length, but for labels that stand for several dimensions."""
-    equation = op.node.attr["equation"].s.decode(errors="replace").replace(" ", "")
+    equation = op.attribute("equation").s.decode(errors="replace").replace(" ", "")
     inputs, arrow, output = equation.partition("->")
     terms = inputs.split(",")
     if not arrow or "." in equation or len(terms) != len(op.inputs):
@@ -246,7 +245,7 @@ def _stacked(op: Op, index: int, constant: Constant) -> Rule:
         found = merged(found, (yield ShapeOf(value)))
     if found is None:
         return None
-    axis = op.node.attr["axis"].i % (len(found) + 1)
+    axis = op.attribute("axis").i % (len(found) + 1)
     return (*found[:axis], len(op.inputs), *found[axis:])
 
 
@@ -271,7 +270,7 @@ def _scattered(op: Op, index: int, constant: Constant) -> Rule:
 
 def _declared(op: Op, index: int, constant: Constant) -> Rule:
     yield from ()
-    declared = op.node.attr["Sout"].list.shape
+    declared = op.attribute("Sout").list.shape
     if index >= len(declared) or declared[index].unknown_rank:
         return None
     return tuple(d.size if d.size >= 0 else None for d in declared[index].dim)

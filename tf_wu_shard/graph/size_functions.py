@@ -79,20 +79,19 @@ def _strided(op: Op, index: int, constant: Constant) -> Rule:
     """StridedSlice of a vector, by constants."""
     elements = yield IntegersOf(op.inputs[0])
     bounds = [integers(constant(value)) for value in op.inputs[1:4]]
-    attr = op.node.attr
     # Other masks are not met on vectors of sizes.
-    if elements is None or attr["ellipsis_mask"].i:
+    if elements is None or op.attribute("ellipsis_mask").i:
         return None
-    if attr["new_axis_mask"].i or any(b is None or len(b) != 1 for b in bounds):
+    if op.attribute("new_axis_mask").i or any(b is None or len(b) != 1 for b in bounds):
         return None
     begin, end, stride = (b[0] for b in bounds if b is not None)
-    if attr["shrink_axis_mask"].i & 1:
+    if op.attribute("shrink_axis_mask").i & 1:
         place = begin + len(elements) if begin < 0 else begin
         return (elements[place],) if 0 <= place < len(elements) else None
     if stride == 0:
         return None
-    first = None if attr["begin_mask"].i & 1 else begin
-    last = None if attr["end_mask"].i & 1 else end
+    first = None if op.attribute("begin_mask").i & 1 else begin
+    last = None if op.attribute("end_mask").i & 1 else end
     return elements[slice(first, last, stride)]
 
 

@@ -192,7 +192,7 @@ class GraphView:
             return self._given[value]
         if self._shape_of is not None:
             return self._shape_of(value)
-        shapes = self.ops[value.op].node.attr["_output_shapes"].list.shape
+        shapes = self.ops[value.op].attribute("_output_shapes").list.shape
         if value.index >= len(shapes) or shapes[value.index].unknown_rank:
             return None
         return tuple(d.size if d.size >= 0 else None for d in shapes[value.index].dim)
@@ -215,7 +215,7 @@ class GraphView:
     def constant(self, value: Value) -> Any | None:
         """The TensorProto of a Const, or of an input that is one outside; None of all else."""
         op = self.ops[value.op]
-        return op.node.attr["value"].tensor if op.type == "Const" else self.constants.get(op.name)
+        return op.attribute("value").tensor if op.type == "Const" else self.constants.get(op.name)
 
     def is_stateful(self, op_type: str) -> bool:
         """Whether running an op of this type twice may differ from running it once."""
@@ -250,10 +250,10 @@ class GraphView:
         types: list[int] = []
         for output in definition.output_arg:
             if output.type_list_attr:
-                types.extend(op.node.attr[output.type_list_attr].list.type)
+                types.extend(op.attribute(output.type_list_attr).list.type)
                 continue
-            single = op.node.attr[output.type_attr].type if output.type_attr else output.type
-            count = op.node.attr[output.number_attr].i if output.number_attr else 1
+            single = op.attribute(output.type_attr).type if output.type_attr else output.type
+            count = op.attribute(output.number_attr).i if output.number_attr else 1
             types.extend([single] * count)
         return types
 

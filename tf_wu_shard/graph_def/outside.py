@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from tf_wu_shard.dialects import whole_rows
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.op import Value, parse_value
+from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 from tf_wu_shard.graph_def.program import Program
 from tf_wu_shard.graph_def.program_view import HANDLE
 from tf_wu_shard.layout import RowLayout
@@ -76,11 +76,11 @@ def must_stay_whole(graph_def: Any, uses: Mapping[str, Iterable[Any]]) -> dict[s
     for node in graph_def.node:
         if node.op != HANDLE:
             continue
-        shared = node.attr["shared_name"].s
+        shared = attribute_in(node.attr, "shared_name").s
         if shared == _ANONYMOUS:
             found[node.name] = "is made anew in every run"
             continue
-        resource = (node.attr["container"].s, shared or node.name.encode())
+        resource = (attribute_in(node.attr, "container").s, shared or node.name.encode())
         other = owners.setdefault(resource, node.name)
         if other != node.name:
             found[node.name] = f"is the same variable as {other}"
@@ -126,7 +126,7 @@ class Outside:
         """
         for number, (name, device) in enumerate(zip(shards.handles, shards.devices, strict=True)):
             node = tf.compat.v1.NodeDef(name=name, op=HANDLE, device=device)
-            node.attr["container"].CopyFrom(template.attr["container"])
+            node.attr["container"].CopyFrom(attribute_in(template.attr, "container"))
             node.attr["shared_name"].s = name.encode()
             node.attr["dtype"].type = shards.dtype
             for size in shards.layout.shard_shape(number):

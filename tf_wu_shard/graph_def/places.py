@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tf_wu_shard.dialects.torus import Torus, one_group, torus_of
 from tf_wu_shard.errors import OptionError
+from tf_wu_shard.graph.op import attribute_in
 from tf_wu_shard.graph_def.program import Program
 
 
@@ -71,8 +72,8 @@ def places_of(
 
 def _own_assignment(program: Program) -> tf.tpu.experimental.DeviceAssignment | None:
     """The device assignment that the program was made with."""
-    topology = program.metadata.attr["topology"].s
-    flat = list(program.metadata.attr["device_assignment"].list.i)
+    topology = attribute_in(program.metadata.attr, "topology").s
+    flat = list(attribute_in(program.metadata.attr, "device_assignment").list.i)
     if not topology or not flat:
         return None
     cores = np.array(flat, np.int32).reshape((program.num_replicas, 1, -1))

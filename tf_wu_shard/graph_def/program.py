@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from tf_wu_shard.graph.op import decoded
+from tf_wu_shard.graph.op import attribute_in, decoded
 from tf_wu_shard.graph.tpu_obstacles import MARK, METADATA, cores_obstacle, obstacle
 
 # TensorFlow 1's loops are cycles of plain ops.
@@ -42,10 +42,10 @@ def program_of(graph_def: Any) -> Program:
     if not found:
         return Program("", 0, None, (), _none_here(graph_def))
     metadata = found[0]
-    name = decoded(metadata.attr[MARK].s)
+    name = decoded(attribute_in(metadata.attr, MARK).s)
     nodes = tuple(node for node in graph_def.node if _mark(node) == name)
     refusal = _refusal(graph_def, found, nodes)
-    return Program(name, metadata.attr["num_replicas"].i, metadata, nodes, refusal)
+    return Program(name, attribute_in(metadata.attr, "num_replicas").i, metadata, nodes, refusal)
 
 
 def _mark(node: Any) -> str | None:
@@ -68,7 +68,7 @@ def _refusal(graph_def: Any, found: list[Any], nodes: Iterable[Any]) -> str:
         return f"it holds {len(found)} TPU programs, which may use the same variables"
     if spread := cores_obstacle(metadata):
         return spread
-    if metadata.attr["num_replicas"].i < 2:
+    if attribute_in(metadata.attr, "num_replicas").i < 2:
         return "it runs on one replica: no gradient is reduced"
     for node in nodes:
         if node.op in _LOOP:
@@ -76,4 +76,4 @@ def _refusal(graph_def: Any, found: list[Any], nodes: Iterable[Any]) -> str:
                 f"it holds a loop of TensorFlow 1 ({node.op} {node.name!r}); build the graph after"
                 " tf.compat.v1.enable_control_flow_v2()"
             )
-    return obstacle(graph_def, decoded(metadata.attr[MARK].s))
+    return obstacle(graph_def, decoded(attribute_in(metadata.attr, MARK).s))

@@ -17,7 +17,7 @@ from tf_wu_shard.analysis.accesses import is_call
 from tf_wu_shard.dialects.tpu import REPLICATED_INPUT
 from tf_wu_shard.errors import GraphDefError
 from tf_wu_shard.graph.builder import graph_def_of
-from tf_wu_shard.graph.op import Value, parse_value
+from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.graph_def.program import Program
 from tf_wu_shard.rules.fused import FUSED
@@ -148,7 +148,7 @@ def _as_seen(graph: tf.Graph, node: Any) -> Any:
 
 def _variable(node: Any) -> VariableRef:
     """A variable that all replicas share, as the TPU's runtime has it: each reads its value."""
-    shape = node.attr["shape"].shape
+    shape = attribute_in(node.attr, "shape").shape
     dims = tuple(dim.size for dim in shape.dim)
     known = not shape.unknown_rank and all(size >= 0 for size in dims)
     return VariableRef(
@@ -156,7 +156,7 @@ def _variable(node: Any) -> VariableRef:
         replica=0,
         num_replicas=1,
         shape=dims if known else None,
-        dtype=node.attr["dtype"].type,
+        dtype=attribute_in(node.attr, "dtype").type,
         mirrored=True,
         device=node.device,
     )

@@ -10,7 +10,7 @@ import tensorflow as tf
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dtypes import FLOAT32
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.op import parse_value
+from tf_wu_shard.graph.op import attribute_in, parse_value
 from tf_wu_shard.program.nesting import Nested
 from tf_wu_shard.rewrite.names import scope_of
 
@@ -77,7 +77,7 @@ def agreeing(
     """
     found = []
     for node in nodes:
-        if node.name in branches and node.attr["Tcond"].type == _BOOL:
+        if node.name in branches and attribute_in(node.attr, "Tcond").type == _BOOL:
             old, node = node, tf.compat.v1.NodeDef()
             node.CopyFrom(old)
             value, scope = parse_value(old.input[0]), scope_of(old.name, "agreed")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tf_wu_shard.analysis.accesses import BRANCHES, IFS, callees
-from tf_wu_shard.graph.op import Value, parse_value
+from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 from tf_wu_shard.program.called_graph import CalledGraph, Shape
 from tf_wu_shard.program.inlining import Body, inline
 from tf_wu_shard.program.speculation import RunsInVainError, check_ops
@@ -100,7 +100,7 @@ class FlatFunctions:
                 written.append(node)
                 continue
             calls = [node] if node.op in _CALLS else self._branch_calls(node)
-            count = len(node.attr["Tout"].list.type)
+            count = len(attribute_in(node.attr, "Tout").list.type)
             own = [self._function(graph, call.attr["f"].func.name, count) for call in calls]
             bodies |= {call.name: flat for call, flat in zip(calls, own, strict=True)}
             written += calls
@@ -155,8 +155,8 @@ class FlatFunctions:
         for name in (name for _, names in callees(node.op, node.attr) for name in names):
             called = f"{node.name}/{BRANCH}{len(calls)}"
             call = self._new(node, called, "PartitionedCall", node.input[1:])
-            call.attr["Tin"].CopyFrom(node.attr["Tin"])
-            call.attr["Tout"].CopyFrom(node.attr["Tout"])
+            call.attr["Tin"].CopyFrom(attribute_in(node.attr, "Tin"))
+            call.attr["Tout"].CopyFrom(attribute_in(node.attr, "Tout"))
             call.attr["f"].func.name = name
             calls.append(call)
         return calls
@@ -167,7 +167,7 @@ class FlatFunctions:
         for number in range(num_branches - 1):
             scope = f"{node.name}/wu_shard_taken_{number}"
             if node.op in IFS:
-                if node.attr["Tcond"].type != _BOOL:
+                if attribute_in(node.attr, "Tcond").type != _BOOL:
                     raise RunsInVainError("its predicate is no truth value")
                 test = self._new(node, scope, "Identity", [node.input[0]])
                 test.attr["T"].type = _BOOL
@@ -220,7 +220,7 @@ class FlatFunctions:
             name = f"{node.name}/wu_shard_selected_{index}_{len(selects)}"
             inputs = [test.name, str(Value(call.name, index)), otherwise]
             select = self._new(node, name, "SelectV2", inputs)
-            select.attr["T"].type = node.attr["Tout"].list.type[index]
+            select.attr["T"].type = attribute_in(node.attr, "Tout").list.type[index]
             selects.append(select)
             otherwise = name
         return selects
@@ -251,7 +251,7 @@ def _common_shape(node: Any, branches: Sequence[_Flat], index: int) -> Shape:
     Raises:
         RunsInVainError: If it is no tensor of numbers.
     """
-    dtype = tf.as_dtype(node.attr["Tout"].list.type[index])
+    dtype = tf.as_dtype(attribute_in(node.attr, "Tout").list.type[index])
     if not (dtype.is_floating or dtype.is_integer or dtype.is_bool):
         raise RunsInVainError(f"it yields a {dtype.name}")
     shapes = {flat.result(index) for flat in branches}

@@ -17,7 +17,7 @@ import tensorflow as tf
 from tf_wu_shard.analysis.accesses import access_by_callee, callees, first_argument, is_call
 from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.dimensions import Dims
-from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.op import Value, attribute_in
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.inlining import Body, inline
@@ -110,14 +110,14 @@ class _Flat:
         for node in self._nodes:
             if node.op not in INLINED or not self._is_here(node):
                 continue
-            name = node.attr["f"].func.name
+            name = attribute_in(node.attr, "f").func.name
             if not any(text in self._handles for text in node.input) and not self._sums(name):
                 continue
             called = self._graph.inner(name, self._specialiser.functions)
             if called is None:
                 continue
-            body = called.body(len(node.attr["Tout"].list.type))
-            if len(body.arguments) == len(node.attr["Tin"].list.type):
+            body = called.body(len(attribute_in(node.attr, "Tout").list.type))
+            if len(body.arguments) == len(attribute_in(node.attr, "Tin").list.type):
                 found[node.name] = (called, body)
         return found
 
@@ -139,7 +139,7 @@ class _Flat:
         ref = self._handles.get(node.input[0]) if node.op == "VariableShape" else None
         if ref is None or ref.shape is None:
             return node
-        dtype = node.attr["out_type"].type
+        dtype = attribute_in(node.attr, "out_type").type
         new = tf.compat.v1.NodeDef(name=node.name, op="Const", input=node.input[1:])
         new.attr["dtype"].type = dtype
         shape = tf.make_tensor_proto(ref.shape, tf.as_dtype(dtype))
@@ -173,7 +173,7 @@ class _Flat:
             if node.op in LOOPS and self._is_here(node):
                 handles = [(n, text) for n, text in enumerate(node.input) if text in self._handles]
                 for number, text in handles:
-                    if self._hands_back(node.attr["body"].func.name, number):
+                    if self._hands_back(attribute_in(node.attr, "body").func.name, number):
                         same[str(Value(node.name, number))] = text
 
     def _hands_back(self, name: str, number: int) -> bool:

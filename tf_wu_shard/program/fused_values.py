@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from tf_wu_shard.dialects.scratch import scratch_variable
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.op import Value, parse_value
+from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.program.speculation import RunsInVainError
 from tf_wu_shard.rules.fused import FUSED
@@ -86,7 +86,7 @@ def stand_in(
     definition = function_graph.op_def(node.op)
     assert definition is not None, f"TensorFlow does not know {node.op}"
     scalars = definition.input_arg[len(values) :]
-    types = [arg.type or node.attr[arg.type_attr].type for arg in scalars]
+    types = [arg.type or attribute_in(node.attr, arg.type_attr).type for arg in scalars]
     new.attr["T"].list.type.extend([*(ref.dtype for ref in refs.values()), *types])
     new.attr[_NODE].s = node.SerializeToString()
     new.attr[_KEYS].list.s.extend(ref.key.encode() for ref in refs.values())

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tf_wu_shard.colocation import rename_wishes
-from tf_wu_shard.graph.op import Value, parse_value
+from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 
 _RESOURCE = 20
 
@@ -102,7 +102,7 @@ class _Inlining:
         handles = {
             node.name
             for node in body.nodes
-            if node.name in operands and node.attr["dtype"].type == _RESOURCE
+            if node.name in operands and attribute_in(node.attr, "dtype").type == _RESOURCE
         }
         names = {
             node.name: self._free(f"{call.name}/{node.name}")

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tf_wu_shard.analysis.accesses import callees, first_argument, is_call
-from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.op import Value, attribute_in
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.program.fused_values import OnValues
 from tf_wu_shard.program.value_ops import is_write, on_value
@@ -97,7 +97,7 @@ def taking_values(
     handed_back = () if loops else tuple(slot - first for slot in written)
     for key, names in callees(node.op, node.attr):
         made = [specialise(name, arguments, handed_back) for name in names]
-        if node.attr[key].HasField("func"):
+        if attribute_in(node.attr, key).HasField("func"):
             new.attr[key].func.name = made[0]
         else:
             for function, name in zip(new.attr[key].list.func, made, strict=True):

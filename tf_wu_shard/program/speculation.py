@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.graph.op import parse_value
+from tf_wu_shard.graph.op import attribute_in, parse_value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import family_of
@@ -84,10 +84,13 @@ def _is_other(node: Any, constants: Mapping[str, Any]) -> bool:
 
 def _may_fail(node: Any, constants: Mapping[str, Any]) -> bool:
     """Whether an op fails on some numbers."""
-    if node.op not in (*_DIVISIONS, "Pow") or not tf.as_dtype(node.attr["T"].type).is_integer:
+    if (
+        node.op not in (*_DIVISIONS, "Pow")
+        or not tf.as_dtype(attribute_in(node.attr, "T").type).is_integer
+    ):
         return False
     second = constants.get(parse_value(node.input[1]).op)
     if second is None:
         return True
-    known = tf.make_ndarray(second.attr["value"].tensor)
+    known = tf.make_ndarray(attribute_in(second.attr, "value").tensor)
     return bool((known < 0).any() if node.op == "Pow" else (known == 0).any())

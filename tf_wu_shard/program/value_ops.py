@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import tensorflow as tf
 
+from tf_wu_shard.graph.op import attribute_in
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.rules.variables import READ, WRITES
 
@@ -45,6 +47,7 @@ def on_value(node: Any, value: str, ref: VariableRef) -> list[Any] | None:
     """
     rest = [text for text in node.input[1:] if not text.startswith("^")]
     controls = [text for text in node.input if text.startswith("^")]
+    attribute = functools.partial(attribute_in, node.attr)
     if node.op in (READ, "Identity"):
         return [_node(node, "Identity", [value, *controls], T=ref.dtype)]
     if node.op in WRITES:
@@ -55,25 +58,25 @@ def on_value(node: Any, value: str, ref: VariableRef) -> list[Any] | None:
     if node.op in _SCATTERS:
         return _scattered(node, value, rest, controls, ref)
     if node.op == "ResourceStridedSliceAssign":
-        index = node.attr["Index"].type
+        index = attribute("Index").type
         inputs = [value, *rest, *controls]
         update = _node(node, "TensorStridedSliceUpdate", inputs, T=ref.dtype, Index=index)
         for mask in _SLICE:
-            update.attr[mask].i = node.attr[mask].i
+            update.attr[mask].i = attribute(mask).i
         return [update]
     if node.op == "VarIsInitializedOp":
         return [_constant(node, True, _BOOL, controls)]
     if node.op == "VariableShape" and ref.shape is not None:
-        return [_constant(node, list(ref.shape), node.attr["out_type"].type, controls)]
+        return [_constant(node, list(ref.shape), attribute("out_type").type, controls)]
     if node.op == "ResourceGather":
-        axis = _constant(node, node.attr["batch_dims"].i, _INT32, controls, "/wu_shard_axis")
+        axis = _constant(node, attribute("batch_dims").i, _INT32, controls, "/wu_shard_axis")
         inputs = [value, *rest, axis.name, *controls]
-        types = {"Tparams": ref.dtype, "Tindices": node.attr["Tindices"].type, "Taxis": _INT32}
+        types = {"Tparams": ref.dtype, "Tindices": attribute("Tindices").type, "Taxis": _INT32}
         gather = _node(node, "GatherV2", inputs, **types)
-        gather.attr["batch_dims"].i = node.attr["batch_dims"].i
+        gather.attr["batch_dims"].i = attribute("batch_dims").i
         return [axis, gather]
     if node.op == "ResourceGatherNd":
-        types = {"Tparams": ref.dtype, "Tindices": node.attr["Tindices"].type}
+        types = {"Tparams": ref.dtype, "Tindices": attribute("Tindices").type}
         return [_node(node, "GatherNd", [value, *rest, *controls], **types)]
     return None
 
@@ -81,7 +84,7 @@ def on_value(node: Any, value: str, ref: VariableRef) -> list[Any] | None:
 def _scattered(
     node: Any, value: str, rest: list[str], controls: list[str], ref: VariableRef
 ) -> list[Any]:
-    dtype = node.attr["Tindices"].type
+    dtype = attribute_in(node.attr, "Tindices").type
     types = {"T": ref.dtype, "Tindices": dtype}
     indices, updates = rest
     if node.op.startswith("ResourceScatterNd"):

@@ -17,7 +17,7 @@ from tf_wu_shard.dialects.plain_ops import keep_order, reshape
 from tf_wu_shard.dialects.scratch import scratch_variable
 from tf_wu_shard.dialects.shard_sums import broadcast_own
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.op import Value, attribute_in
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.layout import AnyLayout, of_size
 from tf_wu_shard.rewrite.access_order import AccessOrder
@@ -253,7 +253,7 @@ class BodyEmitter:
         where: dict[str, Any] = {"name": self._name(op), "device": self._device}
         where["controls"] = self._external_controls(name)
         if op.type in ON_VECTORS:
-            types = {"T": node.attr["T"].type}
+            types = {"T": attribute_in(node.attr, "T").type}
             local = self._builder.op(ON_VECTORS[op.type], operands, types=types, **where)
             keep_order(self._builder)
         else:

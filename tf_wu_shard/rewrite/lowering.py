@@ -268,7 +268,7 @@ class _Lowering:
                 node.input.append(f"^{filled}")
 
     def _gather(self, key: str, handles: list[Value], op: Op, waits: list[str]) -> str:
-        dtype = op.node.attr["dtype"].type
+        dtype = op.attribute("dtype").type
         whole = self._gathered(key, handles, dtype, op.device, [*op.controls, *waits])
         self._values[Value(op.name)] = whole
         self._instead[op.name] = whole.op
@@ -298,7 +298,7 @@ class _Lowering:
 
     def _write_own(self, key: str, handle: Value, replica: int, op: Op, waits: list[str]) -> str:
         layout = self._layouts[key]
-        dtype = op.node.attr["dtype"].type
+        dtype = op.attribute("dtype").type
         scope = scope_of(key, "write")
         vector = plain_ops.flat(self._builder, op.inputs[1], dtype, op.device, f"{scope}/flat")
         own = plain_ops.own_part(

@@ -15,7 +15,7 @@ from tf_wu_shard.analysis.row_lies import Lies, RowBranch, What
 from tf_wu_shard.analysis.types import BodyOp, OperandKind
 from tf_wu_shard.dialects import plain_ops, row_exchange
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.op import Value, attribute_in
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.row_emitter import RowEmitter
@@ -116,8 +116,8 @@ class _Branch:
         called = self._builder.op("PartitionedCall", operands, name=name, device=device)
         attributes: Any = self._builder.nodes[-1].attr
         for key in ("Tin", "Tout"):
-            attributes[key].CopyFrom(self._node.attr[key])
-        attributes["f"].CopyFrom(self._node.attr[self._branch.local])
+            attributes[key].CopyFrom(attribute_in(self._node.attr, key))
+        attributes["f"].CopyFrom(attribute_in(self._node.attr, self._branch.local))
         return called
 
     def _on_the_whole(self, operands: Sequence[Sequence[Value]]) -> Value:

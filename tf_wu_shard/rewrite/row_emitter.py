@@ -19,7 +19,7 @@ from tf_wu_shard.analysis.types import BodyOp, Operand, OperandKind
 from tf_wu_shard.dialects import plain_ops, row_exchange
 from tf_wu_shard.dialects.scratch import scratch_variable
 from tf_wu_shard.dialects.table_layout import TableLayout
-from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.op import Value, attribute_in
 from tf_wu_shard.rewrite.body_emitter import BodyEmitter
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.sparse import READ_ROWS, SCATTERS, SEGMENT_SUM, SPARSE_FUSED, UNIQUE
@@ -187,7 +187,7 @@ class RowEmitter(BodyEmitter):
         key, name = op.variable, op.ops[self._replica]
         node = self._view.ops[name].node
         rows, values = (self._local(op, operand) for operand in op.operands[1:3])
-        rows_dtype = node.attr["Tindices"].type
+        rows_dtype = attribute_in(node.attr, "Tindices").type
         if key in self._shard_handles:
             local = self._builder.like(
                 node,
@@ -224,7 +224,7 @@ class RowEmitter(BodyEmitter):
         """A fused update of some rows: on variables that hold them and live for this step."""
         name = op.ops[self._replica]
         fused, node = SPARSE_FUSED[op.type], self._view.ops[name].node
-        rows_dtype = node.attr["Tindices"].type
+        rows_dtype = attribute_in(node.attr, "Tindices").type
         rows = self._local(op, op.operands[fused.rows])
         keys = [operand.variable for operand in op.operands[: fused.num_handles]]
         held = [self._rows_in_scratch(key, name, rows, rows_dtype) for key in keys]
@@ -258,7 +258,7 @@ class RowEmitter(BodyEmitter):
     def _read_rows(self, op: BodyOp) -> Value:
         """Rows of one of the update's variables, as the writes before have left it."""
         key, name = op.variable, op.ops[self._replica]
-        rows_dtype = self._view.ops[name].node.attr["Tindices"].type
+        rows_dtype = self._view.ops[name].attribute("Tindices").type
         rows = self._local(op, op.operands[1])
         read = self._rows_at(key, name, rows, rows_dtype, writes=False)
         if key in self._shard_handles:

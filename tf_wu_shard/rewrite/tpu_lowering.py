@@ -191,7 +191,7 @@ class _Lowering:
         self._begin()
         buckets: dict[tuple[int, Hashable], list[str]] = {}
         for key, ops in reads.items():
-            layout, dtype = self._layouts[key], ops[0].node.attr["dtype"].type
+            layout, dtype = self._layouts[key], ops[0].attribute("dtype").type
             buckets.setdefault((dtype, layout.bucket_kind), []).append(key)
         for (dtype, _), keys in buckets.items():
             shards = []
@@ -208,7 +208,7 @@ class _Lowering:
 
     def _write_own(self, key: str, op: Op, dialect: Dialect) -> None:
         """Serves a program's write: each replica writes its part."""
-        handle, dtype = self._own_handle(key, dialect), op.node.attr["dtype"].type
+        handle, dtype = self._own_handle(key, dialect), op.attribute("dtype").type
         own = dialect.slice_own(
             self._builder, op.inputs[1], self._layouts[key], dtype, 0, scope_of(key, "own_part")
         )
@@ -221,7 +221,7 @@ class _Lowering:
 
     def _join(self, key: str, reads: list[Op], after: Sequence[str]) -> None:
         """Serves the host's reads of one variable that come after the same writes."""
-        layout, dtype = self._layouts[key], reads[0].node.attr["dtype"].type
+        layout, dtype = self._layouts[key], reads[0].attribute("dtype").type
         shards = [self._read(handle, key, dtype, after) for handle in self._all_handles(key)]
         self._note_reads(key, reads, shards)
         scope = scope_of(key, "read")
@@ -230,7 +230,7 @@ class _Lowering:
 
     def _write_all(self, key: str, op: Op) -> None:
         """Serves a write of the host: every shard is written."""
-        layout, dtype = self._layouts[key], op.node.attr["dtype"].type
+        layout, dtype = self._layouts[key], op.attribute("dtype").type
         scope = scope_of(key, "write")
         parts = whole_rows.cut(self._builder, op.inputs[1], layout, dtype, scope)
         done = []

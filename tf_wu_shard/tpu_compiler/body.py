@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.builder import graph_def_of
+from tf_wu_shard.graph.op import attribute_in
 from tf_wu_shard.tensorflow_private import function_graph
 from tf_wu_shard.tpu_compiler.collectives import COLLECTIVES, SHAPED, with_xla_forms
 
@@ -100,8 +101,10 @@ def replica_body(graph: Any, batch: int | None = None) -> ReplicaBody:
     metadata = [node for node in graph_def.node if node.op == "TPUReplicateMetadata"]
     if len(metadata) != 1:
         raise ReplicaBodyError(f"{graph.name} holds {len(metadata)} TPU clusters, not one")
-    mark = metadata[0].attr[_MARK].s
-    inside = [n for n in graph_def.node if n.attr[_MARK].s == mark and n is not metadata[0]]
+    mark = attribute_in(metadata[0].attr, _MARK).s
+    inside = [
+        n for n in graph_def.node if attribute_in(n.attr, _MARK).s == mark and n is not metadata[0]
+    ]
     names = {node.name for node in inside}
     _check_whole(graph_def, names)
     arguments = _arguments(graph, inside, names, batch)
@@ -116,7 +119,7 @@ def replica_body(graph: Any, batch: int | None = None) -> ReplicaBody:
         tuple(sorted(arguments.values(), key=lambda argument: argument.is_variable)),
         tuple(_outputs(graph_def, names)),
         tuple(node.name for node in inside if _has_effect(node)),
-        metadata[0].attr["num_replicas"].i,
+        attribute_in(metadata[0].attr, "num_replicas").i,
     )
 
 

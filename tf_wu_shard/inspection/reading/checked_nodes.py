@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_wu_shard.errors import ModelFileError
-from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.op import Value, attribute_in
 from tf_wu_shard.program.inlining import Body
 
 # More results than any op has.
@@ -76,7 +76,7 @@ class OpForm:
             for number in node.attr[name].list.type:
                 _check_type(node, name, number)
         for name, least in self._least.items():
-            if len(node.attr[name].list.func) < least:
+            if len(attribute_in(node.attr, name).list.func) < least:
                 raise _nonsense(node, f"its {name!r} are less than {least}")
         return sum(_count(node, r) for r in self._results) if varies else len(self._results)
 
@@ -112,12 +112,12 @@ def _count(node: Any, argument: Any) -> int:
     if argument.type_list_attr:
         if argument.type_list_attr not in node.attr:
             raise _nonsense(node, f"it has no attribute {argument.type_list_attr!r}")
-        return len(node.attr[argument.type_list_attr].list.type)
+        return len(attribute_in(node.attr, argument.type_list_attr).list.type)
     if not argument.number_attr:
         return 1
     if argument.number_attr not in node.attr:
         raise _nonsense(node, f"it has no attribute {argument.number_attr!r}")
-    count = int(node.attr[argument.number_attr].i)
+    count = int(attribute_in(node.attr, argument.number_attr).i)
     if not 0 <= count <= _MOST_RESULTS:
         raise _nonsense(node, f"its {argument.number_attr!r} is {count}")
     return count
@@ -175,8 +175,8 @@ def _copied(node: Any) -> Any:
         if name != "value":
             new.attr[name].CopyFrom(attribute)
     tensor = new.attr["value"].tensor
-    tensor.dtype = node.attr["value"].tensor.dtype
-    tensor.tensor_shape.CopyFrom(node.attr["value"].tensor.tensor_shape)
+    tensor.dtype = attribute_in(node.attr, "value").tensor.dtype
+    tensor.tensor_shape.CopyFrom(attribute_in(node.attr, "value").tensor.tensor_shape)
     return new
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_wu_shard.graph.dimensions import Dims
-from tf_wu_shard.graph.op import Value, parse_value
+from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.inspection.reading.checked_nodes import OpForm, function_body
 from tf_wu_shard.inspection.reading.shapes import Shapes
@@ -152,7 +152,7 @@ def _definition(name: str, body: Body, op_def: Callable[[str], Any | None]) -> A
     arguments = set(body.arguments)
     by_name = {node.name: node for node in body.nodes}
     for argument in body.arguments:
-        dtype = by_name[argument].attr["dtype"].type
+        dtype = attribute_in(by_name[argument].attr, "dtype").type
         definition.signature.input_arg.add(name=argument, type=dtype)
     forms: dict[str, OpForm | None] = {}
 

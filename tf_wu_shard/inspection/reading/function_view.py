@@ -16,7 +16,7 @@ import tensorflow as tf
 from tf_wu_shard.analysis.accesses import feeds_a_layer
 from tf_wu_shard.dialects.tpu import REPLICATED_INPUT
 from tf_wu_shard.errors import ModelFileError
-from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.op import Op, Value, attribute_in
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.inspection.reading.calls import WRITERS, called_by
 from tf_wu_shard.inspection.reading.checked_nodes import function_body, graph_body
@@ -130,7 +130,7 @@ def _bound(
     found: dict[str, ModelVariable] = {}
     for node in body.nodes[: len(body.arguments)]:
         key = keys.get(node.name, "")
-        if node.attr["dtype"].type != _RESOURCE:
+        if attribute_in(node.attr, "dtype").type != _RESOURCE:
             continue
         if key in variables:
             found[node.name] = variables[key]
@@ -146,7 +146,7 @@ def _written_out(body: Body, handles: set[str], functions: Mapping[str, Any], op
     while True:
         calls: dict[str, Body] = {}
         for node in nodes:
-            name = node.attr["f"].func.name if node.op in _CALLS else ""
+            name = attribute_in(node.attr, "f").func.name if node.op in _CALLS else ""
             if name not in functions or handles.isdisjoint(node.input):
                 continue
             if name not in bodies:
@@ -254,9 +254,9 @@ def _ref(view: GraphView, name: str, variable: ModelVariable) -> VariableRef:
     shape, dtype = variable.shape, variable.dtype
     reads = [op for op, _ in view.consumers(Value(name)) if op.type == READ]
     for read in reads if shape is None or not dtype else ():
-        said = read.node.attr["_output_shapes"].list.shape
+        said = read.attribute("_output_shapes").list.shape
         shape = shape_of(said[0]) if shape is None and said else shape
-        dtype = dtype or read.node.attr["dtype"].type
+        dtype = dtype or read.attribute("dtype").type
     return VariableRef(
         key=variable.key,
         replica=0,

@@ -54,5 +54,5 @@ class Shapes:
             ref = self._variables.get(op.inputs[0].op)
             return ref.shape if ref is not None else None
         if op.type == "Placeholder" and "shape" in op.node.attr:
-            return dims_of(op.node.attr["shape"].shape)
+            return dims_of(op.attribute("shape").shape)
         return None

@@ -55,7 +55,7 @@ def branch_values(
     Returns:
         Its results; None of those of which nothing is known.
     """
-    body = function_view(view, op.node.attr[local].func.name, op.inputs[1:])
+    body = function_view(view, op.attribute(local).func.name, op.inputs[1:])
     if body is None:
         return [None] * len(view.results(op.name))
     given = iter(operands)
