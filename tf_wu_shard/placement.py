@@ -1,6 +1,8 @@
 """Where the elements of a value are, seen from one replica, and why an answer may be "no".
 
-The words that analysis, planning and reporting share. Pure data: no TensorFlow, no graphs.
+The placements are those of updates cut into elements; for tables cut at rows, `analysis.row_lies`
+has others. Refusals come from everywhere between a dialect and the planner. Pure data: no
+TensorFlow, no graphs.
 """
 
 from __future__ import annotations
@@ -19,10 +21,10 @@ class Replicated:
 
 @dataclasses.dataclass(frozen=True)
 class Sharded:
-    """Replica `i` holds shard `i` of the value's flat layout.
+    """Replica `i` holds shard `i` of the value, whose layout its size decides.
 
     Attributes:
-        shape: The logical shape of the whole value.
+        shape: The logical shape of the whole value; a cut is of its row-major elements.
     """
 
     shape: tuple[int, ...]
@@ -38,7 +40,7 @@ class Combine(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Partial:
-    """Every replica holds what its shard adds to the value; all of them combined are the value.
+    """Every replica holds what it found over its own shard; all of that combined is the value.
 
     Attributes:
         shape: The shape of the value.

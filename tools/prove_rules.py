@@ -2,8 +2,9 @@
 
     python -m tools.prove_rules [--op NAME ...] [--seed N]
 
-Runs every op that has a rule whole and in shards: random shapes, element types and numbers of
-replicas, values that differ from element to element, NaN in the padding. Prints for each whether
+Runs whole and in shards every op that has a rule for elements (elementwise ops, relabels, sums,
+writes and fused updates), not those for rows of a table: random shapes, element types and numbers
+of replicas, values that differ from element to element, NaN in the padding. Prints for each whether
 its rule is proved, refused (it takes none of the calls) or wrong. Exits with 1 if one is wrong.
 """
 

@@ -1,4 +1,4 @@
-"""Every rule is proved: whole and in shards, an op gives the same, bit for bit."""
+"""Every rule for elements is proved: whole and in shards, an op gives the same, bit for bit."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The plan: what will be sharded, how, and what will not be, and why. Frozen, printable data.
 
-Everything before the plan reads a graph, everything after it reads the plan. It is pinned to its
-graph by a fingerprint, survives a round trip through JSON, and is what the report prints.
+It names updates and reductions by their places in an analysis, so the rewrite takes graph, analysis
+and plan; it decides nothing of what the plan says. The report is a summary of analysis and plan. A
+plan is pinned to its graph by a fingerprint and survives a round trip through JSON.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ PLAN_VERSION = 8
 
 @dataclasses.dataclass(frozen=True)
 class SlotPlan:
-    """A variable that will live in shards."""
+    """A variable, slot or weight, that will live in shards."""
 
     variable: str
     layout: AnyLayout
@@ -33,20 +34,24 @@ class VariablePlan:
     """One sharded update.
 
     Attributes:
-        variable: Key of the weight.
-        weights: Keys of all variables that are put together again after the update.
-        layout: How the weight, and with it its gradient and whatever has as many elements, is cut.
-        dtype: The DataType enum's number of the gradient.
+        variable: Key of the (first) weight.
+        weights: Keys of the variables that every replica has whole after the update; slots that
+            the step also reads elsewhere are among them.
+        layout: How the weight, and with it its gradient and whatever has as many elements, is cut;
+            of an update that one replica does, who that is.
+        dtype: The DataType enum's number of the first gradient; of a sparse one, of its values.
         slots: The slots that will live in shards.
-        masters: The weights that will live in shards too, and are put together where the step
-            reads them, instead of after the update.
-        gather_dtype: The DataType enum's number of what the masters travel in.
+        masters: The same variables as in `weights`, where they will live in shards and are put
+            together when the step reads them, not after the update; one of the two is empty.
+        gather_dtype: The DataType enum's number of what the weight travels in from its shards; the
+            other masters travel in their own types.
         update: Position of the update in the analysis.
         reductions: Keys of the gradient reductions it consumes.
         bucket: The bucket it travels in.
         whole_because: Why its weights stay whole where the dialect would have them in shards, or
             "".
-        sides: How whatever has as many elements as a slot of another size is cut, for each size.
+        sides: For each other size that the update's variables have, how what is of that size is
+            cut.
     """
 
     variable: str
@@ -110,9 +115,9 @@ class ShardingPlan:
         version: Version of this format.
         fingerprint: The graph it was made for; it fits no other.
         num_replicas: Replicas that share each update.
-        variables: The sharded updates, in the order of their reductions.
-        summed_whole: Keys of the reductions that share a carrier with a sharded one and are
-            summed whole, on every replica, in its stead.
+        variables: The sharded updates, in the order of the analysis.
+        summed_whole: Keys of the reductions that are not sharded and lose their carrier, as a
+            sharded one travelled in it too; an all-reduce of their own takes its place.
         left_alone: What stays as it was.
         stacks: Who computes the matrix functions of sharded updates.
     """
@@ -144,7 +149,7 @@ class ShardingPlan:
 
 
 def _data_of(value: Any) -> Any:
-    """Dataclasses as dictionaries; a table's layout besides says that it is one, and an owner's."""
+    """Dataclasses as dictionaries; the layouts of tables and owners have a `kind` besides."""
     if isinstance(value, tuple):
         return [_data_of(element) for element in value]
     if not dataclasses.is_dataclass(value):

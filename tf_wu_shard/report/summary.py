@@ -75,14 +75,19 @@ class Report:
         left_alone: The others, each with its reason.
         notes: What was noticed and belongs to no variable.
         slot_bytes_per_replica: Bytes of the optimizer slots that the fullest replica holds. Slots
-            of variables left alone count alike on both sides, as far as the graph tells them.
+            of variables left alone count alike on both sides, as far as the graph shows them.
         wire_bytes: Bytes that reach a replica per step for the gradients found: an all-reduce
             counts as a reduce-scatter and an all-gather, each `(N - 1) / N` of the tensor. So does
             every tensor that a replica has whole for a matrix function, and each on its way back.
-            The entries of sparse gradients, as many as a step happens to look up, are exchanged on
-            both sides and counted on neither; a table that is gathered is counted.
-        emitted: How many reduce-scatters, all-gathers, all-reduces and all-to-alls stand in the new
-            graph, and for owners how many reductions to one replica and broadcasts from it.
+            A table that is gathered is counted. What has as many rows as a step happens to look up
+            is not: entries of sparse gradients travel on both sides, the rows that an update gives
+            to the other replicas on the sharded side alone.
+        emitted: How many communication steps of each kind stand in the new graph: `reduce_scatter`,
+            `all_gather`, `all_reduce` and `all_to_all`; for owners `reduce` to one replica and
+            `broadcast` from it; for tables that are updated row by row `gather_entries` (a sparse
+            gradient's entries from all replicas), `gather_rows` (a value for each of these rows
+            that something beside the update reads) and `exchange_rows` (changed rows, into every
+            replica's table).
         elements: How many elements of the variables above have a sharded update, of how many: of
             all variables that the function updates from gradients summed over replicas, small ones
             and those left alone included.
@@ -151,7 +156,7 @@ def summarize(
         function: Name of the function.
         analysis: What was found in it.
         plan: What is done to it.
-        emitted: How many communication steps of each kind the rewrite emitted.
+        emitted: How many communication steps of each kind the rewrite emitted, see `Report`.
         place: Where the replicas sit; see `Dialect.place`.
 
     Returns:

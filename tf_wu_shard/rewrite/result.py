@@ -43,7 +43,7 @@ class RewriteResult:
         shard_inputs: Placeholders to bind to the shards of the slots.
         control_outputs: Names of the ops that must run.
         outputs: The values that the graph returns, in the old order.
-        emitted: How many reduce-scatters, all-gathers and all-reduces were emitted.
+        emitted: How many communication steps of each kind were emitted; `Report` lists the kinds.
         assigns: Per sharded weight, by replica, the ops that write it.
     """
 

@@ -45,7 +45,7 @@ class Verdict:
 
 
 def rules() -> tuple[str, ...]:
-    """Every op type that some table of rules names."""
+    """Every op type that has a rule for elements; rules for rows of a table are not proved here."""
     return tuple(sorted({*op_types(), *FUSED, *WRITES}))
 
 
