@@ -1,6 +1,7 @@
 """The code blocks of a Markdown page, and what each of them is there for.
 
-A page is README.md or one of docs/. What a fence says and what stands in the line above it decide:
+A page is README.md, CONTRIBUTING.md or one of docs/. What a fence says and what stands in the line
+above it decide:
 
 - `python`: run, in the namespace that all such blocks of a page share. If its first line is a
   comment that names a file (`# train.py`), it is written to that file, for a command to run.
@@ -27,7 +28,11 @@ KINDS = ("python", "pycon", "console", "text")
 
 PAGES = tuple(
     path.relative_to(ROOT).as_posix()
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    for path in (
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+    )
 )
 
 _NOT_RUN = re.compile(r"<!-- not run: (.+) -->", re.DOTALL)

@@ -51,7 +51,7 @@ _DATA = {
     # JAX finds libtpu, which has no Python names, in the processes that compile.
     "tpu_compiler": ("@pypi//libtpu",),
     "tests_coverage": ("docs/coverage.md",),
-    "tests_docs": ("Makefile", "README.md", ":docs"),
+    "tests_docs": ("CONTRIBUTING.md", "Makefile", "README.md", ":docs"),
     "tests_real_page": ("docs/real_programs.md",),
     "tests_version_pairs": ("docs/versions.md",),
 }
