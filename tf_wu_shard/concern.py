@@ -50,8 +50,8 @@ def writes_a_mirrored_variable(graph: Any, handles: Handles) -> bool:
 def hands_sums_to_writers(graph: Any, handles: Handles) -> bool:
     """Whether functions that a graph calls write mirrored variables with what it sums itself.
 
-    Nothing of that is shared, but whoever wrote it may ask why. A function that sums a metric, say,
-    and calls another that averages weights hands no sum to it.
+    None of that is sharded, but its author may ask why. A function that sums a metric, say, and
+    calls another that averages weights hands no sum to it.
     """
     called = CALLS - STATEFUL_BRANCHES
     if not function_graph.may_write(graph, called):
@@ -63,7 +63,7 @@ def hands_sums_to_writers(graph: Any, handles: Handles) -> bool:
         for op in placeholder.consumers()
         if op.type in called
     }
-    # What is handed over tells it of most graphs, at once: to capture one takes long.
+    # For most graphs the operands decide it, without a capture, which takes long.
     calls = {name: op for name, op in calls.items() if _is_behind(op, SUMS)}
     if not calls:
         return False
@@ -97,10 +97,11 @@ def _is_behind(op: Any, types: frozenset[str]) -> bool:
 
 
 def is_left_to_its_function(graph: Any, in_shards: Handles) -> bool:
-    """Whether whoever takes a branch does what is to be done about slots in shards that it uses.
+    """Whether a graph is a branch, and the function that takes it redirects its slots in shards.
 
-    He may write it out and share the update in it, and knows all that it knows. Not left to him is
-    a branch that reduces gradients itself, or does to a slot what its value does not allow.
+    That function may write the branch out and shard the update in it, and knows all that the branch
+    does. A branch that reduces gradients itself, or does to a slot what its value does not allow,
+    is not left to it.
 
     Args:
         graph: The FuncGraph.

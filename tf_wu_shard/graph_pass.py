@@ -1,8 +1,8 @@
 """The registered pass: looks at every function as it is traced and composes the stages.
 
-It holds no logic of its own: which functions concern it, the four stages in a row, the hand-over of
-storage and graph, and what is said about it. Whatever goes wrong before the hand-over leaves the
-function exactly as it was traced.
+It holds no logic of its own: it asks whether a function concerns it, runs the four stages, hands
+storage and graph over and publishes the reports. An error before the hand-over leaves the function
+exactly as it was traced.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ from tf_wu_shard.tensorflow_private.distributed_variables import (
 )
 from tf_wu_shard.tensorflow_private.sharded_variables import is_in_shards
 
-# Functions that a report tells about; who calls one has nothing to add.
-_told: weakref.WeakSet[Any] = weakref.WeakSet()
+# Functions already reported; a caller adds no second report.
+_reported: weakref.WeakSet[Any] = weakref.WeakSet()
 
 _EAGER = "a step outside tf.function"
 _TRACED = "a tf.function around the step; in Keras, compile without run_eagerly"
@@ -108,7 +108,7 @@ def process(graph: Any, trace_seconds: float) -> Any:
     # A function traced for a SavedModel is not trained here; its file holds whole variables.
     options = None if is_exporting() else current_options()
     if creating_traces.makes_variables(graph):
-        # The trace that TensorFlow makes next is the one to be shared, and told about.
+        # TensorFlow traces the function once more; that trace is the one to shard and report.
         options = None
     handles = function_graph.captured_handles(graph)
     distributed = [(h, p) for h, p in handles if has_distributed_variable(h)]
@@ -162,7 +162,7 @@ def _shard(graph: Any, options: ShardingOptions | None, start: float, trace_seco
     """Analyses, plans, rewrites, and only then hands over storage and graph."""
     try:
         captured = captured_program(graph)
-        outcome = run_stages(graph, captured, options, _told)
+        outcome = run_stages(graph, captured, options, _reported)
         if options is not None and is_refused(outcome.reports, options):
             # Before anything live is changed: the error ends the trace.
             publish(*_timed(outcome, start, trace_seconds), options=options)
@@ -175,7 +175,7 @@ def _shard(graph: Any, options: ShardingOptions | None, start: float, trace_seco
         _report_failure(graph, error, options)
         return _only_lowered(graph)
     if options is not None and outcome.reports:
-        _told.update((graph, new))
+        _reported.update((graph, new))
         publish(*_timed(outcome, start, trace_seconds), options=options)
     return new
 
@@ -218,8 +218,9 @@ def _only_lowered(graph: Any) -> Any:
         ):
             return graph
         raise StorageError(
-            f"{graph.name} uses optimizer slots that live in shards and could not be led onto"
-            f" them: {error}; trace it before the sharded step, or read the slots outside of it"
+            f"{graph.name} uses optimizer slots that live in shards, and its accesses could not be"
+            f" redirected to them: {error}; trace it before the sharded step, or read the slots"
+            " outside of it"
         ) from error
     return new
 

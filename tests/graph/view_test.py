@@ -67,7 +67,7 @@ def test_only_what_can_be_seen_from_outside_is_alive() -> None:
     assert [op.name for op, _ in view.consumers(Value("a"))] == ["used", "printed", "kept"]
 
 
-def test_consumers_are_told_by_output_and_name_the_input_they_enter_by() -> None:
+def test_consumers_are_listed_by_output_with_the_input_they_enter_by() -> None:
     view = view_of("s = SplitV() [2] [3]\na = Sub(s:1, s)\nb = Neg(s:1)", outputs=["a", "b"])
     assert [(op.name, i) for op, i in view.consumers(Value("s", 1))] == [("a", 0), ("b", 0)]
     assert [(op.name, i) for op, i in view.consumers(Value("s"))] == [("a", 1)]

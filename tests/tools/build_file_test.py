@@ -102,7 +102,7 @@ def test_the_check_compares_and_writes_nothing(
         ("tf_wu_shard/errors.py", "import tf_wu_shard\n", "circle: :"),
     ],
 )
-def test_what_cannot_be_told_is_one_line_of_error(
+def test_imports_that_cannot_be_followed_are_one_line_of_error(
     tmp_path: pathlib.Path,
     capsys: pytest.CaptureFixture[str],
     file: str,

@@ -1,4 +1,4 @@
-"""Who touches a variable, how, and in which order.
+"""Which ops touch a variable, how, and in which order.
 
 The order of reads and writes of one variable is a matter of control edges (and of data edges by
 luck). Where the edges leave two accesses unordered that must not be, the graph is a race and the

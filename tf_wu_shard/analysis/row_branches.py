@@ -52,7 +52,7 @@ def branch_on_rows(
     assert not isinstance(results, Refusal), "it is local"
     if len(local) == 2 and found["then_branch"] == found["else_branch"]:
         return RowBranch(local[0], "", tuple(taken), results)
-    # Entries are told apart by the numbers of their rows, which stay what they are.
+    # Only the numbers of their rows distinguish entries, and these stay what they are.
     wrong = [lies for lies in results if lies.what not in _RETURNED]
     if wrong or [lies.what for lies in results].count(What.ROWS) != 1:
         return Refusal(op.name, "it does not return the rows of one list of entries")

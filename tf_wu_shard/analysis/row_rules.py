@@ -58,7 +58,7 @@ class RowRules:
     Attributes:
         table: The shape of the table.
         inside: Whether the graph is a function that is called as it stands, with operands of a
-            shard: nothing in it may be told the numbers of the whole table.
+            shard: nothing in it may get the numbers of the whole table.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 A slot is looked at by the body alone. A weight is looked at by others, mostly before its first
 write, or after its last one. A step that updates it several times reads it in between as well: each
-time the weight has another *version*, which has to be put together for whoever reads it.
+time the weight has another *version*, which its readers need whole.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def updated_variables(
     touching: Mapping[str, Sequence[Sequence[VariableAccess]]],
     body: Set[str],
 ) -> tuple[UpdatedVariable, ...] | Refusal:
-    """Tells weights from slots.
+    """Separates weights from slots.
 
     Args:
         view: The graph.
         handles: For each mirrored variable, its handles by replica.
-        touching: Who touches each variable of the update, by replica.
+        touching: The accesses of each variable of the update, by replica.
         body: The names of the body's ops on all replicas.
 
     Returns:

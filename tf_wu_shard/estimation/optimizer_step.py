@@ -200,7 +200,7 @@ def _variable(weight: TrainedWeight) -> keras.Variable:
 def _traced(
     optimizer: Any, variables: Sequence[keras.Variable], weights: Sequence[TrainedWeight]
 ) -> tuple[Any, list[str]]:
-    """The FuncGraph of one update, and the ops in it that tell the shapes of tables."""
+    """The FuncGraph of one update, and the ops in it that yield the shapes of tables."""
     shapes: list[str] = []
 
     def update(*parts: tf.Tensor) -> None:

@@ -76,8 +76,8 @@ def _reshaped(op: Op, index: int, constant: Constant) -> Rule:
 
 def _ensured(op: Op, index: int, constant: Constant) -> Rule:
     shape = op.attribute("shape").shape
-    said = None if shape.unknown_rank else tuple(d.size if d.size >= 0 else None for d in shape.dim)
-    return merged(said, (yield ShapeOf(op.inputs[0])))
+    dims = tuple(d.size if d.size >= 0 else None for d in shape.dim)
+    return merged(None if shape.unknown_rank else dims, (yield ShapeOf(op.inputs[0])))
 
 
 def _expanded(op: Op, index: int, constant: Constant) -> Rule:

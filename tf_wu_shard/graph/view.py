@@ -203,7 +203,7 @@ class GraphView:
             dims = self.stated(value)
             if dims is None or None in dims:
                 dims = self._inference.shape(value)
-            # A comprehension tells the type checker what the test has told.
+            # The comprehension repeats the test for the type checker.
             known = tuple(d for d in dims or () if d is not None)
             self._shapes[value] = None if dims is None or len(known) < len(dims) else known
         return self._shapes[value]

@@ -1,9 +1,9 @@
 """What the host does to a variable that goes into shards: initialize, restore, save and read it.
 
 Outside of the TPU program such a variable is used as if it were whole. Its initializer and what
-restores it cut the value and write every shard; what reads it puts the shards together. Each op
-that is led so leaves another of its name, so that whoever fetches, runs or awaits it goes on doing
-so, and a checkpoint holds the whole value under the variable's own name.
+restores it cut the value and write every shard; what reads it puts the shards together. Another op
+takes the name of each op that is redirected so: programs go on fetching, running or awaiting that
+name, and a checkpoint holds the whole value under the variable's own name.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Outside:
     """
 
     def __init__(self, taken: Iterable[str]) -> None:
-        """Starts with nothing led.
+        """Starts with nothing redirected.
 
         Args:
             taken: Names that new nodes must not have.

@@ -1,8 +1,8 @@
 """Functions without calls and branches: what they call is written out, of branches both.
 
 Of what the branches of an op return, the op's predicate selects. All of it runs, whichever branch
-is taken, so it has to be such that it may (see `speculation`): of the ops this is checked here, of
-the sizes of what they are given by whoever has the graph that they then stand in.
+is taken, so it has to be such that it may (see `speculation`): this module checks the ops, a caller
+the sizes of what they are given in its graph.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ class FlatFunctions:
             results: What the nodes' function returns.
 
         Raises:
-            RunsInVainError: If something must not run where it is not taken, or nothing tells
-                what a function does.
+            RunsInVainError: If something must not run where it is not taken, or it is
+                not known what a function does.
         """
         taken = {parse_value(t) for n in nodes for t in n.input if not t.startswith("^")}
         taken.update(results)
@@ -233,15 +233,15 @@ class FlatFunctions:
 
 def with_operands(node: Any, values: Mapping[Value, Value]) -> Any:
     """A node that takes other values in place of some; the same node where it takes none."""
-    led = [
+    redirected = [
         text if text.startswith("^") else str(values.get(parse_value(text), text))
         for text in node.input
     ]
-    if led == list(node.input):
+    if redirected == list(node.input):
         return node
     new = tf.compat.v1.NodeDef()
     new.CopyFrom(node)
-    new.input[:] = led
+    new.input[:] = redirected
     return new
 
 

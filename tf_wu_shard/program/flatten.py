@@ -249,12 +249,11 @@ class _Flat:
 
 def program_of(node: Any) -> bytes:
     """Name of the TPU program that a node says it is in, or b""."""
-    # Asking a map of messages for what it lacks would add it.
-    return bytes(node.attr[_PROGRAM].s) if _PROGRAM in node.attr else b""
+    return bytes(attribute_in(node.attr, _PROGRAM).s)
 
 
 def reaching(view: GraphView, op_types: Container[str]) -> Callable[[str], bool]:
-    """Tells of functions, by name, whether ops of some types stand in them or whom they call."""
+    """Finds out whether a function, or one that it calls, has ops of some types."""
     known: dict[str, bool] = {}
 
     def ask(name: str) -> bool:

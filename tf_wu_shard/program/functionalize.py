@@ -43,7 +43,7 @@ def functionalized(
 ) -> Captured:
     """The same function, whose ops read and write chosen variables as whole values.
 
-    Functions that the host calls were led onto the shards when they were traced.
+    Functions that the host calls were redirected to the shards when they were traced.
 
     Args:
         graph: The FuncGraph.
@@ -87,9 +87,9 @@ class _Functionalizing:
                 for slot, text in enumerate(node.input)
                 if text in self._handles
             }
-            led = self._led(node, taken) if taken else None
-            changed = changed or led is not None
-            self._nodes += led if led is not None else [node]
+            redirected = self._redirected(node, taken) if taken else None
+            changed = changed or redirected is not None
+            self._nodes += redirected if redirected is not None else [node]
         return changed
 
     def _after_writes(self, node: Any) -> Any:
@@ -103,7 +103,7 @@ class _Functionalizing:
         new.input.extend(f"^{name}" for name in dict.fromkeys(waits))
         return new
 
-    def _led(self, node: Any, taken: Mapping[int, VariableRef]) -> list[Any] | None:
+    def _redirected(self, node: Any, taken: Mapping[int, VariableRef]) -> list[Any] | None:
         if is_call(node.op):
             return self._call(node, taken)
         if self._branches_alone:
@@ -113,16 +113,16 @@ class _Functionalizing:
         read = _read(node, 0, taken[0])
         self._shapes[read.name] = taken[0].shape
         if not is_write(node.op):
-            led = on_value(node, read.name, taken[0])
-            return None if led is None else [read, *led]
+            redirected = on_value(node, read.name, taken[0])
+            return None if redirected is None else [read, *redirected]
         changed = tf.compat.v1.NodeDef()
         changed.CopyFrom(node)
         changed.name = f"{node.name}/wu_shard_value"
-        led = on_value(changed, read.name, taken[0]) or []
+        redirected = on_value(changed, read.name, taken[0]) or []
         write = _like(node, node.name, "AssignVariableOp", taken[0])
         write.input.extend([node.input[0], changed.name, f"^{read.name}"])
         write.input.extend(text for text in node.input if text.startswith("^"))
-        return [read, *led, write]
+        return [read, *redirected, write]
 
     def _call(self, node: Any, taken: Mapping[int, VariableRef]) -> list[Any] | None:
         if node.op not in BRANCHES if self._branches_alone else _PROGRAM not in node.attr:

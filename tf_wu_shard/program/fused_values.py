@@ -67,7 +67,7 @@ def on_scratch(
         )
         for slot, ref in refs.items()
     }
-    # Whoever waited for the update waits for all of it.
+    # Ops that waited for the update wait for all of it.
     done = tf.compat.v1.NodeDef(name=node.name, op="NoOp", device=device)
     done.input.extend(f"^{value.op}" for value in after.values())
     return [*builder.nodes, done], {slot: str(value) for slot, value in after.items()}

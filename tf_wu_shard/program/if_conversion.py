@@ -324,8 +324,7 @@ def _telling_why(refused: RefusedUpdate, kept: Mapping[str, str]) -> RefusedUpda
     if refusal.where not in kept:
         return refused
     reason = f"{refusal.reason}; its branches are not written out, as {kept[refusal.where]}"
-    told = dataclasses.replace(refusal, reason=reason)
-    return dataclasses.replace(refused, refusal=told)
+    return dataclasses.replace(refused, refusal=dataclasses.replace(refusal, reason=reason))
 
 
 def _waiting(node: Any, names: list[str]) -> Any:

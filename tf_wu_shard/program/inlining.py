@@ -92,7 +92,9 @@ class _Inlining:
                 written += self._body(node, self._calls[node.name])
         kept = [node for node in nodes if node.name not in self._calls]
         found = Inlined((), self._values, self._ends, self._origins)
-        return found._replace(nodes=tuple(self._led(node, found) for node in (*kept, *written)))
+        return found._replace(
+            nodes=tuple(self._redirected(node, found) for node in (*kept, *written))
+        )
 
     def _body(self, call: Any, body: Body) -> list[Any]:
         """A function's nodes, as they stand in place of a call."""
@@ -151,20 +153,20 @@ class _Inlining:
         self._taken.add(free)
         return free
 
-    def _led(self, node: Any, found: Inlined) -> Any:
+    def _redirected(self, node: Any, found: Inlined) -> Any:
         """A node that takes what stands in place of calls."""
-        led = [self._led_text(text, found) for text in node.input]
-        if led == list(node.input):
+        redirected = [self._redirected_text(text, found) for text in node.input]
+        if redirected == list(node.input):
             return node
         new = tf.compat.v1.NodeDef()
         new.CopyFrom(node)
         del new.input[:]
         # Control inputs come last, and each once.
-        data = [text for text in led if not text.startswith("^")]
-        new.input.extend([*data, *dict.fromkeys(t for t in led if t.startswith("^"))])
+        data = [text for text in redirected if not text.startswith("^")]
+        new.input.extend([*data, *dict.fromkeys(t for t in redirected if t.startswith("^"))])
         return new
 
-    def _led_text(self, text: str, found: Inlined) -> str:
+    def _redirected_text(self, text: str, found: Inlined) -> str:
         if text.startswith("^"):
             name = text[1:]
             return f"^{self._ends.get(name, name)}"

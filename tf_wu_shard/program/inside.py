@@ -87,7 +87,7 @@ def _view(
 
 
 def differs(view: GraphView, num_replicas: int) -> Callable[[Value], bool]:
-    """Tells of values whether replicas may have different ones."""
+    """Finds out whether replicas may have different values."""
     program = SingleProgram(view, {}, num_replicas)
     differing = program.differing()
     return lambda value: program.source(value).op in differing

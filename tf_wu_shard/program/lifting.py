@@ -89,7 +89,7 @@ def taking_values(
     """
     new = tf.compat.v1.NodeDef()
     new.CopyFrom(node)
-    # What a file said of its results; some become others.
+    # A file stated the shapes of its results; some become others.
     new.attr.pop(_SAID_SHAPES, None)
     first = first_argument(node.op)
     arguments = {slot - first: ref for slot, ref in operands.items()}
@@ -182,10 +182,10 @@ def with_values(
             finals |= {taken[slot]: value for slot, value in done[1].items()}
         else:
             number = next(iter(taken.values()))
-            led = on_value(node, finals[number], arguments[number])
-            if led is None or list(taken) != [0]:
+            redirected = on_value(node, finals[number], arguments[number])
+            if redirected is None or list(taken) != [0]:
                 raise HandleNeededError(node.name)
-            nodes += led
+            nodes += redirected
             if node.op == "Identity":
                 handles[node.name] = number
             elif is_write(node.op):

@@ -2,7 +2,7 @@
 
 It goes where a reduced gradient goes as a tensor of more than one element: through arithmetic, and
 through variables that are written with it (gradients that a step accumulates). What it finds is
-proved nowhere: it tells where to look, and the analysis finds the updates.
+proved nowhere: it is where the analysis looks for updates.
 """
 
 from __future__ import annotations

@@ -155,8 +155,8 @@ class BodyEmitter:
             return local
         if key in self._weights:
             if any(0 < len(v.writes) < v.num_writes for v in self.versions[key]):
-                # Between these writes only the body looks, and they become one: whoever waited
-                # for this read to write again would wait for itself.
+                # Between these writes only the body looks, and they become one: a write that
+                # waited for this read would wait for itself.
                 self.emitted[name] = []
             return self._weights[key]
         # The old read of the whole weight stays as it is; the shard is cut from what it read.

@@ -1,4 +1,4 @@
-"""Leads every other access of a sharded slot onto its shards.
+"""Redirects every other access of a sharded slot to its shards.
 
 A function that reads or writes a slot outside the sharded update is traced as if the slot were
 whole. Here a read becomes a gather of all shards, and each replica's write becomes a write of its
@@ -9,8 +9,8 @@ have held.
 
 Order: a component's accesses are ordered by its own control edges. On shards, a read on one replica
 also sees what the others write, so the accesses are put in step: a read waits for all replicas'
-writes before it, and a write for all replicas' reads before it. A call whose callee was led onto
-the shards when it was traced takes the shards' own handles, which no control edge puts in order
+writes before it, and a write for all replicas' reads before it. A call whose callee was redirected
+to the shards when it was traced takes the shards' own handles, which no control edge puts in order
 with the slot's; such a call counts as an access on every replica, at its place in the trace.
 """
 
@@ -89,11 +89,11 @@ def lower_slot_accesses(
     touched = {key: ops for key, ops in touched.items() if key in whole}
     if not touched:
         return None
-    led = calls_on_shards(view, shards)
-    passed_on.update(name for on_slot in led.values() for name in on_slot)
+    redirected = calls_on_shards(view, shards)
+    passed_on.update(name for on_slot in redirected.values() for name in on_slot)
     lowering = _Lowering(view, layouts, frozenset(passed_on))
     for key, per_replica in touched.items():
-        calls = led.get(key, {})
+        calls = redirected.get(key, {})
         for replica in range(layouts[key].num_shards) if calls else ():
             once = dict.fromkeys([*(op.name for op in per_replica.get(replica, ())), *calls])
             in_order = sorted(once, key=lambda name: traced.ops[name].position)
@@ -166,17 +166,17 @@ class _Lowering:
         )
 
     def _lead(self, node: tf.compat.v1.NodeDef) -> None:
-        led = []
+        redirected = []
         for text in node.input:
             if text.startswith("^"):
-                led.append(f"^{self._instead.get(text[1:], text[1:])}")
+                redirected.append(f"^{self._instead.get(text[1:], text[1:])}")
             else:
                 name, _, index = text.partition(":")
                 value = Value(name, int(index or 0))
-                led.append(str(self._values.get(value, value)))
-        if led != list(node.input):
+                redirected.append(str(self._values.get(value, value)))
+        if redirected != list(node.input):
             del node.input[:]
-            node.input.extend(led)
+            node.input.extend(redirected)
 
     def _shard_handles(self, key: str) -> list[Value]:
         handles = []
@@ -198,7 +198,7 @@ class _Lowering:
     ) -> str:
         """Emits one access; returns the op to wait for in its place."""
         if op.name in self._passed_on:
-            # The called functions were led onto the shards when they were traced.
+            # The called functions were redirected to the shards when they were traced.
             self._waits.setdefault(op.name, []).extend(waits)
             return op.name
         if op.type == READ:

@@ -1,4 +1,4 @@
-"""Leads accesses of variables that live in shards onto the shards, where one program runs on TPUs.
+"""Redirects accesses of variables in shards to the shards, where one program runs on TPUs.
 
 A function that reads or writes such a variable outside of a sharded update (it evaluates, resets,
 trains with an update that cannot be shared) is traced as if the variable were whole. In the TPU
@@ -7,9 +7,9 @@ the program, on the host, they become one read or write of every shard. Whatever
 handle has no such form.
 
 Order: TensorFlow puts all accesses of one variable in order by control edges, those of the host and
-those of programs alike, and each keeps its edges. Only a call on the host whose callee was led onto
-the shards when it was traced takes the shards' own handles, of which these edges know nothing; it
-is put in order by its place in the trace.
+those of programs alike, and each keeps its edges. Only a call on the host whose callee was
+redirected to the shards when it was traced takes the shards' own handles, of which these edges know
+nothing; it is put in order by its place in the trace.
 """
 
 from __future__ import annotations
@@ -295,12 +295,12 @@ class _Lowering:
         # Reads that nobody looks at go as well: they would hold on to storage that is gone.
         kept = (op for op in self._view if op.name in self._view.live or op.type == "Placeholder")
         nodes = [
-            self._led(op.node, gone)
+            self._redirected(op.node, gone)
             for op in kept
             if op.name not in gone and op.name not in self._writes
         ]
-        nodes += [self._led(node, gone) for node in self._writes.values()]
-        emitted = [self._led(node, gone) for node in (*self._nodes, *self._builder.nodes)]
+        nodes += [self._redirected(node, gone) for node in self._writes.values()]
+        emitted = [self._redirected(node, gone) for node in (*self._nodes, *self._builder.nodes)]
         return Lowered(
             (*nodes, *emitted),
             tuple(self._inputs),
@@ -308,23 +308,23 @@ class _Lowering:
             tuple(self._values.get(v, v) for v in self._view.outputs),
         )
 
-    def _led(self, node: Any, gone: Mapping[str, str]) -> Any:
+    def _redirected(self, node: Any, gone: Mapping[str, str]) -> Any:
         """A node that takes what stands in the place of reads."""
-        led: list[str] = []
+        redirected: list[str] = []
         for text in node.input:
             if not text.startswith("^"):
                 value = parse_value(text)
-                led.append(str(self._values[value]) if value in self._values else text)
+                redirected.append(str(self._values[value]) if value in self._values else text)
                 continue
             # What waited for a read did so to come after it; where nothing writes, no matter.
             waits = self._waited_for.get(text[1:], () if text[1:] in gone else (text[1:],))
-            led += [f"^{name}" for name in waits]
-        led += [f"^{name}" for name in self._call_waits.get(node.name, ())]
-        if led == list(node.input):
+            redirected += [f"^{name}" for name in waits]
+        redirected += [f"^{name}" for name in self._call_waits.get(node.name, ())]
+        if redirected == list(node.input):
             return node
         new = tf.compat.v1.NodeDef()
         new.CopyFrom(node)
         del new.input[:]
-        new.input.extend(text for text in led if not text.startswith("^"))
-        new.input.extend(dict.fromkeys(text for text in led if text.startswith("^")))
+        new.input.extend(text for text in redirected if not text.startswith("^"))
+        new.input.extend(dict.fromkeys(text for text in redirected if text.startswith("^")))
         return new

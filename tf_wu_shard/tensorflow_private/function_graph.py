@@ -230,7 +230,7 @@ def shapes_given(
         A function from an op's name and the number of an output to its dimensions, as
         `static_shape`. Shapes are inferred again at the first one that has an open dimension.
     """
-    telling = {n: t for n, t in constants.items() if t.dtype in _SHAPE_TYPES}
+    of_shapes = {n: t for n, t in constants.items() if t.dtype in _SHAPE_TYPES}
 
     @functools.cache
     def inferred() -> Any:
@@ -238,12 +238,12 @@ def shapes_given(
         for node in graph_def.node:
             # Nothing is run here; of what is captured it may wish to be with the op outside.
             rename_wishes(node, lambda name: None)
-            if node.name in telling:
+            if node.name in of_shapes:
                 node.op = "Const"
                 del node.attr["shape"]
-                node.attr["value"].tensor.CopyFrom(telling[node.name])
+                node.attr["value"].tensor.CopyFrom(of_shapes[node.name])
             elif node.op == "ReadVariableOp":
-                # A handle tells its variable's shape to the FuncGraph alone.
+                # Only the FuncGraph knows the shape of the variable behind a handle.
                 read = graph._get_operation_by_name(node.name).outputs[0]
                 node.op = "Placeholder"
                 node.attr["shape"].shape.CopyFrom(read.shape.as_proto())
@@ -254,7 +254,7 @@ def shapes_given(
 
     def shape_of(op: str, output: int) -> tuple[int | None, ...] | None:
         known = static_shape(graph, op, output)
-        if telling and (known is None or None in known):
+        if of_shapes and (known is None or None in known):
             return static_shape(inferred(), op, output)
         return known
 

@@ -12,7 +12,7 @@ _OURS = ("tf_wu_shard", "tests", "tools")
 
 
 class SourceError(Exception):
-    """A source file whose imports cannot be told: the message names it, the line and the mend."""
+    """A source file whose imports cannot be followed; the message names file, line and reason."""
 
 
 class Import(NamedTuple):

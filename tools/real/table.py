@@ -138,11 +138,11 @@ def parsed(page: str) -> tuple[dict[tuple[str, str], Cell], str, str]:
     return cells, repeats[1] if repeats else "1", rest
 
 
-def differences(said: Cells, found: Cells) -> list[str]:
+def differences(written: Cells, found: Cells) -> list[str]:
     """A line for each cell that is not what the page says; times vary and are not compared."""
     wrong = []
     for key, cell in found.items():
-        known = said.get(key)
+        known = written.get(key)
         same = known is not None and known.sharded == cell.sharded
         if not same or float(cell.apart) > float(known.apart if known else 0):
             wrong.append(f"{' '.join(key)}: the page says {known or 'nothing'}, found {cell}")

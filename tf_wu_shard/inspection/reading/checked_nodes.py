@@ -21,7 +21,7 @@ _MOST_RESULTS = 1 << 16
 
 _SHAPES = "_output_shapes"
 
-# Only small constants tell how a graph is wired: axes, groups of replicas, numbers.
+# Only small constants decide how a graph is wired: axes, groups of replicas, numbers.
 _LARGEST_CONSTANT = 1 << 16
 
 OpDefOf = Callable[[str], Any | None]

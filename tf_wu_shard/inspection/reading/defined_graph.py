@@ -100,7 +100,7 @@ class DefinedGraph:
         return len(self._view.results(op))
 
     def static_shape(self, op: str, output: int) -> Dims | None:
-        """See `CalledGraph.static_shape`: as far as the file tells."""
+        """See `CalledGraph.static_shape`: as far as the file states it."""
         value = Value(op, output)
         known = self._view.shape(value)
         return self._view.stated(value) if known is None else known

@@ -183,22 +183,22 @@ def _one_handle_each(
     all_handles = {chosen[v.key]: v for v in (*inside.values(), *handles.values())}
     if not instead:
         return nodes, all_handles, ()
-    led: list[Any] = []
+    redirected: list[Any] = []
     twice: dict[str, None] = {}
     for node in nodes:
         taken = [text for text in node.input if text in instead]
         if not taken or node.op == REPLICATED_INPUT:
-            led.append(node)
+            redirected.append(node)
             continue
         new = tf.compat.v1.NodeDef()
         new.CopyFrom(node)
         for slot, text in enumerate(node.input):
             new.input[slot] = instead.get(text, text)
         twice.update(dict.fromkeys(handles[text].key for text in taken))
-        led.append(new)
+        redirected.append(new)
     ordered = {name: v.key for name, v in all_handles.items() if v.key in twice}
-    program = in_traced_order((node for node in led if node.op != REPLICATED_INPUT), ordered)
-    entries = [node for node in led if node.op == REPLICATED_INPUT]
+    program = in_traced_order((node for node in redirected if node.op != REPLICATED_INPUT), ordered)
+    entries = [node for node in redirected if node.op == REPLICATED_INPUT]
     return [*entries, *program], all_handles, tuple(twice)
 
 
@@ -254,8 +254,8 @@ def _ref(view: GraphView, name: str, variable: ModelVariable) -> VariableRef:
     shape, dtype = variable.shape, variable.dtype
     reads = [op for op, _ in view.consumers(Value(name)) if op.type == READ]
     for read in reads if shape is None or not dtype else ():
-        said = read.attribute("_output_shapes").list.shape
-        shape = shape_of(said[0]) if shape is None and said else shape
+        stated = read.attribute("_output_shapes").list.shape
+        shape = shape_of(stated[0]) if shape is None and stated else shape
         dtype = dtype or read.attribute("dtype").type
     return VariableRef(
         key=variable.key,

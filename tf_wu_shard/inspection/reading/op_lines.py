@@ -11,7 +11,7 @@ from tf_wu_shard.program.flat_functions import BRANCH
 
 
 def op_lines(model: Model, function: str, ops: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """The source lines of some ops, as far as the files tell.
+    """The source lines of some ops, as far as the files hold them.
 
     Args:
         model: The model.

@@ -1,8 +1,8 @@
 """Which optimizer an update is, as far as its ops prove it; names are not looked at.
 
 What an update writes is compared with what known optimizers write (`optimizer_forms`). Factors that
-all elements share are not compared: "-like" is said of what differs from an optimizer in these at
-most. What has no known form is unknown.
+all elements share are not compared: an update that may differ from an optimizer in these alone is
+called "-like" it. What has no known form is unknown.
 """
 
 from __future__ import annotations
