@@ -12,7 +12,6 @@ import tensorflow as tf
 from tests.graph.tracing import momentum_step, traced, weight_and_slot
 from tests.rewrite.stages import keras_step, run_stages
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.graph.capture import capture
 from tf_wu_shard.graph.ordering import in_cycles
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.rewriter import rewrite
@@ -52,11 +51,6 @@ def test_rewriting_twice_with_one_dialect_makes_the_same_graph(strategy_of: Stra
     again = rewrite(stages.view, stages.analysis, stages.plan, stages.dialect)
     assert again.emitted["all_gather"] == 3, "an odd number, after which turns would have moved"
     assert again.graph_def == stages.result.graph_def
-
-
-def test_the_stages_leave_the_graph_as_it_was_captured(strategy_of: Strategies) -> None:
-    graph = keras_step(strategy_of(2), OPTIMIZERS["adam"])
-    assert run_stages(graph).view.graph_def == capture(graph).view.graph_def
 
 
 def test_small_gradients_of_a_lost_pack_are_summed_together_once(strategy_of: Strategies) -> None:
