@@ -15,7 +15,7 @@ from typing import Any
 
 from absl import logging
 
-from tf_wu_shard import captures
+from tf_wu_shard import captures, refusals
 from tf_wu_shard.concern import (
     Handles,
     computes_what_it_writes,
@@ -58,12 +58,6 @@ from tf_wu_shard.tensorflow_private.sharded_variables import is_in_shards
 _reported: weakref.WeakSet[Any] = weakref.WeakSet()
 
 _EAGER = "a step outside tf.function"
-_TRACED = "a tf.function around the step; in Keras, compile without run_eagerly"
-_SEVERAL = "a strategy of several replicas, and variables made in its scope"
-
-_OTHER_WORKERS = (
-    "its replicas are spread over several workers, and a worker's function holds its own alone"
-)
 
 
 def _notice_eager_step() -> None:
@@ -72,8 +66,8 @@ def _notice_eager_step() -> None:
     if options is None:
         return
     if options.on_refusal == "raise" or all(r.function != _EAGER for r in reports()):
-        reason = "it runs eagerly, so no function is traced that could be rewritten"
-        publish(nothing_sharded(_EAGER, reason, cure=_TRACED), options=options)
+        refusal = refusals.Topology.RUNS_EAGERLY.at()
+        publish(nothing_sharded(_EAGER, refusal), options=options)
 
 
 def register() -> None:
@@ -153,9 +147,10 @@ def _warn_of_one_replica(graph: Any, handles: Handles, options: ShardingOptions)
     own = {id(original_handle(c)) for v in trainable for c in getattr(v, "values", (v,))}
     if any(id(h) in own and computes_what_it_writes(p) for h, p in handles):
         spread = any(num_replicas_of(h) > 1 for h, _ in handles)
-        reason = _OTHER_WORKERS if spread else "it trains on one replica: no gradient is reduced"
-        cure = "" if spread else _SEVERAL
-        publish(nothing_sharded(function_graph.title(graph), reason, cure=cure), options=options)
+        refusal = refusals.Topology.ONE_REPLICA.at()
+        if spread:
+            refusal = refusals.Topology.OTHER_WORKERS.at()
+        publish(nothing_sharded(function_graph.title(graph), refusal), options=options)
 
 
 def _shard(graph: Any, options: ShardingOptions | None, start: float, trace_seconds: float) -> Any:
@@ -228,5 +223,5 @@ def _only_lowered(graph: Any) -> Any:
 def _report_failure(graph: Any, error: Exception, options: ShardingOptions | None) -> None:
     logging.error("weight-update sharding failed on %s:\n%s", graph.name, traceback.format_exc())
     if options is not None:
-        reason = f"the pass failed and left the function as it was: {error}"
-        publish(nothing_sharded(function_graph.title(graph), reason), options=options)
+        refusal = refusals.Topology.PASS_FAILED.at(error=str(error))
+        publish(nothing_sharded(function_graph.title(graph), refusal), options=options)

@@ -61,7 +61,7 @@ def test_what_is_the_same_on_every_replica_passes(operand: str) -> None:
         ("moved", "the result of CollectivePermute differs between replicas (moved)"),
         ("swapped", "the result of AllToAll differs between replicas (swapped)"),
         ("scattered", "the result of XlaReduceScatter differs between replicas (scattered)"),
-        ("part", "it is reduced over some of the replicas only (part)"),
+        ("part", "it sums over some of the replicas only (part)"),
         ("count", "each replica keeps its own value of local (local)"),
         ("drawn", "each replica runs a RandomUniform of its own (drawn)"),
         ("outside", "it runs outside of the TPU program (outside compilation) (outside)"),

@@ -22,7 +22,7 @@ from tf_wu_shard.dialects.recognition import recognise_in_process, replica_devic
 from tf_wu_shard.dtypes import FLOAT32, INT32
 from tf_wu_shard.graph.op import Value, parse_value
 from tf_wu_shard.graph.view import GraphView, VariableRef
-from tf_wu_shard.placement import Refusal
+from tf_wu_shard.refusals import Refusal
 
 _LINE = re.compile(
     r"(?P<name>\S+) += (?P<type>\w+)\((?P<inputs>.*?)\)"

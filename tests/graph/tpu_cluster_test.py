@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from tf_wu_shard.graph.tpu_cluster import Cluster, cluster_by, cluster_of
+from tf_wu_shard.refusals import Topology
 
 
 def metadata(program: str, replicas: int | None = None) -> Any:
@@ -23,8 +24,8 @@ def metadata(program: str, replicas: int | None = None) -> Any:
     ("nodes", "cluster"),
     [
         ([], None),
-        ([metadata("p", 4)], Cluster("p", 4, "")),
-        ([metadata("")], Cluster("", 0, "")),
+        ([metadata("p", 4)], Cluster("p", 4, None)),
+        ([metadata("")], Cluster("", 0, None)),
     ],
 )
 def test_name_and_size_are_the_metadata_s(nodes: list[Any], cluster: Cluster | None) -> None:
@@ -36,7 +37,7 @@ def test_name_and_size_are_the_metadata_s(nodes: list[Any], cluster: Cluster | N
 def test_several_clusters_are_refused() -> None:
     found = cluster_by([metadata("p", 4), metadata("q", 4)])
     assert found is not None and found.name == "p"
-    assert found.refusal.startswith("the function holds 2 TPU programs")
+    assert found.refusal == Topology.SEVERAL_PROGRAMS.at(count=2)
 
 
 def test_a_function_without_a_tpu_program_has_none() -> None:

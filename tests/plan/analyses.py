@@ -13,7 +13,7 @@ from tf_wu_shard.analysis.types import (
     WeightUpdate,
 )
 from tf_wu_shard.graph.op import Value
-from tf_wu_shard.placement import Refusal
+from tf_wu_shard.refusals import Rules
 
 FLOAT32, FLOAT64, FLOAT16 = 1, 2, 19
 
@@ -62,7 +62,7 @@ def analysis_of(
         for key, w in enumerate(weights)
     ]
     refusals = [
-        RefusedUpdate(w.name, (len(weights) + i,), Refusal("Sum_1", "no rule for Sum"))
+        RefusedUpdate(w.name, (len(weights) + i,), Rules.NO_RULE.at("Sum_1", op_type="Sum"))
         for i, w in enumerate(refused)
     ]
     return Analysis("f1", replicas, tuple(reductions), tuple(updates), tuple(refusals), refusals=())

@@ -63,7 +63,7 @@ def test_small_ones_stay_on_every_replica_and_load_nobody() -> None:
     plan = plan_of(whole(analysis_of([Weight(n, shape) for n, shape in names.items()])))
     assert owners(plan) == {"b": 0, "c": 1}
     (alone,) = plan.left_alone
-    assert (alone.variable, alone.reason) == ("a", "9 elements, below min_elements=16")
+    assert (alone.variable, alone.refusal.reason) == ("a", "9 elements, below min_elements=16")
 
 
 def test_slots_of_any_shape_have_the_owner_of_their_weight() -> None:
@@ -96,7 +96,8 @@ def test_a_slot_that_is_cut_otherwise_keeps_its_update_whole() -> None:
     weights = [Weight("a", (8, 8), ("m",))]
     plan = plan_of(whole(analysis_of(weights)), {"m": flat_layout((8, 8), 4, 4)})
     (alone,) = plan.left_alone
-    assert alone.reason == "its slot m lives in shards that another function cut: flat 64/4"
+    assert alone.refusal.reason == "its slot m lives in shards that another function cut: flat 64/4"
     owned: dict[str, AnyLayout] = {"m": owner_layout((8, 8), 4, 3)}
     (alone,) = plan_of(analysis_of(weights), owned).left_alone
-    assert alone.reason == "its slot m lives in shards that another function cut: owner replica 3"
+    said = "its slot m lives in shards that another function cut: owner replica 3"
+    assert alone.refusal.reason == said

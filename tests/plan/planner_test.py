@@ -11,6 +11,7 @@ from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.layout import AnyLayout, flat_layout, row_layout
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import ShardingPlan, plan_from_json
+from tf_wu_shard.refusals import Refusal, Storage
 
 
 def plan_of(
@@ -19,7 +20,7 @@ def plan_of(
     *,
     min_elements: int = 1,
     bucket_bytes: int = 1,
-    pinned: Mapping[str, str] | None = None,
+    pinned: Mapping[str, Refusal] | None = None,
     in_shards: Mapping[str, AnyLayout] | None = None,
 ) -> ShardingPlan:
     return make_plan(
@@ -33,7 +34,7 @@ def plan_of(
 
 
 def left(plan: ShardingPlan) -> dict[str, str]:
-    return {a.variable: a.reason for a in plan.left_alone}
+    return {a.variable: a.refusal.reason for a in plan.left_alone}
 
 
 def test_weight_and_slots_are_cut_alike() -> None:
@@ -114,7 +115,7 @@ def test_a_scalar_may_be_sharded_and_an_empty_variable_may_not() -> None:
 
 def test_a_pinned_slot_keeps_its_weight_whole() -> None:
     analysis = analysis_of([Weight("w", (64,), ("m", "v")), Weight("u", (64,), ("n",))])
-    plan = plan_of(analysis, pinned={"v": "is captured by evaluate, traced before"})
+    plan = plan_of(analysis, pinned={"v": Storage.CAPTURED.at(function="evaluate")})
     assert left(plan) == {"w": "its slot v is captured by evaluate, traced before"}
     assert [v.variable for v in plan.variables] == ["u"]
 
@@ -122,7 +123,7 @@ def test_a_pinned_slot_keeps_its_weight_whole() -> None:
 def test_a_refusal_of_the_analysis_reaches_the_plan_with_its_place() -> None:
     plan = plan_of(analysis_of([Weight("w", (8,))], refused=[Weight("r", (8,))]))
     (alone,) = plan.left_alone
-    assert (alone.variable, alone.reason, alone.where) == ("r", "no rule for Sum", "Sum_1")
+    assert (alone.variable, str(alone.refusal)) == ("r", "no rule for Sum (Sum_1)")
     assert alone.reductions == (1,)
 
 
@@ -131,7 +132,7 @@ def test_every_variable_with_a_gradient_is_in_the_plan_once() -> None:
     plan = plan_of(
         analysis_of(weights, refused=[Weight("r", (4,))]),
         min_elements=3,
-        pinned={"m": "is captured by f, traced before"},
+        pinned={"m": Storage.CAPTURED.at(function="f")},
     )
     named = [v.variable for v in plan.variables] + [a.variable for a in plan.left_alone]
     assert sorted(named) == ["a", "b", "c", "d", "r"]

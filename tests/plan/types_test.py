@@ -10,6 +10,7 @@ from tests.plan.analyses import FLOAT16, Weight, analysis_of
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import PLAN_VERSION, ShardingPlan, plan_from_json
+from tf_wu_shard.refusals import Storage
 
 
 def a_plan() -> ShardingPlan:
@@ -20,7 +21,7 @@ def a_plan() -> ShardingPlan:
         Weight("b", (30,), carrier="pack"),
     ]
     analysis = analysis_of(weights, refused=[Weight("r", (3,))])
-    pinned = {"n": "is captured by f, traced before"}
+    pinned = {"n": Storage.CAPTURED.at(function="f")}
     return make_plan(analysis, ShardingOptions(), min_elements=1, bucket_bytes=999, pinned=pinned)
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import BRANCHES
 from tf_wu_shard.analysis.types import Analysis, RefusedUpdate
 from tf_wu_shard.graph.capture import Captured, capture
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.tpu_cluster import cluster_of
-from tf_wu_shard.placement import Refusal
 from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.if_conversion import if_converted, telling_why
 from tf_wu_shard.program.prepare import sums
@@ -166,8 +166,8 @@ def test_branches_of_open_or_different_shapes_stay_and_say_why(emulated: Strateg
 
     found = converted(emulated(2), step)
     assert list(found.kept_branches.values()) == [
-        "its branches yield tensors of different shapes",
-        "the shape of what Mul yields is not known when traced",
+        refusals.Branches.BRANCH_YIELDS_DIFFERENT_SHAPES.at(),
+        refusals.Branches.BRANCH_SHAPE_UNKNOWN.at(op_type="Mul"),
     ]
     assert branches(found) == list(found.kept_branches)
 
@@ -185,12 +185,12 @@ def test_what_must_not_run_in_vain_stays_and_says_why(emulated: Strategies) -> N
 
     found = converted(emulated(2), step)
     (name,) = branches(found)
-    refused = RefusedUpdate("w", (), Refusal(name, "it stands in a branch"))
+    refused = RefusedUpdate("w", (), refusals.Updates.KEPT_APART.at(name))
     analysis = Analysis("", 2, (), (), (refused,), ())
     (told,) = telling_why(analysis, found).refused
     assert told.refusal.reason == (
-        "it stands in a branch; its branches are not written out, as Cumsum is not to run where its"
-        " branch is not taken"
+        "it mixes gradients whose updates are kept apart; its branches are not written out, as"
+        " Cumsum is not to run where its branch is not taken"
     )
 
 
@@ -201,7 +201,7 @@ def test_a_check_of_the_gradient_stays_and_says_why(emulated: Strategies) -> Non
 
     found = converted(emulated(2), step)
     (name,) = branches(found)
-    assert found.kept_branches[name] == "Assert is not to run where its branch is not taken"
+    assert found.kept_branches[name] == refusals.Branches.BRANCH_NOT_IN_VAIN.at(op_type="Assert")
 
 
 def test_a_variable_that_is_handed_on_by_its_handle_stays(emulated: Strategies) -> None:
@@ -220,7 +220,7 @@ def test_a_variable_that_is_handed_on_by_its_handle_stays(emulated: Strategies) 
 
     found = converted(emulated(2), step)
     (name,) = branches(found)
-    assert "is not done with the values of variables" in found.kept_branches[name]
+    assert found.kept_branches[name].kind is refusals.Branches.BRANCH_NEEDS_HANDLE
 
 
 def test_the_graph_that_was_traced_stays_as_it_was(emulated: Strategies) -> None:

@@ -14,10 +14,10 @@ from tf_wu_shard.analysis.single_program import SingleProgram
 from tf_wu_shard.graph.capture import Captured, capture
 from tf_wu_shard.graph.tpu_cluster import cluster_of
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.placement import Refusal
 from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.nesting import Nested, everything, nested_programs, uses
 from tf_wu_shard.program.prepare import prepared
+from tf_wu_shard.refusals import Refusal
 
 Strategies = Callable[[int], tf.distribute.TPUStrategy]
 Step = Callable[[tf.Tensor, tf.Tensor, tf.Variable], Any]

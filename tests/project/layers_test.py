@@ -10,7 +10,7 @@ from tests.project.imports import CHECKOUT
 # may import the units of the levels below its own. tf_wu_shard itself is its __init__.py.
 LEVELS = (
     (
-        *("captures", "colocation", "cures", "errors", "dtypes", "layout", "placement"),
+        *("captures", "colocation", "errors", "dtypes", "layout", "placement", "refusals"),
         *("script_words", "topology"),
     ),
     ("graph",),
@@ -35,7 +35,7 @@ ASIDE = {
     "config": {"errors", "tensorflow_private"},
     "deferred": {"errors"},
     "tensorflow_private": {"colocation", "errors", "layout"},
-    "dialects": {"cures", "errors", "dtypes", "layout", "placement", "graph"},
+    "dialects": {"errors", "dtypes", "layout", "placement", "refusals", "graph"},
     "emulation": {"errors", "graph", "tensorflow_private", "topology"},
     "model_files": {"errors", "tensorflow_private"},
     "models": {"errors"},
@@ -43,7 +43,7 @@ ASIDE = {
 
 # These answer from plain data, in milliseconds, with no TensorFlow import of their own.
 PURE = (
-    *("cures", "errors", "dtypes", "layout", "placement", "topology", "config"),
+    *("errors", "dtypes", "layout", "placement", "refusals", "topology", "config"),
     *("rules", "analysis", "plan", "report"),
 )
 PURE_FILES = ("tf_wu_shard/graph/view.py", "tf_wu_shard/cli/main.py", "tf_wu_shard/cli/program.py")

@@ -11,9 +11,9 @@ from tf_wu_shard.analysis.types import Analysis, UpdatedVariable
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.errors import NothingShardedError, TooLittleShardedError
 from tf_wu_shard.plan.planner import make_plan
-from tf_wu_shard.plan.types import EMPTY
+from tf_wu_shard.refusals import Plan, Rules
 from tf_wu_shard.report.published import clear_reports, is_refused, publish, reports
-from tf_wu_shard.report.share import HeldBack, LeftAloneVariable, Share, held_back
+from tf_wu_shard.report.share import HeldBack, Share, held_back, left_alone
 from tf_wu_shard.report.summary import Report, summarize
 
 
@@ -50,23 +50,26 @@ def test_a_refused_gradient_of_an_unknown_variable_has_its_own_size() -> None:
 
 def test_what_holds_most_back_is_named_with_its_largest_variable() -> None:
     left = [
-        LeftAloneVariable("small", "9 elements, below min_elements=10", "", "lower it", 9),
-        LeftAloneVariable("a", "no rule for Sort", "sort_a", "no sort", 300),
-        LeftAloneVariable("b", "no rule for Cumsum", "cumsum", "no sum", 400),
-        LeftAloneVariable("c", "no rule for Sort", "sort_c", "no sort", 301),
+        left_alone("small", Plan.TOO_SMALL.at(elements=9, limit=10), 9),
+        left_alone("a", Rules.NO_RULE.at("sort_a", op_type="Sort"), 300),
+        left_alone("b", Rules.NO_RULE.at("cumsum", op_type="Cumsum"), 400),
+        left_alone("c", Rules.NO_RULE.at("sort_c", op_type="Sort"), 301),
         # Refused in two ways, it counts once.
-        LeftAloneVariable("b", "no rule for Cumsum", "cumsum", "no sum", 400),
+        left_alone("b", Rules.NO_RULE.at("cumsum", op_type="Cumsum"), 400),
     ]
-    assert held_back(left, 0.9) == HeldBack(2, 601, "c", "no rule for Sort", "sort_c", "no sort")
+    cure = "an update without Sort, or a rule for this op"
+    assert held_back(left, 0.9) == HeldBack(
+        2, 601, "c", "no rule for Sort", "sort_c", cure, kind="no_rule"
+    )
 
 
 def test_what_is_small_holds_back_where_little_is_shared() -> None:
-    left = [LeftAloneVariable("b", "9 elements, below min_elements=10", "", "lower it", 9)]
+    left = [left_alone("b", Plan.TOO_SMALL.at(elements=9, limit=10), 9)]
     assert held_back(left, 0.5) is None
     found = held_back(left, 0.49)
     assert found is not None and found.largest == "b"
     assert held_back([], 0.0) is None
-    assert held_back([LeftAloneVariable("none", EMPTY, "")], 0.0) is None
+    assert held_back([left_alone("none", Plan.EMPTY.at())], 0.0) is None
 
 
 def test_too_little_is_an_error_where_that_is_asked_for() -> None:

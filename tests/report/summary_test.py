@@ -147,7 +147,14 @@ def test_the_json_has_every_field_by_its_name() -> None:
     (left,) = data["left_alone"]
     assert left.pop("cure").startswith("a lower min_elements")
     reason = "2 elements, below min_elements=8"
-    assert left == {"name": "b", "reason": reason, "where": "", "elements": 2}
+    assert left == {
+        "name": "b",
+        "reason": reason,
+        "where": "",
+        "elements": 2,
+        "kind": "too_small",
+        "detail": {"elements": 2, "limit": 8},
+    }
     assert data["elements"] == {"sharded": 64, "total": 66}
     assert data["slot_bytes"] == {"sharded": 256, "total": 256}
     assert data["held_back"] is None and data["share"] == 64 / 66

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
-from tf_wu_shard.report.share import HeldBack, LeftAloneVariable, Share
+from tf_wu_shard.refusals import Plan, Rules
+from tf_wu_shard.report.share import HeldBack, Share, left_alone
 from tf_wu_shard.report.summary import Bytes, Report, ShardedVariable
 from tf_wu_shard.report.text import percent_text, slot_label, verdict_line
 
@@ -17,8 +18,8 @@ PARTLY = Report(
         ShardedVariable("out", (64,), "float32", "flat 64/4", (), 1, 0),
     ),
     left_alone=(
-        LeftAloneVariable("bn/gamma", "12 elements, below min_elements=1024", ""),
-        LeftAloneVariable("table", "no rule for Sum", "Sum_1"),
+        left_alone("bn/gamma", Plan.TOO_SMALL.at(elements=12, limit=1024)),
+        left_alone("table", Rules.NO_RULE.at("Sum_1", op_type="Sum")),
     ),
     notes=("it reduces a tensor of no static shape (reduce_7)",),
     slot_bytes_per_replica=Bytes(1_200_000_000, 152_000_000),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tf_wu_shard.placement import Partial, Placement, Refusal, Replicated, Sharded
+from tf_wu_shard.placement import Partial, Placement, Replicated, Sharded
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules import registry
 from tf_wu_shard.rules.registry import Family, family_of, op_types, propagate
 from tf_wu_shard.rules.shapes import source_operands

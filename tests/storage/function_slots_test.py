@@ -14,6 +14,7 @@ from tests.rewrite.stages import run_stages
 from tf_wu_shard import captures
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.layout import Layout
+from tf_wu_shard.refusals import Refusal, Storage
 from tf_wu_shard.storage.function_slots import (
     captured_shards,
     must_stay_whole,
@@ -63,14 +64,14 @@ def test_only_a_slot_that_no_earlier_function_captured_may_move(
     monkeypatch.setattr(captures, "_captured", weakref.WeakKeyDictionary())
     shared = stages.plan
 
-    def reasons() -> dict[str, str]:
+    def reasons() -> dict[str, Refusal]:
         found = must_stay_whole(graph, stages.analysis, stages.captured, lambda _: shared)
         return found.slots
 
     assert reasons() == {}
     earlier = tf.function(lambda: tf.reduce_sum(slot)).get_concrete_function().graph
     captures.record(earlier, [component.handle for component in slot.values])
-    assert reasons() == {"momentum": f"is captured by {earlier.name}, traced before"}
+    assert reasons() == {"momentum": Storage.CAPTURED.at(function=earlier.name)}
     # Of what is left alone anyway nothing has to be known.
     shared = dataclasses.replace(stages.plan, variables=())
     assert reasons() == {}

@@ -12,9 +12,10 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
+from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import Op, Value, attribute_in
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.placement import Refusal
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import family_of
 from tf_wu_shard.rules.sparse import SCATTERS, SPARSE_FUSED
@@ -139,10 +140,8 @@ def check_order(view: GraphView, handle: str, touching: list[VariableAccess]) ->
         indirect = [earlier for earlier in before if earlier.name not in waits]
         earlier = view.first_unordered(indirect, access.op) if indirect else None
         if earlier is not None:
-            return Refusal(
-                access.op.name,
-                f"nothing orders it after {earlier.name}, which uses {handle} too",
-                cure="tf.control_dependencies between the two, or a tf.function, which orders them",
+            return refusals.Updates.UNORDERED.at(
+                access.op.name, earlier=earlier.name, handle=handle
             )
         if access.access.is_read:
             reads.append(access.op)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from tf_wu_shard import cures
+from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import VariableAccess, accesses, check_order
 from tf_wu_shard.analysis.gradients import ResultNames
 from tf_wu_shard.analysis.part_wise_writes import part_wise_with_others
@@ -28,7 +28,8 @@ from tf_wu_shard.analysis.updated_variables import look_from_outside, updated_va
 from tf_wu_shard.analysis.written_beside import written_beside
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.placement import Refusal, Sharded
+from tf_wu_shard.placement import Sharded
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ, WRITES, Access
 
@@ -153,16 +154,12 @@ class BodyBuilder:
         for replica in range(len(self._devices)):
             handle = self._handles[variable].get(replica)
             if handle is None:
-                return Refusal(
-                    variable, f"the step does not touch it on replica {replica}", cure=cures.ALIKE
-                )
+                return refusals.Replicas.NOT_TOUCHED.at(variable, replica=replica)
             found = accesses(self._view, handle)
             for access in found:
                 if access.access is Access.UNKNOWN:
-                    return Refusal(
-                        access.op.name,
-                        f"{access.op.type} takes the handle of {variable} and may write it",
-                        cure=cures.ITS_VALUE,
+                    return refusals.Updates.HANDLE_TAKEN.at(
+                        access.op.name, op_type=access.op.type, variable=variable
                     )
             refusal = check_order(self._view, handle, found)
             if refusal is not None:
@@ -188,11 +185,7 @@ class BodyBuilder:
         first_matched = 1 if len(per_replica) > 1 else 0
         for replica, own in enumerate(per_replica[first_matched:], start=first_matched):
             if len(own) != len(per_replica[0]):
-                return Refusal(
-                    variable,
-                    f"replica {replica} writes it another number of times than replica 0",
-                    cure=cures.ALIKE,
-                )
+                return refusals.Replicas.WRITTEN_MORE_OFTEN.at(variable, replica=replica)
             for first, other in zip(per_replica[0], own, strict=True):
                 refusal = self._matcher.match(replica, first.name, other.name)
                 if refusal is not None:

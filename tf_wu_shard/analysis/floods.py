@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence, Set
 from typing import NamedTuple
 
-from tf_wu_shard import cures
+from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import accesses
 from tf_wu_shard.analysis.gradients import ResultNames
 from tf_wu_shard.analysis.row_branches import depending
@@ -15,17 +15,12 @@ from tf_wu_shard.analysis.types import GradientReduction
 from tf_wu_shard.dialects.base import Gathered
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.placement import Refusal
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.handles import num_written
 from tf_wu_shard.rules.registry import Family, family_of, no_rule
 from tf_wu_shard.rules.sparse import BRANCH, ROW_OPS, SPARSE_WRITES, UNIQUE
 from tf_wu_shard.rules.variables import READ, WRITES
-
-_OPEN = (
-    "the shape of its gradient is known only when the step runs, and what it updates does not tell"
-    " it: it goes through an op that may change it, or to variables of different shapes"
-)
 
 
 @dataclasses.dataclass
@@ -114,7 +109,7 @@ def _followed(
         # Anything may be made of the table's shape, which is no secret of a shard.
         refusal = None
     elif not sparse and reduction.size is None:
-        refusal = Refusal(reduction.carriers[0], _OPEN)
+        refusal = refusals.Updates.GRADIENT_SHAPE_OPEN.at(reduction.carriers[0])
     flood = Flood({reduction.key}, [], refusal, broadcast)
     pending = variables
     while pending:
@@ -123,11 +118,7 @@ def _followed(
             continue
         flood.variables.append(key)
         if key not in handles or 0 not in handles[key]:
-            flood.refusal = flood.refusal or Refusal(
-                key,
-                "it is not a mirrored variable with a component on every replica",
-                cure=cures.MIRRORED,
-            )
+            flood.refusal = flood.refusal or refusals.Replicas.NOT_MIRRORED.at(key)
             continue
         # A later read of what was just written may carry the update on (Adam reads its moments
         # back). Where it leads elsewhere, the read is simply one from outside.
@@ -176,11 +167,7 @@ def _reach(
     while stack:
         value = stack.pop(0)
         if value in returned:
-            refusal = refusal or Refusal(
-                value.op,
-                "the step returns a value computed from its gradient",
-                cure=cures.NOT_LOOKED_INTO,
-            )
+            refusal = refusal or refusals.Updates.GRADIENT_RETURNED.at(value.op)
         for op, slot in view.consumers(value):
             if (value, op.name) in summed:
                 continue
@@ -249,5 +236,4 @@ def _bad_operand(op: Op, slot: int) -> Refusal | None:
     expected = FUSED[op.type].gradient if op.type in FUSED else 1
     if slot == expected:
         return None
-    reason = f"its gradient enters {op.type} as operand {slot}, where an update has something else"
-    return Refusal(op.name, reason, cure=cures.other_op(op.type))
+    return refusals.Updates.OTHER_OPERAND.at(op.name, op_type=op.type, slot=slot)

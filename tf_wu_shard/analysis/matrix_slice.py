@@ -14,11 +14,12 @@ import math
 from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
-from tf_wu_shard import cures
+from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import callees, is_call
 from tf_wu_shard.analysis.update_slice import UpdateSlice
 from tf_wu_shard.graph.op import Op, Value
-from tf_wu_shard.placement import Refusal, Sharded
+from tf_wu_shard.placement import Sharded
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ
 
 # What comes of them is made of what other replicas have, or of which replica it is: another one
@@ -60,9 +61,7 @@ class MatrixSlice(UpdateSlice):
         gradients = [self._names.of(key, 0)[0] for key in self._keys]
         fed = {math.prod(self._view.shape(value) or ()) for value in gradients}
         if len(trained | fed) > 1:
-            return Refusal(
-                where, "its weights and gradients are of different sizes", cure=cures.OWN_GRADIENTS
-            )
+            return refusals.Matrices.WEIGHTS_OF_DIFFERENT_SIZES.at(where)
         self.size = max(trained, default=self.size)
         return None
 
@@ -78,9 +77,7 @@ class MatrixSlice(UpdateSlice):
             return super()._place_op(op)
         if op.name in self._written_by:
             if inner:
-                return Refusal(
-                    op.name, "it writes what is not of the variable's size", cure=cures.OF_ONE_SHAPE
-                )
+                return refusals.Matrices.WRITES_OTHER_SIZE.at(op.name)
             return super()._place_op(op)
         refusal = None if inner else super()._place_op(op)
         if not inner and (refusal is None or not refusal.of_rules):
@@ -104,14 +101,10 @@ class MatrixSlice(UpdateSlice):
     def _against(self, op: Op) -> Refusal | None:
         """Why an op cannot be computed by one replica in the place of another, or None."""
         if any(self._names.is_apart(v, self._keys) for v in op.inputs):
-            return Refusal(
-                op.name, "it mixes gradients whose updates are kept apart", cure=cures.OWN_GRADIENTS
-            )
+            return refusals.Updates.KEPT_APART.at(op.name)
         own = self._not_movable(op.type, op.node.attr, ())
         if own is not None:
-            return Refusal(
-                op.name, f"no replica can do a {own} for another", cure=cures.other_op(own)
-            )
+            return refusals.Matrices.NOT_FOR_ANOTHER.at(op.name, op_type=own)
         return None
 
     def _not_movable(self, op_type: str, attributes: Any, calling: tuple[str, ...]) -> str | None:
@@ -281,8 +274,7 @@ class MatrixSlice(UpdateSlice):
             ]
             if not ready:
                 stuck = min(n for n in waiting if len(runs[n]) > 1 or n >= len(outside))
-                reason = "a matrix function waits for what is written with its result"
-                return Refusal(runs[stuck][0].name, reason)
+                return refusals.Matrices.WAITS_FOR_WRITES.at(runs[stuck][0].name)
             first = min(ready, key=lambda number: runs[number][0].position)
             self.body += runs[first]
             del waiting[first]

@@ -14,6 +14,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 
+from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import VariableAccess
 from tf_wu_shard.analysis.body import BodyBuilder
 from tf_wu_shard.analysis.exchanges import exchanges, function_ops, steps_behind
@@ -38,10 +39,8 @@ from tf_wu_shard.dtypes import dtype_name
 from tf_wu_shard.graph.all_gather_module import element_type
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.placement import Refusal, Sharded
-
-_UNSENT = "no exchange of {} is known"
-_WAITS = "a matrix function of it waits, perhaps by way of other updates, for what it yields"
+from tf_wu_shard.placement import Sharded
+from tf_wu_shard.refusals import Refusal
 
 
 def matrix_updates(
@@ -79,12 +78,18 @@ def matrix_updates(
     unsent = {update.name: name for update in found if (name := _unsent(update))}
     sent = [update for update in found if update.name not in unsent]
     placed, waiting = _with_steps(view, sent, sharded)
-    against = {name: _UNSENT.format(dtype) for name, dtype in unsent.items()}
-    against |= dict.fromkeys((update.name for update in waiting), _WAITS)
+    against = {
+        name: refusals.Matrices.NOT_EXCHANGED.at(name, dtype=dtype)
+        for name, dtype in unsent.items()
+    }
+    against |= {u.name: refusals.Matrices.WAITS_FOR_ITSELF.at(u.name) for u in waiting}
     for update in (u for u in found if u.name in against):
-        refusal = Refusal(update.name, against[update.name])
-        reasons |= dict.fromkeys((v.key for v in update.variables), refusal)
-    return placed, still_refused(refused, reasons, "whole tensors be put together for it")
+        reasons |= dict.fromkeys((v.key for v in update.variables), against[update.name])
+    return placed, still_refused(refused, reasons, _not_whole)
+
+
+def _not_whole(why: Refusal) -> Refusal:
+    return refusals.Matrices.NOR_WHOLE.at(why.where, why=str(why))
 
 
 def _unsent(update: WeightUpdate) -> str | None:

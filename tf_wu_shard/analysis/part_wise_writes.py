@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tf_wu_shard import cures
+from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import VariableAccess
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.placement import Refusal
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import Access
 
 # Who touches each variable of an update, by its key and then by replica.
@@ -26,8 +26,9 @@ def part_wise_with_others(view: GraphView, touching: Touching) -> Refusal | None
             if access.access is Access.PART_WISE:
                 others = view.part_wise[access.op.name][variable] - touching.keys()
                 if others:
-                    reason = f"{access.op.type} takes {min(others)} with it"
-                    return Refusal(access.op.name, reason, cure=cures.OWN_GRADIENTS)
+                    return refusals.Updates.BRANCH_TAKES_MORE.at(
+                        access.op.name, op_type=access.op.type, variable=min(others)
+                    )
     return None
 
 
@@ -39,6 +40,5 @@ def refuse_part_wise(touching: Touching) -> Refusal | None:
     """
     for access in (a for replicas in touching.values() for own in replicas for a in own):
         if access.access is Access.PART_WISE:
-            reason = f"{access.op.type} also works on what it updates"
-            return Refusal(access.op.name, reason, cure=cures.IN_THE_STEP)
+            return refusals.Updates.BRANCH_WORKS_ON_IT.at(access.op.name, op_type=access.op.type)
     return None

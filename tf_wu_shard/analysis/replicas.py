@@ -13,16 +13,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tf_wu_shard import cures
+from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import CALLS, accesses
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.placement import Refusal
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.sparse import READ_ROWS, SPARSE_WRITES
 from tf_wu_shard.rules.variables import READ, WRITES
-
-# Slots that are made inside of the step begin otherwise on the first replica than on the others.
-_BUILT_OR_ALIKE = f"{cures.ALIKE}; if the step itself makes its slots, {cures.BUILT_BEFORE}"
 
 
 class ReplicaMatcher:
@@ -92,8 +89,9 @@ class ReplicaMatcher:
             known = partner.get(a_name)
             if known is not None:
                 if known != b_name:
-                    reason = f"replica {replica} has both {known} and this op for {a_name} alone"
-                    return Refusal(b_name, reason, cure=cures.ALIKE)
+                    return refusals.Replicas.TWO_OPS_FOR_ONE.at(
+                        b_name, replica=replica, other=known, first=a_name
+                    )
                 continue
             a, b = self._view.ops[a_name], self._view.ops[b_name]
             refusal = self._alike(replica, a, b)
@@ -109,11 +107,7 @@ class ReplicaMatcher:
                     if refusal is not None:
                         return refusal
                 elif x.index != y.index:
-                    return Refusal(
-                        b_name,
-                        f"it takes other values on replica {replica} than on replica 0",
-                        cure=cures.ALIKE,
-                    )
+                    return refusals.Replicas.OTHER_VALUES.at(b_name, replica=replica)
                 elif self._element_of_results(x, y):
                     refusal = self._same_element(replica, x, y)
                     if refusal is not None:
@@ -136,22 +130,15 @@ class ReplicaMatcher:
         if a in self._results or b in self._results:
             return self._same_result(replica, a, b)
         if a.index != b.index:
-            return Refusal(
-                y.op,
-                f"it takes other values on replica {replica} than on replica 0",
-                cure=cures.ALIKE,
-            )
+            return refusals.Replicas.OTHER_VALUES.at(y.op, replica=replica)
         return self.match(replica, a.op, b.op)
 
     def _same_result(self, replica: int, x: Value, y: Value) -> Refusal | None:
         a, b = self._results.get(x), self._results.get(y)
         if a is None or b is None or a[0] != b[0] or a[1] != 0 or b[1] != replica:
-            return Refusal(
-                y.op, f"replicas 0 and {replica} use different gradients", cure=cures.ALIKE
-            )
+            return refusals.Replicas.OTHER_GRADIENTS.at(y.op, replica=replica)
         if self._view.shape(x) != self._view.shape(y):
-            reason = f"replicas 0 and {replica} use a gradient in different shapes"
-            return Refusal(y.op, reason, cure=cures.ALIKE)
+            return refusals.Replicas.OTHER_SHAPES.at(y.op, replica=replica)
         self._partner_results[replica, x] = y
         return None
 
@@ -159,39 +146,27 @@ class ReplicaMatcher:
         if a.name == b.name:
             return None
         if a.type != b.type or len(a.inputs) != len(b.inputs):
-            return Refusal(
-                b.name,
-                f"replica {replica} has a {b.type} where replica 0 has a {a.type}, {a.name}",
-                cure=_BUILT_OR_ALIKE,
+            return refusals.Replicas.OTHER_OP.at(
+                b.name, replica=replica, op_type=b.type, first_type=a.type, first=a.name
             )
         if a.name in self._view.variables:
             return self._same_variable(replica, a, b)
         if not self._same_epochs(a, b) and not (a.type == READ and self._assigned(a, b)):
-            return Refusal(
-                b.name,
-                "it reads its variable after other writes than on replica 0",
-                cure=cures.ALIKE,
-            )
+            return refusals.Replicas.READ_AFTER_OTHER_WRITES.at(b.name)
         if a.type in ("Placeholder", "Arg", "_Arg"):
-            return Refusal(b.name, f"replica {replica} alone has it as an input", cure=cures.ALIKE)
+            return refusals.Replicas.INPUT_OF_ONE_REPLICA.at(b.name, replica=replica)
         if self._view.is_stateful(a.type) and not self._repeatable(a):
-            return Refusal(
-                b.name, f"each replica runs a {a.type} of its own", cure=cures.SAME_ON_ALL
-            )
+            return refusals.Replicas.OWN_RUN.at(b.name, op_type=a.type)
         if not self._same_attributes(a, b):
-            return Refusal(b.name, f"it differs from replica 0's {a.name}", cure=cures.ALIKE)
+            return refusals.Replicas.OTHER_ATTRIBUTES.at(b.name, first=a.name)
         return None
 
     def _same_variable(self, replica: int, a: Op, b: Op) -> Refusal | None:
         x, y = self._view.variables[a.name], self._view.variables.get(b.name)
         if y is None or x.key != y.key or x.replica != 0 or y.replica != replica:
-            return Refusal(
-                b.name, f"replicas 0 and {replica} use different variables", cure=cures.MIRRORED
-            )
+            return refusals.Replicas.OTHER_VARIABLES.at(b.name, replica=replica)
         if not x.mirrored:
-            return Refusal(
-                b.name, f"each replica keeps its own value of {x.key}", cure=cures.MIRRORED
-            )
+            return refusals.Replicas.OWN_VALUE.at(b.name, variable=x.key)
         return None
 
     def _sources(self, replica: int, a: Op, b: Op) -> list[tuple[Value, Value]]:

@@ -25,7 +25,7 @@ from tf_wu_shard.analysis.update_slice import UpdateSlice
 from tf_wu_shard.analysis.updated_variables import look_from_outside
 from tf_wu_shard.dialects.base import Gathered
 from tf_wu_shard.graph.op import Op, Value
-from tf_wu_shard.placement import Refusal
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.sparse import READ_ROWS, SCATTERS, SPARSE_FUSED, SPARSE_WRITES
 from tf_wu_shard.rules.variables import READ, WRITES
 

@@ -8,15 +8,17 @@ it has to be done on the whole, as it stands.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
+from tf_wu_shard import refusals
 from tf_wu_shard.analysis.row_lies import Lies, RowBranch, What
 from tf_wu_shard.analysis.row_rules import RowRules
 from tf_wu_shard.graph.function_body import ARGUMENT, function_view
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.placement import Refusal
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.sparse import SAME
 from tf_wu_shard.rules.variables import READ
 
@@ -40,7 +42,7 @@ def branch_on_rows(
         How, or why neither branch can be done on rows.
     """
     if operands[0] is not None:
-        return Refusal(op.name, "its condition is not the same for all shards")
+        return refusals.Rows.CONDITION_OF_SHARD.at(op.name)
     taken = [_as_part(view, v, o, rules) for v, o in zip(op.inputs[1:], operands[1:], strict=True)]
     found = {name: _results(view, op, name, taken, rules) for name in _FUNCTIONS}
     local = [name for name, results in found.items() if not isinstance(results, Refusal)]
@@ -55,12 +57,12 @@ def branch_on_rows(
     # Only the numbers of their rows distinguish entries, and these stay what they are.
     wrong = [lies for lies in results if lies.what not in _RETURNED]
     if wrong or [lies.what for lies in results].count(What.ROWS) != 1:
-        return Refusal(op.name, "it does not return the rows of one list of entries")
+        return refusals.Rows.NO_LIST_RETURNED.at(op.name)
     if any(lies is not None and lies.what not in _TAKEN for lies in taken):
-        return Refusal(op.name, "it looks at how many entries there are")
+        return refusals.Rows.COUNTS_ENTRIES.at(op.name)
     lists = {lies.entries for lies in (*taken, *results) if lies is not None and lies.entries}
     if len(lists) != 1:
-        return Refusal(op.name, "it mixes several lists of entries")
+        return refusals.Rows.SEVERAL_LISTS.at(op.name)
     whole = next(name for name in _FUNCTIONS if name != local[0])
     renamed = tuple(
         Lies(lies.what, op.name if lies.entries else "", shape=lies.shape) for lies in results
@@ -101,7 +103,7 @@ def _results(
     """Where the results of one branch lie, if a shard can call its function as it stands."""
     body = function_view(view, op.attribute(attribute).func.name, op.inputs[1:])
     if body is None:
-        return Refusal(op.name, "one of its branches is not known")
+        return refusals.Rows.BRANCH_UNKNOWN.at(op.name)
     arguments = [Value(one.name) for one in body if one.type == ARGUMENT]
     lies = {v: own for v, own in zip(arguments, taken, strict=True) if own is not None}
     rules = RowRules(body, outside.table, lies, inside=True)
@@ -109,7 +111,7 @@ def _results(
         if inner.type == ARGUMENT:
             continue
         if body.is_stateful(inner.type) or inner.type == READ:
-            return Refusal(op.name, f"one of its branches does {inner.type}")
+            return refusals.Rows.BRANCH_HAS_EFFECTS.at(op.name, op_type=inner.type)
         operands = [lies.get(value) for value in inner.inputs]
         if all(own is None for own in operands):
             continue
@@ -120,11 +122,11 @@ def _results(
             continue
         judged = rules.judge(inner, operands)
         if isinstance(judged, Refusal):
-            return Refusal(op.name, judged.reason)
+            return dataclasses.replace(judged, where=op.name)
         for i, own in enumerate(judged.results):
             lies[Value(inner.name, i)] = own
     found = [lies.get(value) for value in body.outputs]
     known = tuple(own for own in found if own is not None)
     if len(known) != len(found):
-        return Refusal(op.name, "one of its results is the same for all shards")
+        return refusals.Rows.BRANCH_RESULT_OUTSIDE.at(op.name)
     return known

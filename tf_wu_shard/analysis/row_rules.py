@@ -13,13 +13,14 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
-from tf_wu_shard import cures
+from tf_wu_shard import refusals
 from tf_wu_shard.analysis.row_lies import Lies, What
 from tf_wu_shard.analysis.types import ShardSum
+from tf_wu_shard.dtypes import dtype_name
 from tf_wu_shard.graph.constants import integers
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.placement import Refusal
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.elementwise import ON_VECTORS
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.sparse import (
@@ -95,12 +96,12 @@ class RowRules:
         if op.type == LOOK_UP:
             return self._look_up(op, operands)
         if op.type == READ_ROWS:
-            return Refusal(op.name, "it looks up rows of a variable that the update does not write")
+            return refusals.Rows.ROWS_OF_ANOTHER.at(op.name)
         if op.type == "Cast" and first is not None and first.what is What.ROWS:
             # A wider type has the same numbers; a narrower one might not have all of them.
             if op.attribute("DstT").type == _INT64:
                 return Judged((first,))
-            return Refusal(op.name, "it narrows the numbers of rows")
+            return refusals.Rows.ROW_NUMBERS_NARROWED.at(op.name)
         if op.type == UNIQUE and first is not None and first.what is What.ROWS:
             places = Lies(What.PLACES, first.entries, op.name)
             return Judged((Lies(What.ROWS, op.name), places))
@@ -117,16 +118,12 @@ class RowRules:
             return self._sum(op, first)
         if family is Family.RELABEL and first is not None and first.what is What.TABLE:
             return self._relabel(op, first)
-        return Refusal(
-            op.name,
-            f"no rule for {op.type} on rows of a table",
-            cure=f"{cures.other_op(op.type)}, or {cures.DENSE}",
-        )
+        return refusals.Rows.NO_RULE_ON_ROWS.at(op.name, op_type=op.type)
 
     def read_rows(self, op: Op, rows: Lies | None) -> Judged | Refusal:
         """Rows of one of the update's own variables, which are a table, for each entry one."""
         if rows is None or rows.what is not What.ROWS or op.attribute("batch_dims").i != 0:
-            return Refusal(op.name, "it looks up something else than the rows of entries")
+            return refusals.Rows.OTHER_ROWS_READ.at(op.name)
         return Judged((Lies(What.ENTRIES, rows.entries, shape=self.table[1:]),))
 
     def spread(self, op: Op) -> Judged | Refusal:
@@ -141,7 +138,7 @@ class RowRules:
             fits = places.what is What.PLACES and places.entries == values.entries
             if fits and count == Lies(What.COUNT, places.into):
                 return Judged((dataclasses.replace(values, entries=places.into),))
-        return Refusal(op.name, "it adds up something else than the entries of each row")
+        return refusals.Rows.OTHER_SEGMENT_SUM.at(op.name)
 
     def _look_up(self, op: Op, operands: Sequence[Lies | None]) -> Judged | Refusal:
         table, rows = operands[:2]
@@ -151,33 +148,31 @@ class RowRules:
         if of_table and rows is not None and rows.what is What.ROWS and plain:
             assert table is not None, "it is of a table"
             return Judged((Lies(What.ENTRIES, rows.entries, shape=table.shape[1:]),))
-        return Refusal(op.name, "it looks up something else than rows of the table")
+        return refusals.Rows.OTHER_LOOK_UP.at(op.name)
 
     def _elementwise(self, op: Op, operands: Sequence[Lies | None]) -> Judged | Refusal:
         inside = {(lies.what, lies.entries) for lies in operands if lies is not None}
         if len(inside) != 1:
-            return Refusal(op.name, "it mixes a table with entries, or entries with others")
+            return refusals.Rows.TABLE_WITH_ENTRIES.at(op.name)
         what, entries = inside.pop()
         if what is What.TABLE:
             return self._on_table(op, operands)
         if what is not What.ENTRIES:
-            return Refusal(op.name, f"it computes with {what.value}")
+            return refusals.Rows.COMPUTES_WITH_ROW_NUMBERS.at(op.name, what=what.value)
         if op.type not in EXACT:
-            return Refusal(
-                op.name, f"{op.type} of some entries may be rounded otherwise than of all"
-            )
+            return refusals.Rows.ROUNDED_OTHERWISE.at(op.name, op_type=op.type)
         shapes = {lies.shape for lies in operands if lies is not None}
         if len(shapes) != 1:
-            return Refusal(op.name, "it broadcasts some entries over others")
+            return refusals.Rows.ENTRIES_OVER_ENTRIES.at(op.name)
         of_one = shapes.pop()
         for value, operand in zip(op.inputs, operands, strict=True):
             shape = self._view.shape(value) if operand is None else ()
             if shape is None:
-                return Refusal(value.op, "the shape of its result is not known when traced")
+                return refusals.Updates.OPERAND_SHAPE_UNKNOWN.at(value.op)
             # Every entry sees the same, and there are no more of them.
             alike = len(shape) <= len(of_one) or (len(shape) == len(of_one) + 1 and shape[0] == 1)
             if not alike or _broadcast([shape[-len(of_one) :] if of_one else (), of_one]) != of_one:
-                return Refusal(op.name, f"it broadcasts {list(shape)} over entries")
+                return refusals.Rows.BROADCASTS_OVER_ENTRIES.at(op.name, shape=shape)
         return Judged((Lies(What.ENTRIES, entries, shape=of_one),))
 
     def _on_table(self, op: Op, operands: Sequence[Lies | None]) -> Judged | Refusal:
@@ -186,26 +181,26 @@ class RowRules:
         for value, operand in zip(op.inputs, operands, strict=True):
             shape = self._view.shape(value) if operand is None else operand.shape
             if shape is None:
-                return Refusal(value.op, "the shape of its result is not known when traced")
+                return refusals.Updates.OPERAND_SHAPE_UNKNOWN.at(value.op)
             shapes.append(shape)
         rank = max(map(len, shapes))
         result = _broadcast(shapes)
         rows = self.table[0]
         tables = [s for s, o in zip(shapes, operands, strict=True) if o is not None]
         if result is None or result[:1] != (rows,) or any(len(s) != rank for s in tables):
-            return Refusal(op.name, f"it broadcasts over {list(self.table)} otherwise than by rows")
+            return refusals.Rows.BROADCASTS_OVER_TABLE.at(op.name, table=self.table)
         sliced = tuple(
             number
             for number, (shape, operand) in enumerate(zip(shapes, operands, strict=True))
             if operand is None and len(shape) == rank and shape[0] == rows > 1
         )
         if sliced and self.inside:
-            return Refusal(op.name, "in a branch, it computes with all rows of what is outside")
+            return refusals.Rows.ALL_ROWS_IN_BRANCH.at(op.name)
         return Judged((Lies(What.TABLE, shape=result),), sliced=sliced)
 
     def _sum(self, op: Op, first: Lies) -> Judged | Refusal:
         if first.what not in (What.TABLE, What.ENTRIES):
-            return Refusal(op.name, f"it sums {first.what.value}")
+            return refusals.Rows.SUMS_ROW_NUMBERS.at(op.name, what=first.what.value)
         # How many entries there are is known when the step runs, and no mean is taken of them.
         of_table = first.what is What.TABLE
         shape = first.shape if of_table else (-1, *first.shape)
@@ -213,7 +208,7 @@ class RowRules:
         if len(op.inputs) > 1:
             axes = integers(self._view.constant(op.inputs[1]))
         if axes is None:
-            return Refusal(op.name, "the axes of its sum are not known when traced")
+            return refusals.Rows.AXES_UNKNOWN_ON_ROWS.at(op.name)
         axes = tuple(sorted({axis % len(shape) for axis in axes}))
         result = kept_shape(shape, axes)
         if len(op.inputs) > 1 and op.attribute("keep_dims").b:
@@ -221,23 +216,23 @@ class RowRules:
         if 0 not in axes:
             if of_table:
                 return Judged((Lies(What.TABLE, shape=result),))
-            return Refusal(op.name, "it sums over each entry alone")
+            return refusals.Rows.SUMS_EACH_ENTRY.at(op.name)
         rule, dtype = SUMS[op.type], self._view.dtype(Value(op.name))
         if rule.mean and not of_table:
-            return Refusal(op.name, "it divides by the number of entries")
+            return refusals.Rows.MEAN_OF_ENTRIES.at(op.name)
         if dtype not in COMBINED_DTYPES[rule.combine]:
-            return Refusal(op.name, "no sum over the replicas is known for its element type")
+            return refusals.Rows.TYPE_NOT_SUMMED_ON_ROWS.at(op.name, dtype=dtype_name(dtype))
         if self.inside:
-            return Refusal(op.name, "in a branch, it sums over the rows of several shards")
+            return refusals.Rows.SUM_IN_BRANCH.at(op.name)
         return Judged(sum=ShardSum(shape, axes, result, dtype))
 
     def _relabel(self, op: Op, first: Lies) -> Judged | Refusal:
         """A reshape of each row."""
         shape = self._view.shape(Value(op.name))
         if self.inside or shape is None:
-            return Refusal(op.name, "the shape of its result is not known when traced")
+            return refusals.Updates.OPERAND_SHAPE_UNKNOWN.at(op.name)
         if shape[:1] != self.table[:1] or math.prod(shape) != math.prod(first.shape):
-            return Refusal(op.name, f"it makes {list(shape)} of a table's rows")
+            return refusals.Rows.RESIZES_ROWS.at(op.name, shape=shape)
         return Judged((Lies(What.TABLE, shape=shape),))
 
     def takes_first(self, op: Op) -> bool:

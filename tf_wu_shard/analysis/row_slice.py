@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tf_wu_shard import cures
+from tf_wu_shard import refusals
 from tf_wu_shard.analysis.gradients import sparse_gradients
 from tf_wu_shard.analysis.row_branches import branch_on_rows
 from tf_wu_shard.analysis.row_lies import Lies, RowBranch, What, all_entries
@@ -18,7 +18,7 @@ from tf_wu_shard.analysis.types import GradientReduction
 from tf_wu_shard.analysis.update_slice import UpdateSlice
 from tf_wu_shard.dialects.base import Gathered
 from tf_wu_shard.graph.op import Op, Value
-from tf_wu_shard.placement import Refusal
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.sparse import BRANCH, EXACT, READ_ROWS, SAME, SCATTERS, SPARSE_FUSED, UNIQUE
 from tf_wu_shard.rules.variables import READ, WRITES
@@ -50,15 +50,15 @@ class RowSlice(UpdateSlice):
         shapes = {self._view.variables[h].shape for h in self._own_handles}
         where = self._writes[0].name
         if len(shapes) != 1:
-            return Refusal(where, "it mixes variables of different shapes")
+            return refusals.Rows.ROWS_OF_DIFFERENT_SHAPES.at(where)
         self.table: tuple[int, ...] = shapes.pop() or ()
         if not self.table or self.size == 0:
-            return Refusal(where, "it has no rows")
+            return refusals.Rows.NO_ROWS.at(where)
         self._table = Lies(What.TABLE, shape=self.table)
         self._rules = RowRules(self._view, self.table, self._lies)
         parts = [reductions[key] for key in self._keys]
         if any(part.gathered is None for part in parts):
-            return Refusal(where, "it mixes a sparse and a dense gradient")
+            return refusals.Rows.SPARSE_AND_DENSE.at(where)
         for together in sparse_gradients(parts):
             refusal = self._take_gradient(together)
             if refusal is not None:
@@ -69,11 +69,9 @@ class RowSlice(UpdateSlice):
         """Takes in what the parts of one gradient are; why that does not do, or None."""
         where, found = self._writes[0].name, {part.gathered: part.key for part in parts}
         if Gathered.VALUES not in found or Gathered.ROWS not in found:
-            return Refusal(where, "its values or rows were not followed from the gradient")
+            return refusals.Rows.PARTS_NOT_FOLLOWED.at(where)
         if len(found) < len(parts):
-            return Refusal(
-                where, "several sparse gradients update it, and their parts are not told apart"
-            )
+            return refusals.Rows.SEVERAL_SPARSE_GRADIENTS.at(where)
         entries = all_entries(found[Gathered.VALUES])
         self._ordered.add(entries)
         whats = {
@@ -85,10 +83,10 @@ class RowSlice(UpdateSlice):
             assert part.gathered is not None, "they are all gathered"
             known = all(map(self._rules.is_shape, part.operands))
             if part.gathered is Gathered.SHAPE and not known:
-                return Refusal(where, "the shape of its gradient is not known to be the table's")
+                return refusals.Rows.NOT_THE_TABLES_SHAPE.at(where)
             for name in self._names.of(part.key, 0):
                 if name != part.results[0] and self._view.producer(name).type not in SAME:
-                    return Refusal(name.op, "its gradient is given another shape")
+                    return refusals.Rows.RESHAPED_SPARSE_GRADIENT.at(name.op)
                 self._lies[name] = whats[part.gathered]
         return None
 
@@ -180,7 +178,7 @@ class RowSlice(UpdateSlice):
         if branch.whole:
             taken = {lies.entries for lies in branch.operands if lies is not None and lies.entries}
             if not self._ordered.issuperset(taken):
-                return Refusal(op.name, "the order of its entries among all is not known")
+                return refusals.Rows.ORDER_OF_ENTRIES_UNKNOWN.at(op.name)
             self._ordered.add(op.name)
         for value, before, lies in zip(op.inputs[1:], operands[1:], branch.operands, strict=True):
             if before is None and lies is not None and lies.what is What.TABLE:
@@ -216,7 +214,7 @@ class RowSlice(UpdateSlice):
         sparse = SPARSE_FUSED.get(op.type)
         handles = sparse.num_handles if sparse else 1
         if any(value.op not in self._own_handles for value in op.inputs[:handles]):
-            return Refusal(op.name, "it updates variables that no gradient reaches")
+            return refusals.Updates.ALSO_WRITES.at(op.name, op_type=op.type)
         operands = [self._lies.get(v) for v in op.inputs]
         if op.type in WRITES:
             if operands[1] == self._table:
@@ -225,26 +223,22 @@ class RowSlice(UpdateSlice):
                 if math.prod(self.table) > 1:
                     self._sliced.add((op.name, op.inputs[1]))
                 return None
-            return Refusal(op.name, "it writes something else than a table of its shape")
+            return refusals.Rows.NO_TABLE_WRITTEN.at(op.name)
         if op.type in SCATTERS:
             slots = (1, 2)
         elif sparse is not None:
             slots = (sparse.rows, sparse.gradient)
             others = set(range(handles, len(operands))) - set(slots)
             if any(operands[i] is not None for i in others):
-                return Refusal(op.name, "one of its scalars depends on the gradient")
+                return refusals.Rows.SCALAR_OF_SPARSE_GRADIENT.at(op.name)
         else:
-            return Refusal(
-                op.name,
-                f"no rule for {op.type} on rows of a table",
-                cure=f"{cures.other_op(op.type)}, or {cures.DENSE}",
-            )
+            return refusals.Rows.NO_RULE_ON_ROWS.at(op.name, op_type=op.type)
         rows, values = (operands[slot] for slot in slots)
         entries = Lies(What.ENTRIES, rows.entries, shape=self.table[1:]) if rows else None
         if rows is None or values != entries or rows.what is not What.ROWS:
-            return Refusal(op.name, "it writes something else than one row for each entry")
+            return refusals.Rows.NO_ROW_EACH_WRITTEN.at(op.name)
         if sparse is not None and not self._made_by(rows.entries, UNIQUE):
-            return Refusal(op.name, "the rows that it updates may repeat")
+            return refusals.Rows.ROWS_MAY_REPEAT.at(op.name)
         return None
 
     def _made_by(self, entries: str, op_type: str) -> bool:

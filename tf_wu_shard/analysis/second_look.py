@@ -9,14 +9,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 
-from tf_wu_shard import cures
+from tf_wu_shard import refusals
 from tf_wu_shard.analysis.body import BodyBuilder
 from tf_wu_shard.analysis.floods import Flood, entangled
 from tf_wu_shard.analysis.gradients import ResultNames
 from tf_wu_shard.analysis.types import GradientReduction, RefusedUpdate, WeightUpdate
 from tf_wu_shard.analysis.whole_flow import WholeFlow
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.placement import Refusal
+from tf_wu_shard.refusals import Refusal
 
 
 def look_again(
@@ -70,31 +70,27 @@ def _entanglement(flood: Flood, in_shards: set[str]) -> Refusal | None:
     """Why what a gradient reaches cannot be followed as one update, or None."""
     shared = sorted(in_shards.intersection(flood.variables))
     if shared:
-        return Refusal(
-            shared[0], "it is updated in shards with another gradient", cure=cures.OWN_GRADIENTS
-        )
+        return refusals.Updates.UPDATED_WITH_ANOTHER.at(shared[0])
     return flood.refusal
 
 
 def still_refused(
-    refused: Iterable[RefusedUpdate], reasons: dict[str, Refusal | None], nor: str
+    refused: Iterable[RefusedUpdate],
+    reasons: dict[str, Refusal | None],
+    nor: Callable[[Refusal], Refusal],
 ) -> tuple[RefusedUpdate, ...]:
     """What is left of the refused updates; their reasons also say why the second way is closed.
 
     Args:
         refused: The refused updates.
         reasons: What `look_again` found.
-        nor: What the second way is, as it stands after "; nor can ".
+        nor: Says of the second way that it is closed, given why.
     """
     left: list[RefusedUpdate] = []
     for one in refused:
         if one.variable not in reasons:
             left.append(one)
         elif (second := reasons[one.variable]) is not None:
-            reason = f"{one.refusal.reason}; nor can {nor}: {second}"
-            left.append(
-                dataclasses.replace(
-                    one, refusal=Refusal(one.refusal.where, reason, cure=one.refusal.cure)
-                )
-            )
+            both = one.refusal.beside(nor(second))
+            left.append(dataclasses.replace(one, refusal=both))
     return tuple(left)

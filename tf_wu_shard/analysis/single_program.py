@@ -8,11 +8,11 @@ writes alone) must not enter; sharding would then change the result, so it is re
 
 from __future__ import annotations
 
-from tf_wu_shard import cures
+from tf_wu_shard import refusals
 from tf_wu_shard.analysis.replicas import ReplicaMatcher
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.placement import Refusal
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ
 
 # Their results are equal on all replicas of a group whatever enters them.
@@ -101,42 +101,26 @@ class SingleProgram(ReplicaMatcher):
         ref = self._view.variables.get(op.name)
         if ref is not None:
             if not ref.mirrored:
-                return Refusal(
-                    op.name, f"each replica keeps its own value of {ref.key}", cure=cures.MIRRORED
-                )
+                return refusals.Replicas.OWN_VALUE.at(op.name, variable=ref.key)
             return None
         if op.name in self._view.own_inputs:
-            return Refusal(
-                op.name, "it may be another value on each replica", cure=cures.SAME_ON_ALL
-            )
+            return refusals.Replicas.OWN_ARGUMENT.at(op.name)
         if op.type == _REPLICATED_INPUT:
             if len(set(op.inputs)) > 1:
-                return Refusal(
-                    op.name, "it is an input of each replica alone", cure=cures.SAME_ON_ALL
-                )
+                return refusals.Replicas.INPUT_OF_EACH_REPLICA.at(op.name)
             return None
         if op.type in _OWN:
-            return Refusal(
-                op.name, f"the result of {op.type} differs between replicas", cure=cures.SAME_ON_ALL
-            )
+            return refusals.Replicas.OWN_RESULT.at(op.name, op_type=op.type)
         if op.type in _REDUCTIONS:
             if not self._is_sum_of_all(op):
-                return Refusal(
-                    op.name, "it is reduced over some of the replicas only", cure=cures.ALL_REPLICAS
-                )
+                return refusals.Topology.SUM_OF_SOME.at(op.name)
             return None
         if "_xla_outside_compilation" in op.node.attr:
-            return Refusal(
-                op.name,
-                "it runs outside of the TPU program (outside compilation)",
-                cure="an update inside of the TPU program",
-            )
+            return refusals.Replicas.OUTSIDE_COMPILATION.at(op.name)
         if op.type in ("Placeholder", "Arg", "_Arg", "NoOp"):
             return None
         if self._view.is_stateful(op.type) and not self._repeatable(op):
-            return Refusal(
-                op.name, f"each replica runs a {op.type} of its own", cure=cures.SAME_ON_ALL
-            )
+            return refusals.Replicas.OWN_RUN.at(op.name, op_type=op.type)
         return None
 
     def _is_sum_of_all(self, op: Op) -> bool:

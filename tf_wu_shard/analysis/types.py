@@ -12,7 +12,7 @@ import enum
 from tf_wu_shard.analysis.row_lies import RowBranch
 from tf_wu_shard.dialects.base import Gathered
 from tf_wu_shard.graph.op import Value
-from tf_wu_shard.placement import Refusal
+from tf_wu_shard.refusals import Refusal
 
 
 @dataclasses.dataclass(frozen=True)

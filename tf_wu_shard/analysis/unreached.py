@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from tf_wu_shard import cures
+from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import accesses, feeds_a_layer, is_call
 from tf_wu_shard.analysis.floods import is_broadcast
 from tf_wu_shard.analysis.gradients import ResultNames
 from tf_wu_shard.analysis.types import RefusedUpdate, WeightUpdate
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.placement import Refusal
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import Family, family_of, no_rule
 from tf_wu_shard.rules.sparse import BRANCH, ROW_OPS
@@ -28,7 +28,7 @@ def written_unreached(
     names: ResultNames,
     reached: Collection[str],
     devices: Sequence[str],
-    refusals: Iterable[Refusal],
+    left: Iterable[Refusal],
 ) -> tuple[RefusedUpdate, ...]:
     """Trainable mirrored variables that are written, but that no reduced gradient was followed to.
 
@@ -37,12 +37,12 @@ def written_unreached(
         names: Every name of a reduced gradient, as `gradients.result_names` gives them.
         reached: Keys of the variables that reductions were followed to.
         devices: Per copy of the replicas' program in the graph, its device.
-        refusals: Why reductions are left as they are, each by its op.
+        left: Why reductions are left as they are, each by its op.
 
     Returns:
         Each such variable, in the order of the view, with the reason.
     """
-    refused = {refusal.where: refusal for refusal in refusals}
+    refused = {refusal.where: refusal for refusal in left}
     found: dict[str, RefusedUpdate] = {}
     for handle, ref in view.variables.items():
         if not ref.trainable or ref.num_replicas != len(devices) or ref.replica != 0:
@@ -121,14 +121,8 @@ def _why_unreached(
     if lost is not None:
         return tuple(sorted(keys)), lost
     if is_call(write.type):
-        return (), Refusal(
-            write.name,
-            f"its update runs inside of {write.type}, a branch, a loop or a function that the step"
-            " calls, and no gradient reduction known here is in there with it",
-            cure=cures.IN_THE_STEP,
-        )
-    reason = f"{write.type} writes it from no gradient known to be summed over replicas"
-    return (), Refusal(write.name, reason, cure=cures.SUMMED)
+        return (), refusals.Updates.INSIDE_OF_CALL.at(write.name, op_type=write.type)
+    return (), refusals.Updates.NOT_SUMMED.at(write.name, op_type=write.type)
 
 
 def _first_not_followed(
@@ -183,8 +177,7 @@ def _has_rule(op: Op, sparse: bool) -> bool:
 
 def _broadcasts(view: GraphView, value: Value, op: Op) -> Refusal:
     small, large = view.shape(value) or (), view.shape(Value(op.name)) or ()
-    reason = f"it broadcasts {list(small)} over {list(large)}"
-    return Refusal(op.name, reason, of_rules=True, cure=cures.OF_ONE_SHAPE)
+    return refusals.Rules.BROADCASTS.at(op.name, shape=small, result=large)
 
 
 def only_weights(

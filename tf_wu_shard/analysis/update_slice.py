@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tf_wu_shard import cures
+from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import VariableAccess
 from tf_wu_shard.analysis.gradients import ResultNames
 from tf_wu_shard.analysis.types import ShardSum
@@ -17,7 +17,8 @@ from tf_wu_shard.dtypes import dtype_name
 from tf_wu_shard.graph.constants import integers
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.placement import Partial, Placement, Refusal, Replicated, Sharded
+from tf_wu_shard.placement import Partial, Placement, Replicated, Sharded
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules import registry
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import Family, family_of
@@ -105,8 +106,7 @@ class UpdateSlice:
         """Why variables of these sizes cannot be updated together, or None."""
         if len(self.sizes) == 1:
             return None
-        where, reason = self._writes[0].name, "it mixes variables of different sizes"
-        return Refusal(where, reason, of_rules=True, cure=cures.OWN_GRADIENTS)
+        return refusals.Rules.DIFFERENT_SIZES.at(self._writes[0].name)
 
     def _elements_written(self, op: Op) -> int:
         """Elements of the variable that a write writes."""
@@ -155,11 +155,7 @@ class UpdateSlice:
         known = []
         for value, operand in zip(op.inputs, operands, strict=True):
             if operand is None:
-                unknown = Refusal(
-                    value.op,
-                    "the shape of its result is not known when traced",
-                    cure=cures.FIXED_SHAPES,
-                )
+                unknown = refusals.Updates.OPERAND_SHAPE_UNKNOWN.at(value.op)
                 return unknown if any(isinstance(o, Sharded) for o in operands) else None
             known.append(operand)
         of_others = any(self._is_of_others(value) for value in op.inputs)
@@ -168,9 +164,7 @@ class UpdateSlice:
                 self._of_others.update(self._view.results(op.name))
             return None
         if of_others:
-            return Refusal(
-                op.name, "it mixes gradients whose updates are kept apart", cure=cures.OWN_GRADIENTS
-            )
+            return refusals.Updates.KEPT_APART.at(op.name)
         return self._place_result(op, tuple(known))
 
     def _is_of_others(self, value: Value) -> bool:
@@ -202,16 +196,10 @@ class UpdateSlice:
         if len(op.inputs) > 1:
             axes = integers(self._view.constant(op.inputs[1]))
         if axes is None:
-            return Refusal(
-                op.name,
-                "the axes of its sum are not known when traced",
-                of_rules=True,
-                cure="axes that are constants",
-            )
+            return refusals.Rules.AXES_UNKNOWN.at(op.name)
         dtype = self._view.dtype(Value(op.name))
         if dtype not in COMBINED_DTYPES[result.combine]:
-            reason = f"no sum over the replicas is known for its element type, {dtype_name(dtype)}"
-            return Refusal(op.name, reason, of_rules=True, cure="a sum in float32")
+            return refusals.Rules.TYPE_NOT_SUMMED.at(op.name, dtype=dtype_name(dtype))
         return ShardSum(shape, tuple(sorted({a % len(shape) for a in axes})), result.shape, dtype)
 
     def _spreads(self, op: Op, operands: Sequence[Placement]) -> bool:
@@ -254,45 +242,21 @@ class UpdateSlice:
     def _check_write(self, op: Op) -> Refusal | None:
         """Whether a write's operands are what its shard needs."""
         if op.type in SPARSE_WRITES:
-            return Refusal(
-                op.name,
-                f"{op.type} writes some rows of what a dense gradient updates",
-                cure="an update of the whole variable, or a sparse gradient",
-            )
+            return refusals.Updates.WRITES_SOME_ROWS.at(op.name, op_type=op.type)
         fused = FUSED.get(op.type)
         first = fused.num_handles if fused else 1
         for value in op.inputs[:first]:
             if value.op not in self._own_handles:
-                return Refusal(
-                    op.name,
-                    f"{op.type} also updates a variable that no gradient reaches",
-                    cure=cures.OWN_GRADIENTS,
-                )
+                return refusals.Updates.ALSO_WRITES.at(op.name, op_type=op.type)
         for slot, value in enumerate(op.inputs[first:], start=first):
             operand = self._placement(value)
             if operand is None:
-                return Refusal(
-                    value.op,
-                    "the shape of its result is not known when traced",
-                    cure=cures.FIXED_SHAPES,
-                )
+                return refusals.Updates.OPERAND_SHAPE_UNKNOWN.at(value.op)
             wants_scalar = fused is not None and slot != fused.gradient
             if wants_scalar and not isinstance(operand, Replicated):
-                return Refusal(
-                    op.name,
-                    f"operand {slot} of {op.type} is not a scalar",
-                    cure="a scalar in its place",
-                )
+                return refusals.Updates.NO_SCALAR.at(op.name, slot=slot, op_type=op.type)
             if not wants_scalar and math.prod(operand.shape) != self._elements_written(op):
-                return Refusal(
-                    op.name,
-                    f"it writes a value of shape {list(operand.shape)}, not the variable's",
-                    cure=cures.OF_ONE_SHAPE,
-                )
+                return refusals.Updates.WRITES_OTHER_SHAPE.at(op.name, shape=operand.shape)
             if self._names.is_apart(value, self._keys):
-                return Refusal(
-                    op.name,
-                    "it mixes gradients whose updates are kept apart",
-                    cure=cures.OWN_GRADIENTS,
-                )
+                return refusals.Updates.KEPT_APART.at(op.name)
         return None

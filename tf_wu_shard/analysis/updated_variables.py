@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 
-from tf_wu_shard import cures
+from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import VariableAccess
 from tf_wu_shard.analysis.types import UpdatedVariable
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.placement import Refusal
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.sparse import READ_ROWS
 from tf_wu_shard.rules.variables import READ
@@ -51,7 +51,7 @@ def updated_variables(
     refs = {v: view.variables[handles[v][0]] for v in touching}
     trainable = {v for v, ref in refs.items() if ref.trainable}
     if not trainable:
-        return Refusal(next(iter(touching)), "its update reaches no trainable variable")
+        return refusals.Updates.NOT_TRAINABLE.at(next(iter(touching)))
     # A weight that the step happens not to read is a weight all the same.
     weights = versions.keys() if versions.keys() & trainable else versions.keys() | trainable
     updated = []
@@ -85,8 +85,7 @@ def _versions(
     between = sorted(count for count in seen if 0 < count < len(writes))
     if between and branches:
         # Such a branch is none of the body's: it works on the weight as it is stored.
-        reason = f"it reads {variable} between a write and a branch that works on it"
-        return Refusal(branches[0].name, reason, cure="one update of it in each step")
+        return refusals.Updates.READ_BEFORE_BRANCH.at(branches[0].name, variable=variable)
     return (*between, len(writes) - len(branches))
 
 
@@ -103,14 +102,12 @@ def look_from_outside(view: GraphView, values: Iterable[Value], body: Set[str]) 
     while pending:
         value = pending.pop()
         if value in returned:
-            reason = "the step returns a value of the update"
-            return Refusal(value.op, reason, cure=cures.NOT_LOOKED_INTO)
+            return refusals.Updates.RETURNED.at(value.op)
         for op, slot in view.consumers(value):
             if op.name in body:
                 continue
             if family_of(op.type) is not Family.RELABEL:
-                reason = f"{op.type} also looks at a value of the update"
-                return Refusal(op.name, reason, cure=cures.NOT_LOOKED_INTO)
+                return refusals.Updates.LOOKED_AT.at(op.name, op_type=op.type)
             pending.append(Value(op.name, slot if op.type == "IdentityN" else 0))
     return None
 

@@ -7,9 +7,7 @@ it then slices backward, so that a second write (AdamW's decay) can not be misse
 
 from __future__ import annotations
 
-import dataclasses
-
-from tf_wu_shard import cures
+from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import feeds_a_layer
 from tf_wu_shard.analysis.body import BodyBuilder
 from tf_wu_shard.analysis.floods import entangled, follow, mirrored_handles
@@ -19,9 +17,7 @@ from tf_wu_shard.analysis.row_body import RowBodyBuilder
 from tf_wu_shard.analysis.single_program import SingleProgram
 from tf_wu_shard.analysis.types import GradientReduction, RefusedUpdate, WeightUpdate
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.placement import Refusal
-
-_BROADCAST = "updates of larger variables use its gradient too, and need all of it on every replica"
+from tf_wu_shard.refusals import Refusal
 
 
 def weight_updates(
@@ -67,10 +63,8 @@ def weight_updates(
         chosen = row_builder if sparse else builder
         outcome = flood.refusal or chosen.build(keys, tuple(flood.variables))
         if not names.broadcast.isdisjoint(keys):
-            outcome = Refusal(reductions[keys[0]].carriers[0], _BROADCAST)
+            outcome = refusals.Updates.GRADIENT_OF_LARGER.at(reductions[keys[0]].carriers[0])
         if isinstance(outcome, Refusal):
-            if sparse and not outcome.cure:
-                outcome = dataclasses.replace(outcome, cure=cures.DENSE)
             trained = [v for v in flood.variables if _is_trainable(view, v, handles)]
             weights = trained or [_likely_weight(view, flood.variables, handles)]
             refused += [RefusedUpdate(weight, keys, outcome) for weight in weights]

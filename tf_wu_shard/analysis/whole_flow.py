@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from tf_wu_shard import cures
+from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import accesses, is_call
 from tf_wu_shard.analysis.floods import Flood, written_keys
 from tf_wu_shard.analysis.gradients import ResultNames
 from tf_wu_shard.analysis.types import GradientReduction
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.placement import Refusal
 from tf_wu_shard.rules.handles import num_written
 from tf_wu_shard.rules.variables import READ
 
@@ -58,11 +57,7 @@ class WholeFlow:
                 continue
             flood.variables.append(variable)
             if 0 not in self._handles.get(variable, {}):
-                flood.refusal = flood.refusal or Refusal(
-                    variable,
-                    "it is not a mirrored variable with a component on every replica",
-                    cure=cures.MIRRORED,
-                )
+                flood.refusal = flood.refusal or refusals.Replicas.NOT_MIRRORED.at(variable)
                 continue
             pending += self._written_with(variable)
         return flood

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import math
 
-from tf_wu_shard import cures
+from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import writes_in_call
 from tf_wu_shard.analysis.update_slice import UpdateSlice
 from tf_wu_shard.graph.op import Op, Value
-from tf_wu_shard.placement import Refusal
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ
-
-_MIXES = "it mixes gradients whose updates are kept apart"
 
 
 class WholeSlice(UpdateSlice):
@@ -52,14 +50,10 @@ class WholeSlice(UpdateSlice):
         own = [value for value in op.inputs if self._is_own(value)]
         if own and writes_in_call(self._view, op):
             # The other replicas' components would miss it.
-            return Refusal(
-                op.name,
-                f"each replica runs a {op.type} that writes variables",
-                cure=cures.IN_THE_STEP,
-            )
+            return refusals.Matrices.CALL_WRITES.at(op.name, op_type=op.type)
         if op.name in self._written_by or any(self._is_tensor(value) for value in own):
             if any(self._names.is_apart(value, self._keys) for value in op.inputs):
-                return Refusal(op.name, _MIXES, cure=cures.OWN_GRADIENTS)
+                return refusals.Updates.KEPT_APART.at(op.name)
             self._take(op)
         elif any(self._is_foreign(value) for value in op.inputs):
             self._foreign.add(op.name)

@@ -12,7 +12,7 @@ import collections
 import dataclasses
 from collections.abc import Sequence
 
-from tf_wu_shard import cures
+from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import VariableAccess, reads_after
 from tf_wu_shard.analysis.body import BodyBuilder
 from tf_wu_shard.analysis.floods import mirrored_handles
@@ -32,7 +32,7 @@ from tf_wu_shard.analysis.update_slice import UpdateSlice
 from tf_wu_shard.analysis.whole_slice import WholeSlice
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.placement import Refusal
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.handles import num_written
 from tf_wu_shard.rules.variables import READ
 
@@ -66,8 +66,11 @@ def whole_updates(
         return WholeBodyBuilder(view, matcher, names, handles, devices, claimed)
 
     found, reasons = look_again(view, reductions, names, handles, sharded, refused, builder_of)
-    rest = still_refused(refused, reasons, "one replica do it alone")
-    return _without_common_ops(found), rest
+    return _without_common_ops(found), still_refused(refused, reasons, _not_alone)
+
+
+def _not_alone(why: Refusal) -> Refusal:
+    return refusals.Matrices.NOR_ALONE.at(why.where, why=str(why))
 
 
 def _without_common_ops(updates: Sequence[WeightUpdate]) -> tuple[WeightUpdate, ...]:
@@ -104,8 +107,7 @@ class WholeBodyBuilder(BodyBuilder):
             for write in (writes[after - 1] for after in weight.versions[:-1]):
                 for name, handle in zip(write.ops, weight.handles, strict=True):
                     if not reads_after(self._view, handle, name):
-                        reason = f"not all replicas read {weight.key} before its next write"
-                        return Refusal(name, reason, cure="reading its value on every replica")
+                        return refusals.Matrices.NOT_READ_BY_ALL.at(name, variable=weight.key)
         return None
 
     def _check_part_wise(self, touching: dict[str, list[list[VariableAccess]]]) -> Refusal | None:
@@ -129,7 +131,7 @@ class WholeBodyBuilder(BodyBuilder):
         for op in slice_.body:
             partners = {self._matcher.partner(r, op.name) for r in range(1, len(self._devices))}
             if op.type == READ and op.name in partners:
-                return Refusal(op.name, "all replicas use what replica 0 reads", cure=cures.ALIKE)
+                return refusals.Matrices.READ_FOR_ALL.at(op.name)
         return None
 
     def _operand(

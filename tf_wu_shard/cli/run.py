@@ -241,9 +241,10 @@ def _write(path: pathlib.Path, reports: tuple[Report, ...]) -> int:
 
 def _not_asked() -> Report:
     """The report of a script that ran unsharded."""
+    from tf_wu_shard import refusals
     from tf_wu_shard.report.published import nothing_sharded
 
-    return nothing_sharded("all functions", "nothing was asked for: it ran with --unsharded")
+    return nothing_sharded("all functions", refusals.Topology.NOT_ASKED_FOR.at())
 
 
 def _reports() -> tuple[Report, ...]:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.layout import AnyLayout
-from tf_wu_shard.placement import Combine, Refusal
+from tf_wu_shard.placement import Combine
+from tf_wu_shard.refusals import Refusal
 
 if TYPE_CHECKING:
     from tf_wu_shard.graph.builder import GraphBuilder

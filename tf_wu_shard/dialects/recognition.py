@@ -12,13 +12,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tf_wu_shard import cures
+from tf_wu_shard import refusals
 from tf_wu_shard.dialects.base import CarriedReduction, CarriedSlices
 from tf_wu_shard.dialects.slices import gathered_slices
 from tf_wu_shard.graph.constants import floating_scalar
 from tf_wu_shard.graph.op import Op, Value, decoded
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.placement import Refusal
+from tf_wu_shard.refusals import Refusal
 
 _COLLECTIVE = "CollectiveReduceV2"
 _SUM = "AddN"
@@ -52,20 +52,12 @@ def recognise_in_process(
     """Finds the sums over replicas, see `Dialect.recognise`."""
     collectives = [op for op in view if op.type == _COLLECTIVE and op.name in view.live]
     if not devices:
-        refusals = [
-            Refusal(
-                c.name,
-                "no mirrored variable of the step tells which replica runs it",
-                cure=cures.MIRRORED,
-            )
-            for c in collectives[:1]
-        ]
-        return [], refusals
-    found, refusals = _collective_sums(view, collectives, devices)
+        return [], [refusals.Topology.REPLICA_UNKNOWN.at(c.name) for c in collectives[:1]]
+    found, refused = _collective_sums(view, collectives, devices)
     found += _sums_on_one_device(view, devices)
     found += gathered_slices(view, devices)
     found.sort(key=lambda r: view.ops[r.carriers[0]].position)
-    return found, refusals
+    return found, refused
 
 
 def sums_in_process(view: GraphView) -> list[CarriedReduction]:
@@ -87,16 +79,18 @@ def _collective_sums(
 ) -> tuple[list[CarriedReduction], list[Refusal]]:
     """Pairs the replicas' collectives: the i-th of a group on each device belong together."""
     groups: dict[int, dict[str, list[Op]]] = {}
-    refusals: list[Refusal] = []
+    refused: list[Refusal] = []
     for op in collectives:
         merge, final = op.attribute("merge_op").s, op.attribute("final_op").s
         size, key = _integer(view, op.inputs[1]), _integer(view, op.inputs[2])
         if merge != b"Add" or final not in (b"Id", b"Div"):
-            text = f"it reduces by {decoded(merge)} and {decoded(final)}, not to a sum"
-            refusals.append(Refusal(op.name, text, cure="a gradient that is summed, or averaged"))
+            refused.append(
+                refusals.Topology.NO_SUM.at(op.name, merge=decoded(merge), final=decoded(final))
+            )
         elif size != len(devices) or key is None:
-            text = f"its group has {size} members, the step {len(devices)} replicas"
-            refusals.append(Refusal(op.name, text, cure=cures.ALL_REPLICAS))
+            refused.append(
+                refusals.Topology.OTHER_GROUP.at(op.name, members=str(size), replicas=len(devices))
+            )
         else:
             groups.setdefault(key, {}).setdefault(op.device, []).append(op)
     found: list[CarriedReduction] = []
@@ -104,23 +98,11 @@ def _collective_sums(
         columns = [per_device.get(device, []) for device in devices]
         if len({len(c) for c in columns}) != 1 or len(per_device) != len(devices):
             where = next(iter(per_device.values()))[0].name
-            refusals.append(
-                Refusal(
-                    where,
-                    "not every replica takes part in this sum in this graph",
-                    cure=cures.ALL_REPLICAS,
-                )
-            )
+            refused.append(refusals.Topology.SUM_OF_SOME_IN_THIS_GRAPH.at(where))
             continue
         for ops in zip(*columns, strict=True):
             if len({(op.attribute("final_op").s, op.attribute("T").type) for op in ops}) != 1:
-                refusals.append(
-                    Refusal(
-                        ops[0].name,
-                        "some replicas add up what others average, or sum another element type",
-                        cure=cures.ALIKE,
-                    )
-                )
+                refused.append(refusals.Topology.SUMMED_DIFFERENTLY.at(ops[0].name))
                 continue
             found.append(
                 CarriedReduction(
@@ -130,7 +112,7 @@ def _collective_sums(
                     carriers=tuple(op.name for op in ops),
                 )
             )
-    return found, refusals
+    return found, refused
 
 
 def _sums_on_one_device(view: GraphView, devices: Sequence[str]) -> list[CarriedReduction]:

@@ -12,7 +12,7 @@ from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.layout import Layout, flat_layout
-from tf_wu_shard.placement import Refusal
+from tf_wu_shard.refusals import Refusal
 
 
 class CopyOfEachReplica:

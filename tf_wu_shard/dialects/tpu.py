@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tf_wu_shard import cures
+from tf_wu_shard import refusals
 from tf_wu_shard.dialects import axis_ops, columns, plain_ops, stacked
 from tf_wu_shard.dialects.base import CarriedReduction
 from tf_wu_shard.dialects.columns import block
@@ -24,7 +24,8 @@ from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.layout import TILE, RowLayout, row_layout
-from tf_wu_shard.placement import Combine, Refusal
+from tf_wu_shard.placement import Combine
+from tf_wu_shard.refusals import Refusal
 
 _INT32 = 3
 _RESOURCE = 20
@@ -89,23 +90,19 @@ class TpuCluster:
     ) -> tuple[list[CarriedReduction], list[Refusal]]:
         """See `Dialect.recognise`. A sum over all replicas of one tensor is one CrossReplicaSum."""
         found: list[CarriedReduction] = []
-        refusals: list[Refusal] = []
+        refused: list[Refusal] = []
         for op in view:
             if op.type != _SUM or op.name not in view.live:
                 continue
             tensor = view.constant(op.inputs[1])
             dims = [d.size for d in tensor.tensor_shape.dim] if tensor is not None else []
             if dims != [1, self._torus.num_replicas]:
-                refusals.append(
-                    Refusal(
-                        op.name, "it sums over some of the replicas only", cure=cures.ALL_REPLICAS
-                    )
-                )
+                refused.append(refusals.Topology.SUM_OF_SOME.at(op.name))
             elif unscattered := not_scattered(view, Value(op.name)):
-                refusals.append(unscattered)
+                refused.append(unscattered)
             else:
                 found.append(CarriedReduction((op.inputs[0],), (Value(op.name),), 1, (op.name,)))
-        return found, refusals
+        return found, refused
 
     def adopt(self, nodes: Iterable[Any]) -> None:
         """See `Dialect.adopt`: everything but the handles' way in belongs to the cluster."""
@@ -340,5 +337,4 @@ def not_scattered(view: GraphView, gradient: Value) -> Refusal | None:
     dtype = view.dtype(gradient)
     if dtype in axis_ops.SCATTERED:
         return None
-    reason = f"TPUs reduce no {dtype_name(dtype)} to shards: XlaReduceScatter does not take it"
-    return Refusal(gradient.op, reason, cure="gradients of float32 or bfloat16")
+    return refusals.Topology.NOT_SCATTERED.at(gradient.op, dtype=dtype_name(dtype))

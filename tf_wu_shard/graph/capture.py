@@ -7,6 +7,7 @@ from typing import Any
 
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.tensorflow_private import function_graph, tpu_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import distributed_variable_of
 
@@ -26,7 +27,7 @@ class Captured:
     view: GraphView
     variables: dict[str, Any]
     functions: dict[str, Any] = dataclasses.field(default_factory=dict)
-    kept_branches: dict[str, str] = dataclasses.field(default_factory=dict)
+    kept_branches: dict[str, Refusal] = dataclasses.field(default_factory=dict)
 
 
 def capture(graph: Any) -> Captured:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import decoded
 from tf_wu_shard.graph.tpu_obstacles import MARK, METADATA, cores_obstacle
+from tf_wu_shard.refusals import Refusal
 
 _REPLICAS = "num_replicas"
 
@@ -17,12 +19,12 @@ class Cluster(NamedTuple):
     Attributes:
         name: As its ops carry it.
         num_replicas: How many replicas run it.
-        refusal: Why its updates cannot be sharded, or "".
+        refusal: Why its updates cannot be sharded, or None.
     """
 
     name: str
     num_replicas: int
-    refusal: str
+    refusal: Refusal | None
 
 
 def cluster_of(graph: Any) -> Cluster | None:
@@ -47,8 +49,5 @@ def cluster_by(metadata: Sequence[Any]) -> Cluster | None:
     count = first[_REPLICAS].i if _REPLICAS in first else 0
     refusal = cores_obstacle(metadata[0])
     if len(metadata) > 1:
-        refusal = (
-            f"the function holds {len(metadata)} TPU programs (call strategy.run once in each"
-            " tf.function)"
-        )
+        refusal = refusals.Topology.SEVERAL_PROGRAMS.at(count=len(metadata))
     return Cluster(name, count, refusal)

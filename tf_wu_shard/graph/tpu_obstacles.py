@@ -8,7 +8,9 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import decoded
+from tf_wu_shard.refusals import Refusal
 
 # The op that says how a program is replicated, and the attribute that names the program that an op
 # belongs to.
@@ -20,7 +22,7 @@ _OUTSIDE_COMPILATION = "_xla_outside_compilation"
 _GRADIENT_SUM = "CrossReplicaSum"
 
 
-def obstacle(graph_def: Any, program: str) -> str:
+def obstacle(graph_def: Any, program: str) -> Refusal | None:
     """Why no update of a TPU program is sharded.
 
     Args:
@@ -28,34 +30,34 @@ def obstacle(graph_def: Any, program: str) -> str:
         program: The program's name.
 
     Returns:
-        The reason, or "". Ops of functions count as the program's: who calls them is not asked.
+        The reason, or None. Ops of functions count as the program's: who calls them is not asked.
     """
     # Asking a map of protocol buffers for a key that it lacks would put it there.
     inside = (n for n in graph_def.node if MARK in n.attr and decoded(n.attr[MARK].s) == program)
     called = [node for function in graph_def.library.function for node in function.node_def]
     for node in itertools.chain(inside, called):
         if _OUTSIDE_COMPILATION in node.attr:
-            return f"its op {node.name!r} runs on the host (outside compilation)"
+            return refusals.Topology.ON_HOST.at(op=node.name)
     for node in itertools.chain(graph_def.node, called):
         if "TPUEmbedding" in node.op:
-            return f"it uses TPU embeddings ({node.op} {node.name!r}), whose tables keep their own"
-    return ""
+            return refusals.Topology.TPU_EMBEDDINGS.at(op_type=node.op, op=node.name)
+    return None
 
 
-def cores_obstacle(metadata: Any) -> str:
+def cores_obstacle(metadata: Any) -> Refusal | None:
     """Why no update of a TPU program is sharded, for the cores that a replica of it takes.
 
     Args:
         metadata: The NodeDef of its TPUReplicateMetadata.
 
     Returns:
-        The reason, or "".
+        The reason, or None.
     """
     attributes = metadata.attr
     cores = attributes[_CORES].i if _CORES in attributes else 1
     if cores > 1 and _SPMD in attributes and attributes[_SPMD].b:
-        return f"XLA partitions the program itself over {cores} cores a replica (SPMD)"
-    return f"each replica spreads over {cores} cores" if cores > 1 else ""
+        return refusals.Topology.PARTITIONED_BY_XLA.at(cores=cores)
+    return refusals.Topology.SEVERAL_CORES_A_REPLICA.at(cores=cores) if cores > 1 else None
 
 
 def sums_over_replicas(graph_def: Any) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tf_wu_shard import refusals
 from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.colocation import rename_wishes
@@ -32,6 +33,7 @@ from tf_wu_shard.graph_def.program_view import ProgramView, imported, program_vi
 from tf_wu_shard.layout import RowLayout
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import ShardingPlan
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.report.published import nothing_sharded, publish
 from tf_wu_shard.report.summary import Report, summarize
 from tf_wu_shard.rewrite.names import scope_of
@@ -129,7 +131,7 @@ def rewrite_graph_def(
     copy = tf.compat.v1.GraphDef()
     copy.CopyFrom(graph_def)
     program = program_of(copy)
-    if program.refusal:
+    if program.refusal is not None:
         imported(graph_def)
         report = nothing_sharded(name, program.refusal)
         publish(report, options=options)
@@ -168,8 +170,7 @@ def _rewritten(
     if not plan.variables:
         report = summarize(name, analysis, plan, {}, dialect.place)
         if not report.left_alone:
-            reason = "no gradient is summed over the replicas in its TPU program"
-            report = nothing_sharded(name, reason)
+            report = nothing_sharded(name, refusals.Topology.NO_GRADIENT_SUMMED.at())
         return RewrittenGraphDef(graph_def, report, ())
     result = rewrite(seen.view, analysis, plan, dialect)
     verify(seen.view, analysis, plan, result)
@@ -182,22 +183,23 @@ def _rewritten(
 
 
 def _whole(
-    seen: ProgramView, analysis: Analysis, outside: Mapping[str, str]
-) -> tuple[dict[str, str], dict[str, str]]:
+    seen: ProgramView, analysis: Analysis, outside: Mapping[str, Refusal]
+) -> tuple[dict[str, Refusal], dict[str, Refusal]]:
     """The variables that cannot live in shards: those that keep their update whole, and weights.
 
     A weight that stays whole may still be updated in shards, but not by a fused update: that wants
     the handle of a shard, and no variable can be made inside of a TPU program.
     """
-    slots: dict[str, str] = {}
-    weights: dict[str, str] = {}
+    slots: dict[str, Refusal] = {}
+    weights: dict[str, Refusal] = {}
     for update in analysis.updates:
         fused = any(op.type in FUSED for op in update.body)
         for updated in update.variables:
-            reason = outside.get(updated.key) or cannot_read_shards(seen.view, updated.handles[0])
-            if reason is not None:
+            refusal = outside.get(updated.key)
+            refusal = refusal or cannot_read_shards(seen.view, updated.handles[0])
+            if refusal is not None:
                 stays = slots if updated.is_slot or fused else weights
-                stays[updated.key] = reason
+                stays[updated.key] = refusal
     return slots, weights
 
 

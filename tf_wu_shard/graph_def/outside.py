@@ -13,12 +13,14 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tf_wu_shard import refusals
 from tf_wu_shard.dialects import whole_rows
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 from tf_wu_shard.graph_def.program import Program
 from tf_wu_shard.graph_def.program_view import HANDLE
 from tf_wu_shard.layout import RowLayout
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rules.variables import READ
 
@@ -64,31 +66,31 @@ def uses_by_variable(graph_def: Any, program: Program) -> dict[str, list[Any]]:
     return found
 
 
-def must_stay_whole(graph_def: Any, uses: Mapping[str, Iterable[Any]]) -> dict[str, str]:
+def must_stay_whole(graph_def: Any, uses: Mapping[str, Iterable[Any]]) -> dict[str, Refusal]:
     """The variables that the host uses in a way which shards do not allow, each with the reason.
 
     Args:
         graph_def: The GraphDef.
         uses: What `uses_by_variable` found in it.
     """
-    found: dict[str, str] = {}
+    found: dict[str, Refusal] = {}
     owners: dict[tuple[bytes, bytes], str] = {}
     for node in graph_def.node:
         if node.op != HANDLE:
             continue
         shared = attribute_in(node.attr, "shared_name").s
         if shared == _ANONYMOUS:
-            found[node.name] = "is made anew in every run"
+            found[node.name] = refusals.Storage.MADE_ANEW.at()
             continue
         resource = (attribute_in(node.attr, "container").s, shared or node.name.encode())
         other = owners.setdefault(resource, node.name)
         if other != node.name:
-            found[node.name] = f"is the same variable as {other}"
-            found[other] = f"is the same variable as {node.name}"
+            found[node.name] = refusals.Storage.SAME_AS_ANOTHER.at(other=other)
+            found[other] = refusals.Storage.SAME_AS_ANOTHER.at(other=node.name)
     for name, users in uses.items():
         for user in users:
             if name not in found and (user.op not in _LED or name in user.input[1:]):
-                found[name] = f"is used outside of the TPU program by {user.name} ({user.op})"
+                found[name] = refusals.Storage.USED_BY_HOST.at(op=user.name, op_type=user.op)
     return found
 
 

@@ -10,8 +10,10 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
+from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import attribute_in, decoded
 from tf_wu_shard.graph.tpu_obstacles import MARK, METADATA, cores_obstacle, obstacle
+from tf_wu_shard.refusals import Refusal
 
 # TensorFlow 1's loops are cycles of plain ops.
 _LOOP = frozenset({"Enter", "RefEnter", "NextIteration", "RefNextIteration"})
@@ -26,14 +28,14 @@ class Program:
         num_replicas: How many replicas run it.
         metadata: The NodeDef of its TPUReplicateMetadata, or None.
         nodes: Its NodeDefs, in the order of the graph.
-        refusal: Why its updates cannot be sharded, or "".
+        refusal: Why its updates cannot be sharded, or None.
     """
 
     name: str
     num_replicas: int
     metadata: Any
     nodes: tuple[Any, ...]
-    refusal: str
+    refusal: Refusal | None
 
 
 def program_of(graph_def: Any) -> Program:
@@ -52,28 +54,22 @@ def _mark(node: Any) -> str | None:
     return decoded(node.attr[MARK].s) if MARK in node.attr else None
 
 
-def _none_here(graph_def: Any) -> str:
+def _none_here(graph_def: Any) -> Refusal:
     for function in graph_def.library.function:
         if any(node.op == METADATA for node in function.node_def):
-            return (
-                f"its TPU program stands inside of function {function.signature.name!r};"
-                " only one that lies in the graph itself is rewritten"
-            )
-    return f"it holds no TPU program (no {METADATA}: was it made by tf.compat.v1.tpu.replicate?)"
+            return refusals.Topology.PROGRAM_IN_FUNCTION.at(function=function.signature.name)
+    return refusals.Topology.NO_PROGRAM.at()
 
 
-def _refusal(graph_def: Any, found: list[Any], nodes: Iterable[Any]) -> str:
+def _refusal(graph_def: Any, found: list[Any], nodes: Iterable[Any]) -> Refusal | None:
     metadata = found[0]
     if len(found) > 1:
-        return f"it holds {len(found)} TPU programs, which may use the same variables"
+        return refusals.Topology.SEVERAL_PROGRAMS_IN_GRAPH.at(count=len(found))
     if spread := cores_obstacle(metadata):
         return spread
     if attribute_in(metadata.attr, "num_replicas").i < 2:
-        return "it runs on one replica: no gradient is reduced"
+        return refusals.Topology.PROGRAM_OF_ONE_REPLICA.at()
     for node in nodes:
         if node.op in _LOOP:
-            return (
-                f"it holds a loop of TensorFlow 1 ({node.op} {node.name!r}); build the graph after"
-                " tf.compat.v1.enable_control_flow_v2()"
-            )
+            return refusals.Topology.LOOP_OF_TENSORFLOW_1.at(op_type=node.op, op=node.name)
     return obstacle(graph_def, decoded(attribute_in(metadata.attr, MARK).s))

@@ -30,6 +30,7 @@ from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.inspection.steps.nested_steps import steps_in
 from tf_wu_shard.model_files.graph_variables import GIVEN
 from tf_wu_shard.model_files.types import BoundFunction, Model
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.tensorflow_private import function_graph
 
 # What a model's own graph is called in the answer.
@@ -178,7 +179,7 @@ class _Inspecting:
         view = found.view
         written = written_variables(view)
         program = grounds.program_in(view)
-        refusal = f"left alone: {program.refusal}" if program and program.refusal else ""
+        refusal = _left_alone(program.refusal) if program and program.refusal else ""
         devices = replica_devices(view) if program is None else ()
         if program is None and not devices:
             refusal = _ONE_FOR_ALL if found.reordered else ""
@@ -225,6 +226,11 @@ def _notes(found: FunctionView) -> Iterator[str]:
         )
     if found.guessed:
         yield GUESSED
+
+
+def _left_alone(refusal: Refusal) -> str:
+    lifted = f"; lifted by {refusal.cure}" if refusal.cure else ""
+    return f"left alone: {refusal.reason}{lifted}"
 
 
 def _not_looked_at(name: str, refusal: str) -> FunctionAnswer:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Container
 
+from tf_wu_shard import refusals
 from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.dialects.base import Dialect
@@ -16,6 +17,7 @@ from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.program.if_conversion import telling_why
 from tf_wu_shard.program.nesting import Nested, everything, uses
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.storage.function_slots import Whole
 
 # A plan for what was found in a graph, of which some must stay whole.
@@ -100,15 +102,15 @@ class NestedPlans:
         for variable in self.plans[number].variables:
             for slot in (*variable.slots, *variable.masters):
                 is_weight = slot in variable.masters
-                reason = self._used_elsewhere(number, slot.variable, is_weight)
-                if reason is None:
+                refusal = self._used_elsewhere(number, slot.variable, is_weight)
+                if refusal is None:
                     continue
                 found = True
                 may_be_whole = is_weight and slot.variable not in in_shards
-                (whole.weights if may_be_whole else whole.slots)[slot.variable] = reason
+                (whole.weights if may_be_whole else whole.slots)[slot.variable] = refusal
         return found
 
-    def _used_elsewhere(self, number: int, key: str, is_weight: bool) -> str | None:
+    def _used_elsewhere(self, number: int, key: str, is_weight: bool) -> Refusal | None:
         """Which other graph needs a variable whole that one graph's plan takes, if any."""
         around = {-1, *self._around[number]}
         for other, used in self._uses.items():
@@ -120,6 +122,7 @@ class NestedPlans:
             if is_weight and used[key]:
                 continue  # its reads are led onto the shards
             op = self.programs[number].op
-            where = "outside of it" if other in around else "in another branch or loop"
-            return f"is updated inside of {op} and also used {where}"
+            if other in around:
+                return refusals.Storage.UPDATED_INSIDE_USED_OUTSIDE.at(op=op)
+            return refusals.Storage.UPDATED_INSIDE_USED_ELSEWHERE.at(op=op)
         return None

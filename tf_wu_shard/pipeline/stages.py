@@ -22,6 +22,7 @@ from tf_wu_shard.pipeline.planning import planned
 from tf_wu_shard.pipeline.report_lines import with_line
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.program.if_conversion import telling_why
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.report.published import nothing_sharded
 from tf_wu_shard.report.summary import Report, summarize
 from tf_wu_shard.rewrite.result import RewriteResult
@@ -81,7 +82,7 @@ def run_stages(
     if cluster is not None:
         graph_def = captured.view.graph_def
         refusal = cluster.refusal or obstacle(graph_def, cluster.name)
-        if refusal:
+        if refusal is not None:
             return Outcome(nested, report=_refused(title, captured, refusal))
         nested = share_nested_updates(
             graph,
@@ -109,13 +110,13 @@ def run_stages(
     return Outcome(nested, plan, result, report, analysis, whole)
 
 
-def _refused(title: str, captured: Captured, reason: str) -> Report | None:
+def _refused(title: str, captured: Captured, refusal: Refusal) -> Report | None:
     """Says why a program is left as it was, of each weight; a program that trains none, nothing."""
     view = captured.view
     if not sums_over_replicas(view.graph_def):
         return None
     weights = dict.fromkeys(ref.key for ref in view.variables.values() if ref.trainable)
-    return nothing_sharded(title, reason, tuple(weights))
+    return nothing_sharded(title, refusal, tuple(weights))
 
 
 def _without_told(

@@ -6,7 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from tf_wu_shard import cures
+from tf_wu_shard import refusals
 from tf_wu_shard.analysis.row_body import weights_by_rows
 from tf_wu_shard.analysis.types import (
     Analysis,
@@ -20,25 +20,19 @@ from tf_wu_shard.dialects.owner_layout import OwnerLayout, owner_layout
 from tf_wu_shard.dialects.table_layout import table_layout
 from tf_wu_shard.dtypes import BFLOAT16, FLOAT32, item_bytes
 from tf_wu_shard.layout import TILE, AnyLayout, Layout, RowLayout, flat_layout, of_size
-from tf_wu_shard.placement import Refusal
 from tf_wu_shard.plan.buckets import assign_buckets, assign_in_turn
 from tf_wu_shard.plan.owners import assign_owners, cost_of
 from tf_wu_shard.plan.stacks import plan_stacks
 from tf_wu_shard.plan.types import (
-    EACH,
-    EMPTY,
     PLAN_VERSION,
-    TOO_SMALL,
     LeftAlone,
     ShardingPlan,
     SlotPlan,
     VariablePlan,
 )
+from tf_wu_shard.refusals import Refusal
 
-# What lifts the refusal of an update whose variable must stay whole.
-_UNPINNED = f"{cures.TRACED_FIRST}; if the step itself makes its slots, {cures.BUILT_BEFORE}"
-
-_FEWER = "fewer replicas: a shard is a tile at least"
+_TILE_ELEMENTS = math.prod(TILE)
 
 LayoutOf = Callable[[tuple[int, ...], int], AnyLayout]
 
@@ -50,11 +44,11 @@ def make_plan(
     min_elements: int,
     bucket_bytes: int,
     most_buckets: int | None = None,
-    pinned: Mapping[str, str] | None = None,
+    pinned: Mapping[str, Refusal] | None = None,
     in_shards: Mapping[str, AnyLayout] | None = None,
     layout_of: LayoutOf | None = None,
     weights_in_shards: bool = False,
-    whole_weights: Mapping[str, str] | None = None,
+    whole_weights: Mapping[str, Refusal] | None = None,
 ) -> ShardingPlan:
     """Decides what to shard.
 
@@ -79,7 +73,7 @@ def make_plan(
         The plan. Every variable with a reduced gradient is in it, sharded or left alone.
     """
     smallest = min_elements if options.min_elements is None else options.min_elements
-    below = f"{TOO_SMALL}{smallest}{_each(analysis.num_replicas, options, min_elements)}"
+    for_each = analysis.num_replicas if _is_for_each(analysis, options, min_elements) else None
     cut = layout_of or (lambda shape, width: flat_layout(shape, analysis.num_replicas, width))
     chosen: list[tuple[int, WeightUpdate, tuple[AnyLayout, ...]]] = []
     left: list[LeftAlone] = []
@@ -87,15 +81,15 @@ def make_plan(
     owners = _owners(analysis, smallest, held)
     for number, update in enumerate(analysis.updates):
         committed = any(variable.key in held for variable in update.variables)
-        refusal = _against(update, 1 if committed else smallest, below)
+        refusal = _against(update, 1 if committed else smallest, for_each)
         layouts = () if refusal else _layouts(analysis, update, owners.get(number), cut)
         refusal = refusal or _against_cut(update, layouts) or _misfit(update, layouts, held)
         refusal = refusal or _pinned(update, pinned or {})
         if refusal is None:
             chosen.append((number, update, layouts))
         else:
-            left.append(_left_alone(update.name, refusal, update.reductions))
-    left += [_left_alone(r.variable, r.refusal, r.reductions) for r in analysis.refused]
+            left.append(LeftAlone(update.name, refusal, update.reductions))
+    left += [LeftAlone(r.variable, r.refusal, r.reductions) for r in analysis.refused]
     travelling = [_travels(analysis, u, cuts[0]) for _, u, cuts in chosen]
     if most_buckets is None:
         buckets = assign_buckets(travelling, options.bucket_bytes or bucket_bytes)
@@ -121,38 +115,32 @@ def make_plan(
     )
 
 
-def _each(num_replicas: int, options: ShardingOptions, default: int) -> str:
-    """What a limit asks of each replica, where it is more the more of them there are."""
-    tile = math.prod(TILE)
-    if options.min_elements is not None or num_replicas < 2 or default != num_replicas * tile:
-        return ""
-    return f"{EACH}{num_replicas} replicas a tile of {tile}"
+def _is_for_each(analysis: Analysis, options: ShardingOptions, default: int) -> bool:
+    """Whether a limit asks a tile of each replica: it is more the more of them there are."""
+    several = options.min_elements is None and analysis.num_replicas > 1
+    return several and default == analysis.num_replicas * _TILE_ELEMENTS
 
 
-def _left_alone(variable: str, refusal: Refusal, reductions: tuple[int, ...]) -> LeftAlone:
-    return LeftAlone(variable, refusal.reason, refusal.where, reductions, refusal.cure)
-
-
-def _against(update: WeightUpdate, smallest: int, below: str = TOO_SMALL) -> Refusal | None:
+def _against(update: WeightUpdate, smallest: int, for_each: int | None = None) -> Refusal | None:
     size = math.prod(update.variables[0].shape)
     if size == 0:
-        return Refusal("", EMPTY)
+        return refusals.Plan.EMPTY.at()
     if size < smallest:
-        cure = cures.EVEN_SMALLER_LIMIT if EACH in below else cures.SMALLER_LIMIT
-        return Refusal("", f"{size} {below}", cure=cure)
-    if not update.slots and len(weights_by_rows(update)) == len(update.weights):
-        return Refusal(
-            "", "its update touches no rows but those looked up, and has no slot: all is done"
+        if for_each is None:
+            return refusals.Plan.TOO_SMALL.at(elements=size, limit=smallest)
+        return refusals.Plan.TOO_SMALL_FOR_REPLICAS.at(
+            elements=size, limit=smallest, replicas=for_each, tile=_TILE_ELEMENTS
         )
+    if not update.slots and len(weights_by_rows(update)) == len(update.weights):
+        return refusals.Plan.ALL_IS_DONE.at()
     return None
 
 
-def _pinned(update: WeightUpdate, pinned: Mapping[str, str]) -> Refusal | None:
+def _pinned(update: WeightUpdate, pinned: Mapping[str, Refusal]) -> Refusal | None:
     for variable in update.variables:
         if variable.key in pinned:
             what = "its slot" if variable.is_slot else "the weight"
-            reason = f"{what} {variable.key} {pinned[variable.key]}"
-            return Refusal("", reason, cure=_UNPINNED)
+            return pinned[variable.key].about(f"{what} {variable.key}")
     return None
 
 
@@ -180,8 +168,7 @@ def _misfit(
     for slot in update.slots:
         cut = held.get(slot.key)
         if cut is not None and cut != _slot_plan(slot, layouts).layout:
-            reason = f"its slot {slot.key} lives in shards that another function cut: {cut}"
-            return Refusal("", reason, cure="functions that are traced with the same options")
+            return refusals.Plan.CUT_OTHERWISE.at(slot=slot.key, cut=str(cut))
     return None
 
 
@@ -218,8 +205,9 @@ def _against_cut(update: WeightUpdate, layouts: Sequence[AnyLayout]) -> Refusal 
     for variable, layout in zip(update.variables, own, strict=True):
         if variable.shape != layout.shape:
             other = "the weight" if layout is layouts[0] else "another slot of its size"
-            reason = f"{variable.key} has another shape than {other}, {list(variable.shape)}"
-            return Refusal("", reason)
+            return refusals.Plan.OTHER_SHAPE.at(
+                variable=variable.key, other=other, shape=variable.shape
+            )
     # A slot of another size may be too small to be cut; what counts is what all of them take.
     held, size = (
         sum(n) for n in zip(*((lay.shard_elements, lay.size) for lay in own), strict=True)
@@ -227,14 +215,11 @@ def _against_cut(update: WeightUpdate, layouts: Sequence[AnyLayout]) -> Refusal 
     if held < size:
         return None
     if own[0].num_shards == 1:
-        reason = "there is one replica: nothing to share the update with"
-        return Refusal("", reason, cure="more replicas")
+        return refusals.Plan.NOTHING_TO_SHARE_WITH.at()
     if len(layouts) > 1:
-        reason = f"it and its slots have {size} elements; cut, every replica would hold {held}"
-        return Refusal("", reason, cure=_FEWER)
-    held = own[0].num_shards * math.prod(TILE)
-    reason = f"its {own[0].size} elements do not fill a tile of every shard: those hold {held}"
-    return Refusal("", reason, cure=_FEWER)
+        return refusals.Plan.CUT_SAVES_NOTHING.at(size=size, held=held)
+    held = own[0].num_shards * _TILE_ELEMENTS
+    return refusals.Plan.NO_TILE_EACH.at(size=own[0].size, held=held)
 
 
 def _travels(
@@ -264,7 +249,7 @@ def _variable_plan(
     layouts: tuple[AnyLayout, ...],
     bucket: int,
     options: ShardingOptions,
-    whole: Mapping[str, str] | None = None,
+    whole: Mapping[str, Refusal] | None = None,
 ) -> VariablePlan:
     """How one update is shared; `whole` is None where all weights stay whole."""
     update = analysis.updates[number]
@@ -283,7 +268,7 @@ def _variable_plan(
         update=number,
         reductions=update.reductions,
         bucket=bucket,
-        whole_because=reasons[0] if reasons else "",
+        whole_because=reasons[0] if reasons else None,
         sides=layouts[1:],
     )
 

@@ -16,8 +16,9 @@ from tf_wu_shard.dialects.owner_layout import OwnerLayout, owner_layout
 from tf_wu_shard.dialects.table_layout import TableLayout
 from tf_wu_shard.layout import AnyLayout, Layout, RowLayout, of_size
 from tf_wu_shard.plan.stacks import StackPlan
+from tf_wu_shard.refusals import Refusal, refusal_from
 
-PLAN_VERSION = 8
+PLAN_VERSION = 9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +50,7 @@ class VariablePlan:
         reductions: Keys of the gradient reductions it consumes.
         bucket: The bucket it travels in.
         whole_because: Why its weights stay whole where the dialect would have them in shards, or
-            "".
+            None.
         sides: For each other size that the update's variables have, how what is of that size is
             cut.
     """
@@ -64,7 +65,7 @@ class VariablePlan:
     update: int
     reductions: tuple[int, ...]
     bucket: int
-    whole_because: str
+    whole_because: Refusal | None
     sides: tuple[AnyLayout, ...] = ()
 
     def layout_of(self, size: int) -> AnyLayout:
@@ -78,33 +79,19 @@ def bucket_name(bucket: Sequence[VariablePlan]) -> str:
     return names[0] if len(names) == 1 else f"bucket_{bucket[0].bucket}"
 
 
-# What is said of a variable of no elements.
-EMPTY = "it has no elements"
-
-# What is said of a variable that is not worth it; of all reasons the one that matters least.
-TOO_SMALL = "elements, below min_elements="
-
-# What follows where the limit grows with the number of replicas: the variable need not be small.
-EACH = ", for each of "
-
-
 @dataclasses.dataclass(frozen=True)
 class LeftAlone:
     """A variable whose update stays as it was.
 
     Attributes:
         variable: Its key.
-        reason: Why.
-        where: The op at which the reason was found, or "".
+        refusal: Why.
         reductions: Keys of the gradient reductions that feed it.
-        cure: What lifts the reason, or "".
     """
 
     variable: str
-    reason: str
-    where: str
+    refusal: Refusal
     reductions: tuple[int, ...]
-    cure: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,6 +139,8 @@ def _data_of(value: Any) -> Any:
     """Dataclasses as dictionaries; the layouts of tables and owners have a `kind` besides."""
     if isinstance(value, tuple):
         return [_data_of(element) for element in value]
+    if isinstance(value, Refusal):
+        return value.to_data()
     if not dataclasses.is_dataclass(value):
         return value
     data = {f.name: _data_of(getattr(value, f.name)) for f in dataclasses.fields(value)}
@@ -178,7 +167,7 @@ def plan_from_json(text: str) -> ShardingPlan:
         variables=tuple(_variable(v) for v in data["variables"]),
         summed_whole=tuple(data["summed_whole"]),
         left_alone=tuple(
-            LeftAlone(a["variable"], a["reason"], a["where"], tuple(a["reductions"]), a["cure"])
+            LeftAlone(a["variable"], refusal_from(a["refusal"]), tuple(a["reductions"]))
             for a in data["left_alone"]
         ),
         stacks=tuple(
@@ -200,7 +189,7 @@ def _variable(data: dict[str, Any]) -> VariablePlan:
         update=data["update"],
         reductions=tuple(data["reductions"]),
         bucket=data["bucket"],
-        whole_because=data["whole_because"],
+        whole_because=refusal_from(because) if (because := data["whole_because"]) else None,
         sides=tuple(_layout(side) for side in data["sides"]),
     )
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import BRANCHES, IFS, callees
 from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 from tf_wu_shard.program.called_graph import CalledGraph, Shape
@@ -135,7 +136,7 @@ class FlatFunctions:
         """A function of so many results without calls and branches."""
         called = graph.inner(name, self._made)
         if called is None:
-            raise RunsInVainError(f"{name} is known by its definition alone")
+            raise RunsInVainError(refusals.Branches.BRANCH_DEFINITION_ONLY.at(function=name))
         body = called.body(count)
         chosen = {node.name for node in body.nodes if node.op in (*_CALLS, *BRANCHES)}
         out = self.write_out(body.nodes, chosen, called, body.results)
@@ -168,7 +169,7 @@ class FlatFunctions:
             scope = f"{node.name}/wu_shard_taken_{number}"
             if node.op in IFS:
                 if attribute_in(node.attr, "Tcond").type != _BOOL:
-                    raise RunsInVainError("its predicate is no truth value")
+                    raise RunsInVainError(refusals.Branches.BRANCH_NO_TRUTH_VALUE.at())
                 test = self._new(node, scope, "Identity", [node.input[0]])
                 test.attr["T"].type = _BOOL
                 tests.append(test)
@@ -253,7 +254,7 @@ def _common_shape(node: Any, branches: Sequence[_Flat], index: int) -> Shape:
     """
     dtype = tf.as_dtype(attribute_in(node.attr, "Tout").list.type[index])
     if not (dtype.is_floating or dtype.is_integer or dtype.is_bool):
-        raise RunsInVainError(f"it yields a {dtype.name}")
+        raise RunsInVainError(refusals.Branches.BRANCH_YIELDS_NO_NUMBERS.at(dtype=dtype.name))
     shapes = {flat.result(index) for flat in branches}
     return shapes.pop() if len(shapes) == 1 else None
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tf_wu_shard import refusals
 from tf_wu_shard.dialects.scratch import scratch_variable
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.op import Value, attribute_in, parse_value
@@ -137,7 +138,7 @@ def restored(
         components = zip(node.attr[_KEYS].list.s, node.attr[_REPLICAS].list.i, strict=True)
         own = [handles[key.decode(), replica] for key, replica in components]
         if not used.isdisjoint(handle for handle, _ in own):
-            raise RunsInVainError("two fused updates of one variable stand in its branches")
+            raise RunsInVainError(refusals.Branches.BRANCH_FUSED_TWICE.at())
         used.update(handle for handle, _ in own)
         _restore(node, own, before, adopt, found)
     return found

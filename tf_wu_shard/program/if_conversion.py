@@ -20,6 +20,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import BRANCHES, accesses, ignores, is_call
 from tf_wu_shard.analysis.gradient_shapes import ensured_shapes, with_ensured
 from tf_wu_shard.analysis.types import Analysis, RefusedUpdate
@@ -35,6 +36,7 @@ from tf_wu_shard.program.lifting import HandleNeededError, taking_values
 from tf_wu_shard.program.reduced_operands import branches_with_reduced_operands
 from tf_wu_shard.program.specialise import Specialiser
 from tf_wu_shard.program.speculation import RunsInVainError, check_shapes
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ
 
 _PROGRAM = "_tpu_replicate"
@@ -67,7 +69,7 @@ def if_converted(
         return captured
     carried = tuple(sums(view))
     branches = branches_with_reduced_operands(view, program, carried)
-    kept: dict[str, str] = {}
+    kept: dict[str, Refusal] = {}
     while True:
         work = _Conversion(graph, captured)
         for op in branches:
@@ -87,7 +89,7 @@ class _Conversion:
     """
 
     def __init__(self, graph: CalledGraph, captured: Captured) -> None:
-        self.kept: dict[str, str] = {}
+        self.kept: dict[str, Refusal] = {}
         self._graph = graph
         self._captured = captured
         self._specialiser = Specialiser(graph, captured, stand_in)
@@ -111,10 +113,7 @@ class _Conversion:
         components = {(ref.key, ref.replica) for ref in used.values()}
         shared = all(ref.key in self._captured.variables for ref in used.values())
         if len(components) < len(used) or not shared:
-            self.kept[op.name] = (
-                "it takes a variable twice, or one that replicas do not share, or one of unknown"
-                " element type"
-            )
+            self.kept[op.name] = refusals.Branches.BRANCH_TAKES_VARIABLE_TWICE.at()
             return
         written = [slot for slot in used if self._specialiser.may_write(op.node, slot)]
         # What it takes of an earlier branch op is something else by now.
@@ -123,9 +122,9 @@ class _Conversion:
             node, finals = taking_values(now, used, self._specialiser.writing, written)
             self._replace(op, node, used, finals)
         except HandleNeededError as error:
-            self.kept[op.name] = f"{error} is not done with the values of variables"
+            self.kept[op.name] = refusals.Branches.BRANCH_NEEDS_HANDLE.at(function=str(error))
         except RunsInVainError as error:
-            self.kept[op.name] = str(error)
+            self.kept[op.name] = error.refusal
 
     def _replace(
         self, op: Op, node: Any, used: Mapping[int, VariableRef], finals: Mapping[int, str]
@@ -191,7 +190,7 @@ class _Conversion:
         _adopt(new, node)
         return new
 
-    def unproved(self, carried: Sequence[CarriedReduction]) -> dict[str, str]:
+    def unproved(self, carried: Sequence[CarriedReduction]) -> dict[str, Refusal]:
         """Why branches must not be written out for the sizes of what they are handed.
 
         Args:
@@ -205,17 +204,17 @@ class _Conversion:
         # It takes longer to see what gradients update.
         return self._unproved_in(with_ensured(self._view, ensured_shapes(self._view, carried)))
 
-    def _unproved_in(self, view: GraphView) -> dict[str, str]:
+    def _unproved_in(self, view: GraphView) -> dict[str, Refusal]:
         """As `unproved`, where the view knows all shapes that there are to know."""
-        found: dict[str, str] = {}
+        found: dict[str, Refusal] = {}
         for name, (in_vain, selections) in self._in_vain.items():
             try:
                 check_shapes(view, in_vain, selections)
             except RunsInVainError as error:
-                found[name] = str(error)
+                found[name] = error.refusal
         return found
 
-    def result(self, kept: dict[str, str]) -> Captured:
+    def result(self, kept: dict[str, Refusal]) -> Captured:
         """The function as it is now.
 
         Args:
@@ -319,12 +318,11 @@ def telling_why(analysis: Analysis, captured: Captured) -> Analysis:
     )
 
 
-def _telling_why(refused: RefusedUpdate, kept: Mapping[str, str]) -> RefusedUpdate:
+def _telling_why(refused: RefusedUpdate, kept: Mapping[str, Refusal]) -> RefusedUpdate:
     refusal = refused.refusal
     if refusal.where not in kept:
         return refused
-    reason = f"{refusal.reason}; its branches are not written out, as {kept[refusal.where]}"
-    return dataclasses.replace(refused, refusal=dataclasses.replace(refusal, reason=reason))
+    return dataclasses.replace(refused, refusal=refusal.beside(kept[refusal.where]))
 
 
 def _waiting(node: Any, names: list[str]) -> Any:

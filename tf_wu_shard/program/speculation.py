@@ -12,8 +12,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import attribute_in, parse_value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import family_of
 
@@ -29,7 +31,16 @@ _DIVISIONS = frozenset({"Div", "FloorDiv", "FloorMod", "Mod", "TruncateDiv", "Tr
 
 
 class RunsInVainError(Exception):
-    """Something must not run unless its branch is taken; says what and why."""
+    """Something must not run unless its branch is taken.
+
+    Attributes:
+        refusal: What and why.
+    """
+
+    def __init__(self, refusal: Refusal) -> None:
+        """Takes what and why."""
+        super().__init__(str(refusal))
+        self.refusal = refusal
 
 
 def check_ops(nodes: Iterable[Any]) -> None:
@@ -47,9 +58,9 @@ def check_ops(nodes: Iterable[Any]) -> None:
         if node.op == "Placeholder":
             continue
         if family_of(node.op) is None and not _is_other(node, constants):
-            raise RunsInVainError(f"{node.op} is not to run where its branch is not taken")
+            raise RunsInVainError(refusals.Branches.BRANCH_NOT_IN_VAIN.at(op_type=node.op))
         if _may_fail(node, constants):
-            raise RunsInVainError(f"{node.op} of whole numbers may fail where it is not to run")
+            raise RunsInVainError(refusals.Branches.BRANCH_MAY_FAIL.at(op_type=node.op))
 
 
 def check_shapes(view: GraphView, names: Collection[str], selections: Collection[str]) -> None:
@@ -67,12 +78,12 @@ def check_shapes(view: GraphView, names: Collection[str], selections: Collection
         values = view.results(op.name) or op.inputs[FUSED[op.type].num_handles :]
         shapes = [view.shape(value) for value in values]
         if None in shapes:
-            raise RunsInVainError(f"the shape of what {op.type} yields is not known when traced")
+            raise RunsInVainError(refusals.Branches.BRANCH_SHAPE_UNKNOWN.at(op_type=op.type))
         if op.type == _TOLD and len(shapes[0] or ()) > 1:
-            raise RunsInVainError(f"{op.type} is not to run where its branch is not taken")
+            raise RunsInVainError(refusals.Branches.BRANCH_NOT_IN_VAIN.at(op_type=op.type))
     for op in (view.ops[name] for name in selections):
         if view.shape(op.inputs[1]) != view.shape(op.inputs[2]):
-            raise RunsInVainError("its branches yield tensors of different shapes")
+            raise RunsInVainError(refusals.Branches.BRANCH_YIELDS_DIFFERENT_SHAPES.at())
 
 
 def _is_other(node: Any, constants: Mapping[str, Any]) -> bool:

@@ -8,7 +8,8 @@ from absl import logging
 
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.errors import NothingShardedError, TooLittleShardedError
-from tf_wu_shard.report.share import LEAST, NONE, LeftAloneVariable, held_back
+from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.report.share import LEAST, NONE, held_back, left_alone
 from tf_wu_shard.report.summary import Bytes, Report
 from tf_wu_shard.report.text import verdict_line
 
@@ -79,21 +80,18 @@ def _but(report: Report) -> str:
     return f"weight_update_sharding is on, but {verdict_line(report)}"
 
 
-def nothing_sharded(
-    function: str, reason: str, names: tuple[str, ...] = (), cure: str = ""
-) -> Report:
+def nothing_sharded(function: str, refusal: Refusal, names: tuple[str, ...] = ()) -> Report:
     """The report of a function that was left as it was for one reason.
 
     Args:
         function: Its name.
-        reason: Why.
+        refusal: Why.
         names: The variables it concerns; none for all of them.
-        cure: What lifts the reason, if anything is known to.
 
     Returns:
         The report, without times.
     """
-    left = tuple(LeftAloneVariable(name, reason, "", cure) for name in names or ("all variables",))
+    left = tuple(left_alone(name, refusal) for name in names or ("all variables",))
     return Report(
         function=function,
         verdict="nothing sharded",

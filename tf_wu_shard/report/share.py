@@ -5,10 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
+from tf_wu_shard import refusals
 from tf_wu_shard.analysis.types import Analysis, UpdatedVariable, WeightUpdate
 from tf_wu_shard.dtypes import item_bytes
-from tf_wu_shard.plan.types import EMPTY, TOO_SMALL, ShardingPlan
+from tf_wu_shard.plan.types import ShardingPlan
+from tf_wu_shard.refusals import KINDS, Kind, Refusal, refusal_from
 
 # Sharing less than this is a warning.
 LEAST = 0.5
@@ -44,6 +47,8 @@ class LeftAloneVariable:
         cure: What lifts the reason; "" where nothing is known to.
         elements: How many elements it has, with those of the weights that are updated together with
             it; 0 where nothing tells.
+        kind: The name of the kind of reason, such as "no_rule"; docs/refusals.md has all of them.
+        detail: The values in the reason's sentence, by name, such as {"op_type": "Sort"}.
     """
 
     name: str
@@ -51,6 +56,47 @@ class LeftAloneVariable:
     where: str
     cure: str = ""
     elements: int = 0
+    kind: str = ""
+    detail: dict[str, Any] = dataclasses.field(default_factory=dict, hash=False)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether it is only too small to be worth it."""
+        return self.is_of(*refusals.SMALL)
+
+    def is_of(self, *kinds: Kind) -> bool:
+        """Whether its reason is of one of some kinds."""
+        return KINDS.get(self.kind) in kinds
+
+    @property
+    def refusal(self) -> Refusal:
+        """Its reason as it was found, but for what else stands in the way.
+
+        Raises:
+            ValueError: If it is of no kind that the catalogue has.
+        """
+        return refusal_from(
+            {"kind": self.kind, "where": self.where, "detail": self.detail, "besides": []}
+        )
+
+
+def left_alone(name: str, refusal: Refusal, elements: int = 0) -> LeftAloneVariable:
+    """A variable that is left alone for a reason.
+
+    Args:
+        name: Its name.
+        refusal: The reason.
+        elements: See `LeftAloneVariable`.
+    """
+    return LeftAloneVariable(
+        name,
+        refusal.reason,
+        refusal.where,
+        refusal.cure,
+        elements,
+        refusal.kind.key,
+        dict(refusal.detail),
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,6 +112,7 @@ class HeldBack:
         cure: What lifts it, or "".
         line: The line of the program that made the op, such as "train.py:50 in step"; "" where
             nothing tells it.
+        kind: The name of the kind of reason.
     """
 
     variables: int
@@ -75,6 +122,7 @@ class HeldBack:
     where: str
     cure: str
     line: str = ""
+    kind: str = ""
 
 
 def held_back(left_alone: Iterable[LeftAloneVariable], share: float) -> HeldBack | None:
@@ -92,7 +140,7 @@ def held_back(left_alone: Iterable[LeftAloneVariable], share: float) -> HeldBack
     """
     alike: dict[str, list[LeftAloneVariable]] = {}
     for left in left_alone:
-        if left.reason != EMPTY and (share < LEAST or TOO_SMALL not in left.reason):
+        if not left.is_of(refusals.Plan.EMPTY) and (share < LEAST or not left.is_small):
             alike.setdefault(left.cure or left.reason, []).append(left)
     if not alike:
         return None
@@ -107,6 +155,7 @@ def held_back(left_alone: Iterable[LeftAloneVariable], share: float) -> HeldBack
         reason=largest.reason,
         where=largest.where,
         cure=largest.cure,
+        kind=largest.kind,
     )
 
 

@@ -19,6 +19,7 @@ from tf_wu_shard.report.share import (
     Share,
     elements_of,
     held_back,
+    left_alone,
     shares,
     slots_of,
     weights_of,
@@ -169,10 +170,7 @@ def summarize(
         for shared in _sharded(v, analysis.updates[v.update], whole.get(v.update, ""))
     )
     sizes = elements_of(analysis)
-    left = tuple(
-        LeftAloneVariable(a.variable, a.reason, a.where, a.cure, sizes[a.variable])
-        for a in plan.left_alone
-    )
+    left = tuple(left_alone(a.variable, a.refusal, sizes[a.variable]) for a in plan.left_alone)
     elements, slot_bytes = shares(analysis, plan)
     share = min(elements.fraction, slot_bytes.fraction) if sharded else 0.0
     verdict = "nothing sharded"
@@ -208,7 +206,7 @@ def _notes(analysis: Analysis, plan: ShardingPlan) -> tuple[str, ...]:
         if slot.key not in in_shards
     ]
     whole = [
-        f"weight {v.variable} stays whole, its slots in shards: it {v.whole_because}"
+        f"weight {v.variable} stays whole, its slots in shards: {v.whole_because}"
         for v in plan.variables
         if v.whole_because
     ]

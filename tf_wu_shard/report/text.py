@@ -6,7 +6,6 @@ import types
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tf_wu_shard.plan.types import TOO_SMALL
 from tf_wu_shard.report.quantities import byte_text
 from tf_wu_shard.report.share import HeldBack, Share
 
@@ -20,7 +19,7 @@ def headline(report: Report) -> str:
     """The verdict in one line."""
     if not report.variables:
         held = report.held_back.largest if report.held_back is not None else ""
-        left = sorted(report.left_alone, key=lambda a: (a.name != held, TOO_SMALL in a.reason))
+        left = sorted(report.left_alone, key=lambda a: (a.name != held, a.is_small))
         reasons = [f"{a.name}: {a.reason}" for a in left] + list(report.notes)
         why = reasons[0] if reasons else "it reduces no gradient over replicas"
         more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""

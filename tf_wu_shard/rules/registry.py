@@ -11,13 +11,13 @@ of several shards is a sum of sums, as a maximum is one of maxima.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import math
 from collections.abc import Callable
 
-from tf_wu_shard import cures
-from tf_wu_shard.placement import Combine, Partial, Placement, Refusal, Replicated, Sharded
+from tf_wu_shard import refusals
+from tf_wu_shard.placement import Combine, Partial, Placement, Replicated, Sharded
+from tf_wu_shard.refusals import Refusal
 
 
 class Family(enum.Enum):
@@ -29,8 +29,6 @@ class Family(enum.Enum):
 
 
 Propagate = Callable[[str, tuple[Placement, ...], tuple[int, ...] | None], Placement | Refusal]
-
-_UNKNOWN = "the shape of its result is not known when the step is traced"
 
 _RULES: dict[str, tuple[Family, Propagate]] = {}
 
@@ -78,13 +76,12 @@ def propagate(
     rule = _RULES.get(op_type)
     if rule is None:
         return no_rule(op_type, name)
-    found = rule[1](name, operands, result_shape)
-    return dataclasses.replace(found, of_rules=True) if isinstance(found, Refusal) else found
+    return rule[1](name, operands, result_shape)
 
 
 def no_rule(op_type: str, name: str) -> Refusal:
     """What is said of an op that no table names."""
-    return Refusal(name, f"no rule for {op_type}", of_rules=True, cure=cures.other_op(op_type))
+    return refusals.Rules.NO_RULE.at(name, op_type=op_type)
 
 
 def same_lanes(
@@ -92,16 +89,12 @@ def same_lanes(
 ) -> Placement | Refusal:
     """The rule of elementwise ops that do not broadcast: operands are scalars or of one size."""
     if result_shape is None:
-        return Refusal(name, _UNKNOWN, cure=cures.FIXED_SHAPES)
+        return refusals.Rules.RESULT_SHAPE_UNKNOWN.at(name)
     size = math.prod(result_shape)
     for operand in operands:
         operand_size = math.prod(operand.shape)
         if operand_size != size and (isinstance(operand, Sharded) or operand_size != 1):
-            return Refusal(
-                name,
-                f"it broadcasts {list(operand.shape)} over {list(result_shape)}",
-                cure=cures.OF_ONE_SHAPE,
-            )
+            return refusals.Rules.BROADCASTS.at(name, shape=operand.shape, result=result_shape)
     return Sharded(result_shape)
 
 
@@ -115,15 +108,11 @@ def broadcast_lanes(
     norm of each row) is broadcast by whoever holds it whole, which a shard does not.
     """
     if result_shape is None:
-        return Refusal(name, _UNKNOWN, cure=cures.FIXED_SHAPES)
+        return refusals.Rules.RESULT_SHAPE_UNKNOWN.at(name)
     size = math.prod(result_shape)
     for operand in operands:
         if isinstance(operand, Sharded) and math.prod(operand.shape) != size:
-            return Refusal(
-                name,
-                f"it broadcasts {list(operand.shape)} over {list(result_shape)}",
-                cure=cures.OF_ONE_SHAPE,
-            )
+            return refusals.Rules.BROADCASTS.at(name, shape=operand.shape, result=result_shape)
     return Sharded(result_shape)
 
 
@@ -134,13 +123,9 @@ def combined(combine: Combine) -> Propagate:
         name: str, operands: tuple[Placement, ...], result_shape: tuple[int, ...] | None
     ) -> Placement | Refusal:
         if result_shape is None:
-            return Refusal(name, _UNKNOWN, cure=cures.FIXED_SHAPES)
+            return refusals.Rules.RESULT_SHAPE_UNKNOWN.at(name)
         if any(isinstance(operand, Sharded) for operand in operands[1:]):
-            return Refusal(
-                name,
-                "it takes its axes from the values of a sharded tensor",
-                cure="axes that are constants",
-            )
+            return refusals.Rules.SHARDED_AXES.at(name)
         return Partial(result_shape, combine)
 
     return propagate_parts
@@ -151,19 +136,11 @@ def relabelled(
 ) -> Placement | Refusal:
     """The rule of ops that only rename or reshape their first operand."""
     if result_shape is None:
-        return Refusal(name, _UNKNOWN, cure=cures.FIXED_SHAPES)
+        return refusals.Rules.RESULT_SHAPE_UNKNOWN.at(name)
     if any(isinstance(operand, Sharded) for operand in operands[1:]):
-        return Refusal(
-            name,
-            "it takes a shape from the values of a sharded tensor",
-            cure="a shape that is a constant",
-        )
+        return refusals.Rules.SHARDED_SHAPE.at(name)
     if math.prod(operands[0].shape) != math.prod(result_shape):
-        return Refusal(
-            name,
-            f"it makes {list(result_shape)} of {list(operands[0].shape)}",
-            cure=cures.OF_ONE_SHAPE,
-        )
+        return refusals.Rules.RESIZES.at(name, result=result_shape, shape=operands[0].shape)
     if isinstance(operands[0], Replicated):
         return Replicated(result_shape)
     return Sharded(result_shape)

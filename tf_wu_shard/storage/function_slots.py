@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from tf_wu_shard import captures
+from tf_wu_shard import captures, refusals
 from tf_wu_shard.analysis.accesses import accesses, ignores, is_call
 from tf_wu_shard.analysis.types import Analysis, UpdatedVariable
 from tf_wu_shard.errors import WuShardError
@@ -14,6 +14,7 @@ from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.layout import RowLayout
 from tf_wu_shard.plan.types import ShardingPlan
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.storage import sharded_slot
@@ -33,11 +34,6 @@ from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
 
 # A variable enters a TPU program through this op.
 _ENTERS = "TPUReplicatedInput"
-
-_NO_VALUE = (
-    "has no value yet, as this first step makes it (the next is traced again); build the optimizer"
-    " before the first step: optimizer.build(model.trainable_variables)"
-)
 
 
 def slots_in_shards(captured: Captured) -> dict[str, ShardedSlot]:
@@ -164,8 +160,8 @@ class Whole(NamedTuple):
         weights: Their updates may be shared, if each replica puts the result together at once.
     """
 
-    slots: dict[str, str]
-    weights: dict[str, str]
+    slots: dict[str, Refusal]
+    weights: dict[str, Refusal]
 
 
 def must_stay_whole(
@@ -188,11 +184,11 @@ def must_stay_whole(
     passed_on = set(captured_shards(graph, slots_in_shards(captured)).values())
     stored: dict[str, list[Any]] = {}
 
-    def stays(updated: UpdatedVariable, reason: str) -> None:
+    def stays(updated: UpdatedVariable, refusal: Refusal) -> None:
         handle = original_handle(captured.variables[updated.key].values[0])
         in_shards = sharded_slot_of(handle) is not None
         may = not updated.is_slot and not in_shards and updated.key not in in_place
-        (found.weights if may else found.slots)[updated.key] = reason
+        (found.weights if may else found.slots)[updated.key] = refusal
 
     updated_variables = [v for update in analysis.updates for v in update.variables]
     for updated in updated_variables:
@@ -200,14 +196,14 @@ def must_stay_whole(
         packed = tpu_graph.packed_handle(variable)
         if packed is None and not tpu_graph.is_on_tpus(variable) and not updated.is_slot:
             continue  # its storage stays whole
-        reason = _against_shards(graph, captured.view, variable, packed, updated.handles[0])
-        if reason is None and updated.key in passed_on:
-            reason = "is also used by a function that this one calls"
+        refusal = _against_shards(graph, captured.view, variable, packed, updated.handles[0])
+        if refusal is None and updated.key in passed_on:
+            refusal = refusals.Storage.USED_BY_CALLEE.at()
         handles = [original_handle(c) for c in variable.values]
-        if reason is None and sharded_slot_of(handles[0]) is None:
+        if refusal is None and sharded_slot_of(handles[0]) is None:
             stored[updated.key] = handles + ([packed] if packed is not None else [])
-        if reason is not None:
-            stays(updated, reason)
+        if refusal is not None:
+            stays(updated, refusal)
     # Variables are asked, and functions that may have captured them, only of what is to move; what
     # has to stay may let something else move.
     while moving := stored.keys() & {slot.variable for slot in make_plan(found).in_shards}:
@@ -222,21 +218,24 @@ def must_stay_whole(
             ),
         )
         for updated in (v for v in updated_variables if v.key in own):
-            reason = _against_storage(captured.variables[updated.key])
-            if updated.key in functions and reason != _NO_VALUE:
-                reason = f"is captured by {functions[updated.key]}, traced before"
-            if reason is not None:
-                stays(updated, reason)
+            refusal = _against_storage(captured.variables[updated.key])
+            has_value = refusal is None or refusal.kind is not refusals.Storage.NO_VALUE
+            if updated.key in functions and has_value:
+                refusal = refusals.Storage.CAPTURED.at(function=functions[updated.key])
+            if refusal is not None:
+                stays(updated, refusal)
     return found
 
 
-def _against_storage(variable: Any) -> str | None:
+def _against_storage(variable: Any) -> Refusal | None:
     """What in the storage of a variable that lives whole speaks against shards."""
-    problem = against_shards(variable)
-    if problem is None:
+    refusal = against_shards(variable)
+    if refusal is None:
         return None
     handles = [original_handle(component) for component in variable.values]
-    return f"cannot be stored in shards: {problem}" if resources.have_values(handles) else _NO_VALUE
+    if not resources.have_values(handles):
+        return refusals.Storage.NO_VALUE.at()
+    return refusal
 
 
 def _written_in_place(analysis: Analysis, view: GraphView) -> set[str]:
@@ -258,13 +257,13 @@ def _written_in_place(analysis: Analysis, view: GraphView) -> set[str]:
 
 def _against_shards(
     graph: Any, view: GraphView, variable: Any, packed: Any | None, handle: str
-) -> str | None:
+) -> Refusal | None:
     """What in a function speaks against a variable of a TPU program in shards."""
     if packed is None:
         on_tpus = tpu_graph.is_on_tpus(variable)
-        return "is not packed into one handle for all replicas" if on_tpus else None
+        return refusals.Storage.NOT_PACKED.at() if on_tpus else None
     if _is_used_beside(graph, view, packed):
-        return "is also used outside of the TPU program"
+        return refusals.Storage.USED_OUTSIDE.at()
     return cannot_read_shards(view, handle)
 
 
@@ -278,18 +277,15 @@ def _is_used_beside(graph: Any, view: GraphView, packed: Any) -> bool:
     )
 
 
-def cannot_read_shards(view: GraphView, handle: str) -> str | None:
+def cannot_read_shards(view: GraphView, handle: str) -> Refusal | None:
     """How a program reads a variable otherwise than as a value that can be gathered first."""
     for access in accesses(view, handle):
         op = access.op
         if not access.access.is_read or op.type == READ:
             continue
         if is_call(op.type):
-            return (
-                f"is handed to {op.name} ({op.type}), so it may be read inside of it; read its"
-                " value before and use that"
-            )
-        return f"is read by {op.name} ({op.type}), not as a value"
+            return refusals.Storage.HANDED_ON.at(op=op.name, op_type=op.type)
+        return refusals.Storage.READ_BY_HANDLE.at(op=op.name, op_type=op.type)
     return None
 
 

@@ -14,8 +14,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from tf_wu_shard import refusals
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.layout import AnyLayout
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.storage.parts import cut, cut_all
 from tf_wu_shard.storage.replica_views import ReplicaViews
 from tf_wu_shard.tensorflow_private import resources, sharded_variables, tpu_graph
@@ -163,7 +165,7 @@ class PendingSlot:
             return ShardedSlot(variable, self.layout, self.shards)
         # Nothing else of what `prepare` checked can change.
         if not sharded_variables.can_be_sharded(variable):
-            raise _not_shardable(variable, _not_mirrored(variable))
+            raise StorageError(_not_mirrored(variable).about(_named(variable)).reason)
         with tf.init_scope():
             with tf.device(variable.values[0].device):
                 parts = cut_all(variable.values[0].value(), self.layout)
@@ -307,34 +309,34 @@ def unshard(slot: ShardedSlot) -> None:
 
 def _check_shardable(variable: Any, layout: AnyLayout) -> None:
     """Raises StorageError unless the variable can be stored in shards of this layout."""
-    problem = against_shards(variable) or _misfit(variable, layout)
-    if problem:
-        raise _not_shardable(variable, problem)
+    if (refusal := against_shards(variable)) is not None:
+        raise StorageError(refusal.about(_named(variable)).reason)
+    if (misfit := _misfit(variable, layout)) is not None:
+        raise StorageError(f"{_named(variable)} cannot be stored in shards: {misfit}")
 
 
-def _not_shardable(variable: Any, problem: str) -> StorageError:
-    name = getattr(variable, "name", variable)
-    return StorageError(f"variable {name!r} cannot be stored in shards: {problem}")
+def _named(variable: Any) -> str:
+    return f"variable {getattr(variable, 'name', variable)!r}"
 
 
-def _not_mirrored(variable: Any) -> str:
-    return f"it is a {type(variable).__name__}, not an unsharded mirrored variable"
+def _not_mirrored(variable: Any) -> Refusal:
+    return refusals.Storage.OTHER_VARIABLE.at(type=type(variable).__name__)
 
 
-def against_shards(variable: Any) -> str | None:
+def against_shards(variable: Any) -> Refusal | None:
     """What keeps a variable, whatever it is, from being stored in shards of any layout, or None."""
     if not sharded_variables.can_be_sharded(variable):
         return _not_mirrored(variable)
     if not variable.shape.is_fully_defined():
-        return f"its shape {variable.shape} is not fully known"
+        return refusals.Storage.OPEN_SHAPE.at(shape=str(variable.shape))
     if variable.dtype not in _DTYPES:
-        return f"its dtype {variable.dtype.name} has no copy kernel"
+        return refusals.Storage.NOT_COPIED.at(dtype=variable.dtype.name)
     if is_traced_only(variable.distribute_strategy):
         return None
     if not all(sharded_variables.is_plain_component(value) for value in variable.values):
-        return "a component is not a plain eager variable, or reads through a cache"
+        return refusals.Storage.NOT_PLAIN.at()
     if not resources.have_values([original_handle(component) for component in variable.values]):
-        return "it has no value yet; the function that makes it initialises it after tracing"
+        return refusals.Storage.NO_VALUE.at()
     return None
 
 

@@ -14,7 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 from tf_wu_shard.layout import AnyLayout
-from tf_wu_shard.placement import Placement, Refusal, Replicated, Sharded
+from tf_wu_shard.placement import Placement, Replicated, Sharded
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.elementwise import ON_VECTORS
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import Family, family_of, op_types, propagate

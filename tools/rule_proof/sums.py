@@ -20,7 +20,8 @@ from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.layout import AnyLayout
-from tf_wu_shard.placement import Combine, Partial, Refusal, Sharded
+from tf_wu_shard.placement import Combine, Partial, Sharded
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rewrite import sums as emission
 from tf_wu_shard.rules.registry import propagate
 from tf_wu_shard.rules.sums import SUMS

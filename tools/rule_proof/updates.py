@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_wu_shard.layout import AnyLayout
-from tf_wu_shard.placement import Refusal
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import WRITES
 from tools.rule_proof.samples import definition, run_op, shapes

@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Collection, Mapping, Sequence
 
+from tf_wu_shard import refusals
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.dialects.base import Gathered
 from tf_wu_shard.dtypes import dtype_name, item_bytes
@@ -23,7 +24,8 @@ from tf_wu_shard.inspection.steps.found_step import FoundStep
 from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.inspection.steps.planning import planned
 from tf_wu_shard.model_files.types import Model
-from tf_wu_shard.report.summary import Report, summarize
+from tf_wu_shard.plan.types import ShardingPlan
+from tf_wu_shard.report.summary import summarize
 
 # Said of a file that leaves open which variables are trained.
 GUESSED = (
@@ -35,6 +37,17 @@ GUESSED = (
 SHAPELESS = (
     "the file tells no value's shape, and a weight is left alone for want of one:"
     " tf.Graph.as_graph_def(add_shapes=True) writes them"
+)
+
+_FOR_WANT_OF_A_SHAPE = frozenset(
+    (
+        refusals.Rules.RESULT_SHAPE_UNKNOWN,
+        refusals.Updates.OPERAND_SHAPE_UNKNOWN,
+        refusals.Updates.GRADIENT_SHAPE_OPEN,
+        refusals.Rows.NOT_THE_TABLES_SHAPE,
+        refusals.Branches.BRANCH_SHAPE_UNKNOWN,
+        refusals.Inspection.GRADIENT_SHAPE_UNKNOWN,
+    )
 )
 
 
@@ -75,7 +88,7 @@ def described(
     report = summarize(name, there, plan, {}, ground.place)
     trains = any(written.values()) or bool(plan.variables or plan.left_alone)
     rows = memory.rows(analysis, step.program, question, step.whole) if trains else ()
-    if _wants_shapes(report, view):
+    if _wants_shapes(plan, view):
         notes = (*notes, SHAPELESS)
     lines = op_lines(model, name, (left.where for left in report.left_alone))
     held = report.held_back
@@ -131,11 +144,9 @@ def _others(
     return len(found.intersection(written) - counted)
 
 
-def _wants_shapes(report: Report, view: GraphView) -> bool:
+def _wants_shapes(plan: ShardingPlan, view: GraphView) -> bool:
     """Whether anything is left alone for want of a shape in a graph that tells none."""
-    wanted = any(
-        "static shape" in a.reason or "the shape of" in a.reason for a in report.left_alone
-    )
+    wanted = any(left.refusal.kinds & _FOR_WANT_OF_A_SHAPE for left in plan.left_alone)
     return wanted and not any("_output_shapes" in op.node.attr for op in view)
 
 

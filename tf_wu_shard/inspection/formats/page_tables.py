@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from tf_wu_shard import refusals
 from tf_wu_shard.dtypes import bytes_of_named
 from tf_wu_shard.inspection.answers.answer import (
     FunctionAnswer,
@@ -24,7 +25,6 @@ from tf_wu_shard.inspection.answers.counted import (
     slots_text,
 )
 from tf_wu_shard.inspection.formats.text import printable
-from tf_wu_shard.plan.types import EACH, TOO_SMALL
 from tf_wu_shard.report.quantities import byte_text, shape_text
 from tf_wu_shard.report.share import LeftAloneVariable
 from tf_wu_shard.report.summary import Bytes, Report, ShardedVariable
@@ -53,9 +53,9 @@ def variables(function: FunctionAnswer, report: Report, most: int) -> Table:
     known |= {update.variable: _updated(update) for update in function.updates}
     layouts = {variable.name: variable.layout for variable in report.variables}
     small = {
-        left.name: f"left alone, {_small(left.reason, report.num_replicas)}"
+        left.name: f"left alone, {_small(left, report.num_replicas)}"
         for left in report.left_alone
-        if TOO_SMALL in left.reason
+        if left.is_small
     }
     names = dict.fromkeys((*layouts, *(left.name for left in report.left_alone)))
     plans = {name: small.get(name, "left alone") for name in names}
@@ -117,14 +117,13 @@ def left_alone(function: FunctionAnswer, report: Report, most: int) -> Table:
         most: Most rows.
     """
     lines = dict(function.source_lines)
-    found = [left for left in report.left_alone if TOO_SMALL not in left.reason]
-    small: dict[tuple[str, str], list[str]] = {}
+    found = [left for left in report.left_alone if not left.is_small]
+    small: dict[tuple[str, int], list[LeftAloneVariable]] = {}
     for left in report.left_alone:
-        elements, below, limit = left.reason.partition(TOO_SMALL)
-        if below:
-            small.setdefault((limit, left.cure), []).append(elements.strip())
+        if left.is_small:
+            small.setdefault((left.kind, left.detail["limit"]), []).append(left)
     rows = [_left(left, lines.get(left.where, "")) for left in found[:most]]
-    rows += [_too_small(*alike, sizes, report.num_replicas) for alike, sizes in small.items()]
+    rows += [_too_small(alike, report.num_replicas) for alike in small.values()]
     return Table(
         title="Left alone",
         columns=("Variable", "Why", "Found at", "What would lift it"),
@@ -142,18 +141,20 @@ def _left(left: LeftAloneVariable, line: str) -> tuple[AnyCell, ...]:
     return Name(printable(left.name)), printable(left.reason), place, lift
 
 
-def _small(reason: str, replicas: int) -> str:
+def _small(left: LeftAloneVariable, replicas: int) -> str:
     """For what a variable is small: the more replicas, the more is."""
-    return f"small for {replicas:,} replicas" if EACH in reason else "small"
+    each = left.is_of(refusals.Plan.TOO_SMALL_FOR_REPLICAS)
+    return f"small for {replicas:,} replicas" if each else "small"
 
 
-def _too_small(limit: str, cure: str, sizes: Sequence[str], replicas: int) -> tuple[AnyCell, ...]:
+def _too_small(alike: Sequence[LeftAloneVariable], replicas: int) -> tuple[AnyCell, ...]:
     """One row for all variables that are too small to share; the table of variables has each."""
-    numbers = sorted({int(size) for size in sizes})
+    first = alike[0]
+    numbers = sorted({left.detail["elements"] for left in alike})
     extent = f"{numbers[0]:,}" if len(numbers) == 1 else f"{numbers[0]:,} to {numbers[-1]:,}"
-    reason = f"{extent} {TOO_SMALL}{limit}"
-    count = f"{len(sizes):,} variables" if len(sizes) > 1 else "1 variable"
-    return f"{count}, {_small(reason, replicas)}", reason, _NO_OP, cure
+    refusal = first.refusal.but(elements=extent)
+    count = f"{len(alike):,} variables" if len(alike) > 1 else "1 variable"
+    return f"{count}, {_small(first, replicas)}", refusal.reason, _NO_OP, refusal.cure
 
 
 def memory(function: FunctionAnswer) -> Table:

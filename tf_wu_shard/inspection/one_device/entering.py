@@ -21,25 +21,18 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 
-from tf_wu_shard import cures
+from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.inspection.one_device.dominators import Dominators
 from tf_wu_shard.inspection.one_device.row_numbers import behind_rows, rows_entering
-from tf_wu_shard.placement import Refusal
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.sparse import SPARSE_WRITES
 from tf_wu_shard.rules.variables import WRITES
 
 # An update that goes through more variables than this is none that was seen.
 _MOST_STATES = 64
-
-_FOR_REPLICAS = "a step that was traced for replicas, in which sums are marked"
-
-_AMBIGUOUS = (
-    "what replicas compute from their own batches enters its update by more than one"
-    " value: where its gradient would be summed is ambiguous"
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,18 +114,10 @@ class Entering:
         known = (WRITES, FUSED, SPARSE_WRITES)
         other = next((op for op in writes if all(op.type not in types for types in known)), None)
         if other is not None:
-            return Refusal(
-                other.name,
-                f"its update runs inside of {other.type}, a branch or a loop",
-                cure=cures.IN_THE_STEP,
-            )
+            return refusals.Inspection.INSIDE_OF_BRANCH.at(other.name, op_type=other.type)
         slots = self._slots(written, math.prod(ref.shape or ()))
         if slots is None:
-            return Refusal(
-                where,
-                f"it depends on more than {_MOST_STATES} variables of the step",
-                cure=cures.OWN_GRADIENTS,
-            )
+            return refusals.Inspection.TOO_MANY_VARIABLES.at(where, most=_MOST_STATES)
         others = (write for key in slots for write in self._dominators.writes.get(key, ()))
         ops = {op.name: op for op in (*writes, *others)}
         return _Update(ref, where, tuple(ops.values()), slots)
@@ -145,11 +130,7 @@ class Entering:
         entering, where = self._entering(update), update.where
         numbers = [n for value in entering if (n := self._dominators.of(value)) is not None]
         if any(op.type in SPARSE_WRITES for op in update.writes):
-            return Refusal(
-                where,
-                "its gradient is sparse, and where its rows come from is unknown",
-                cure=cures.DENSE,
-            )
+            return refusals.Inspection.ROWS_UNKNOWN.at(where)
         if not numbers:
             return None
         # A slot belongs to the update: what was computed with it is no gradient yet.
@@ -158,7 +139,7 @@ class Entering:
         )
         value = self._dominators.value(number)
         if value is None:
-            return Refusal(where, _AMBIGUOUS, cure=_FOR_REPLICAS)
+            return refusals.Inspection.AMBIGUOUS_GRADIENT.at(where)
         return self._fitting(value, update.ref.shape, where)
 
     def _holds_slot(self, update: _Update, name: str) -> bool:
@@ -184,11 +165,8 @@ class Entering:
         found: list[SparseGradient] = []
         for update, own in updates:
             if names[own.op] > 1:
-                outcome: Value | Refusal = Refusal(
-                    update.where,
-                    f"its gradient is sparse, and another's names its rows by {own.op} too: which"
-                    " entries are whose is not known",
-                    cure="numbers of rows that are its own gradient's alone",
+                outcome: Value | Refusal = refusals.Inspection.ROWS_OF_TWO_GRADIENTS.at(
+                    update.where, op=own.op
                 )
             else:
                 outcome = self._values(update, own, dominators, behind)
@@ -210,7 +188,7 @@ class Entering:
         shared = dominators.shared
         named = [value if value in shared else behind.get(value.op) for value in entering]
         if any(other is not None and other != rows for other in named):
-            return Refusal(where, _AMBIGUOUS, cure=_FOR_REPLICAS)
+            return refusals.Inspection.AMBIGUOUS_GRADIENT.at(where)
         numbers = [n for value in entering if (n := dominators.of(value)) is not None]
         value = None
         if numbers:
@@ -220,7 +198,7 @@ class Entering:
             )
             value = dominators.value(number)
         if value is None:
-            return Refusal(where, _AMBIGUOUS, cure=_FOR_REPLICAS)
+            return refusals.Inspection.AMBIGUOUS_GRADIENT.at(where)
         return self._of_entries(value, rows, update)
 
     def _of_entries(self, value: Value, rows: Value, update: _Update) -> Value | Refusal:
@@ -230,21 +208,13 @@ class Entering:
         if table is None:
             return self._unknown_shape(value, update.where)
         if self._view.dtype(value) != update.ref.dtype:
-            return Refusal(
-                update.where,
-                f"what replicas compute from their own batches enters its update by {value}: that"
-                " is of another element type than the weight",
-                cure=_FOR_REPLICAS,
-            )
+            return refusals.Inspection.GRADIENT_OF_OTHER_TYPE.at(update.where, value=str(value))
         fits = shape is None or (len(shape) == len(table) and shape[1:] == table[1:])
         if shape is not None and numbers is not None:
             fits = fits and shape[:1] == numbers
         if not fits or not table:
-            return Refusal(
-                update.where,
-                f"what replicas compute from their own batches enters its update by {value}, of"
-                f" shape {list(shape or ())}: that is no row of {list(table)} for each entry",
-                cure=_FOR_REPLICAS,
+            return refusals.Inspection.GRADIENT_OF_NO_ROWS.at(
+                update.where, value=str(value), shape=shape or (), table=table
             )
         return value
 
@@ -254,18 +224,13 @@ class Entering:
             return self._unknown_shape(value, where)
         # An open shape is made sure to be the weight's when the step runs.
         if size is not None and math.prod(size) != math.prod(shape):
-            return Refusal(
-                where,
-                f"what replicas compute from their own batches enters its update by {value}, of"
-                f" shape {list(size)}: that is no gradient of a weight of shape {list(shape)}",
-                cure=_FOR_REPLICAS,
+            return refusals.Inspection.GRADIENT_OF_OTHER_SIZE.at(
+                where, value=str(value), shape=size, weight=shape
             )
         return value
 
     def _unknown_shape(self, value: Value, where: str) -> Refusal:
-        return Refusal(
-            where, f"the shape of its gradient {value} is not known", cure=cures.FIXED_SHAPES
-        )
+        return refusals.Inspection.GRADIENT_SHAPE_UNKNOWN.at(where, value=str(value))
 
     def _operands(self, op: Op) -> tuple[Value, ...]:
         """What a write writes, handles left out."""

@@ -15,7 +15,7 @@ from tf_wu_shard.dialects.torus import Torus
 from tf_wu_shard.dialects.tpu import TpuCluster, not_scattered
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.inspection.one_device.entering import Entering
-from tf_wu_shard.placement import Refusal
+from tf_wu_shard.refusals import Refusal
 
 Recognised = tuple[list[CarriedReduction], list[Refusal]]
 

@@ -5,23 +5,17 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from tf_wu_shard import refusals
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.dialects.base import Dialect, Gathered
 from tf_wu_shard.dialects.tpu import TpuCluster
-from tf_wu_shard.placement import Refusal
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.storage.function_slots import Whole
 
 # What of a gradient there is a sum of: a dense one, or the values of a sparse one.
 _SUMMED = (None, Gathered.VALUES)
-
-_DENSE_THERE = (
-    "its gradient is sparse here and would be dense on TPUs: how it is updated then, this step"
-    " does not show"
-)
-_TRACED_THERE = "a step that was traced for TPUs, in which its gradient is dense"
 
 
 def planned(
@@ -84,9 +78,7 @@ def _with_dense_gradients(analysis: Analysis) -> Analysis:
     refused = tuple(
         r
         if parts.isdisjoint(r.reductions)
-        else dataclasses.replace(
-            r, refusal=Refusal(r.refusal.where, _DENSE_THERE, cure=_TRACED_THERE)
-        )
+        else dataclasses.replace(r, refusal=refusals.Inspection.DENSE_ON_TPUS.at(r.refusal.where))
         for r in analysis.refused
     )
     return dataclasses.replace(
