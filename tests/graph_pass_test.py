@@ -228,6 +228,36 @@ def test_a_function_that_trains_nothing_is_not_reported(strategy: tf.distribute.
     assert tf_wu_shard.reports() == ()
 
 
+def test_a_step_adds_no_report_of_a_weight_that_its_branch_reports(
+    strategy: tf.distribute.Strategy,
+) -> None:
+    """Though the branch is handed what was computed with the step's own reduced gradient."""
+    one, other = weight_and_slot(strategy), weight_and_slot(strategy)
+
+    def train(weight: Any, slot: Any, factor: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((weight * factor) ** 2)
+        context = tf.distribute.get_replica_context()
+        gradient = context.all_reduce("SUM", tape.gradient(loss, weight))
+        slot.assign(0.9 * slot + gradient)
+        weight.assign_sub(0.1 * slot)
+        return tf.reduce_sum(tf.cumsum(gradient))
+
+    @tf.function(autograph=False)
+    def step(both: tf.Tensor) -> tf.Tensor:
+        seen = strategy.run(train, (*one, tf.constant(1.0)))
+        seen = strategy.experimental_local_results(seen)[0]
+        return tf.cond(both, lambda: second(seen), lambda: seen)
+
+    def second(seen: tf.Tensor) -> tf.Tensor:
+        return strategy.experimental_local_results(strategy.run(train, (*other, seen)))[0]
+
+    step.get_concrete_function(tf.TensorSpec((), tf.bool))
+    branch, around = tf_wu_shard.reports()
+    assert [report.verdict for report in (branch, around)] == ["sharded", "sharded"]
+    assert not branch.left_alone and not around.left_alone
+
+
 def test_an_update_inside_a_branch_is_sharded_there_and_named_after_it(
     strategy: tf.distribute.Strategy,
 ) -> None:
@@ -273,7 +303,7 @@ def test_nothing_sharded_is_a_warning_otherwise(
     ("module", "stage"),
     [
         (graph_pass, "capture"),
-        *((stages, name) for name in ("analyze", "planned", "rewrite", "verify")),
+        *((stages, name) for name in ("analyze", "make_plan", "rewrite", "verify")),
         (hand_over, "rebuild"),
     ],
     ids=lambda part: getattr(part, "__name__", part),

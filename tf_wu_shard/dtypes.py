@@ -15,6 +15,7 @@ INT64 = 9
 BOOL = 10
 BFLOAT16 = 14
 FLOAT16 = 19
+RESOURCE = 20
 
 # What rows of a table are numbered with.
 INTEGERS = frozenset({INT32, INT64})

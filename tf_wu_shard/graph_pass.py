@@ -55,7 +55,7 @@ from tf_wu_shard.tensorflow_private.distributed_variables import (
 from tf_wu_shard.tensorflow_private.sharded_variables import is_in_shards
 
 # Functions already reported; a caller adds no second report.
-_reported: weakref.WeakSet[Any] = weakref.WeakSet()
+_reported: weakref.WeakKeyDictionary[Any, frozenset[int]] = weakref.WeakKeyDictionary()
 
 _EAGER = "a step outside tf.function"
 
@@ -161,7 +161,7 @@ def _shard(graph: Any, options: ShardingOptions | None, start: float, trace_seco
         if options is not None and is_refused(outcome.reports, options):
             # Before anything live is changed: the error ends the trace.
             publish(*_timed(outcome, start, trace_seconds), options=options)
-        new, pending = hand_over(graph, outcome)
+        new, pending = hand_over(graph, outcome, options)
         sharded_slot.commit_all(pending)
     except (StorageError, TooLittleShardedError):
         raise
@@ -170,7 +170,7 @@ def _shard(graph: Any, options: ShardingOptions | None, start: float, trace_seco
         _report_failure(graph, error, options)
         return _only_lowered(graph)
     if options is not None and outcome.reports:
-        _reported.update((graph, new))
+        _reported.update(dict.fromkeys((graph, new), outcome.reported))
         publish(*_timed(outcome, start, trace_seconds), options=options)
     return new
 
@@ -204,7 +204,7 @@ def _only_lowered(graph: Any) -> Any:
     """
     try:
         captured = captured_program(graph)
-        new, _ = hand_over(graph, Outcome(NestedUpdates(captured)))
+        new, _ = hand_over(graph, Outcome(NestedUpdates(captured)), None)
     except Exception as error:
         handles = function_graph.captured_handles(graph)
         if not any(

@@ -16,7 +16,7 @@ from tf_wu_shard.graph.tpu_cluster import Cluster
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.tensorflow_private import tpu_strategy
 
-_DIALECTS: dict[str, Callable[[Sequence[str]], Dialect]] = {
+_IN_PROCESS: dict[str, Callable[[Sequence[str]], Dialect]] = {
     "auto": InProcess,
     "reference": Reference,
 }
@@ -37,8 +37,18 @@ def dialect_of(
         options: What the user asked for.
     """
     if cluster is None:
-        return _DIALECTS[options.dialect](replica_devices(view))
+        return in_process_dialect(replica_devices(view), options)
     return tpu_dialect(cluster, captured)
+
+
+def in_process_dialect(devices: Sequence[str], options: ShardingOptions | None) -> Dialect:
+    """How replicas of one process talk to each other.
+
+    Args:
+        devices: Per replica, its device.
+        options: What the user asked for; None where the flag is off.
+    """
+    return _IN_PROCESS[options.dialect if options is not None else "auto"](devices)
 
 
 def tpu_dialect(cluster: Cluster, captured: Captured) -> TpuCluster:

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.dialects.tpu_test import FLOAT, TORUSES, emitted, layouts_of, shard_of
+from tests.dialects.tpu_test import TORUSES, emitted, layouts_of, shard_of
 from tests.dialects.verbs_test import devices_of, run
 from tf_wu_shard.dialects.in_process import InProcess
-from tf_wu_shard.dialects.shard_sums import broadcast_own, contribution
+from tf_wu_shard.dialects.shard_sums import OwnShard
 from tf_wu_shard.dialects.torus import Torus
 from tf_wu_shard.dialects.tpu import TpuCluster
-from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.layout import RowLayout, flat_layout
 
@@ -38,12 +38,10 @@ def test_runs_of_elements_add_up_to_the_sum(shape: tuple[int, ...], replicas: in
     dialect, devices = InProcess(devices_of(replicas)), devices_of(replicas)
     shards = [whole.reshape(-1)[slice(*layout.bounds(r))] for r in range(replicas)]
 
-    def emit(builder: GraphBuilder, fed: list[list[Value]]) -> list[list[Value]]:
+    def emit(at: Emitter, fed: list[list[Value]]) -> list[list[Value]]:
         return [
             [
-                contribution(
-                    *(builder, dialect, shard, layout, shape, axes, FLOAT, r, devices[r], "sum")
-                )
+                OwnShard(at.on(devices[r]), dialect, layout, r).contribution(shard, shape, axes)
                 for r, shard in enumerate(fed[0])
             ]
             for axes in AXES[len(shape)]
@@ -65,13 +63,10 @@ def test_a_run_of_elements_gets_its_part_of_what_is_broadcast(
     dialect, devices = InProcess(devices_of(replicas)), devices_of(replicas)
     smaller = [numbers(s) for s in (shape[-1:], (*shape[:-1], 1), (1, *shape[1:]), (1,), ())]
 
-    def emit(builder: GraphBuilder, fed: list[list[Value]]) -> list[list[Value]]:
+    def emit(at: Emitter, fed: list[list[Value]]) -> list[list[Value]]:
         return [
             [
-                broadcast_own(
-                    *(builder, dialect, value, array.shape, shape, layout, FLOAT, r, devices[r]),
-                    scope="own",
-                )
+                OwnShard(at.on(devices[r]), dialect, layout, r).broadcast(value, array.shape, shape)
                 for r, value in enumerate(own)
             ]
             for own, array in zip(fed, smaller, strict=True)
@@ -95,12 +90,10 @@ def test_rows_of_a_tpu_add_up_to_the_sum_whatever_the_padding_holds(
     shards = np.where(np.stack(held), np.stack(own), np.float32("nan"))
 
     def verb(
-        dialect: TpuCluster, builder: GraphBuilder, fed: list[list[Value]], lay: list[RowLayout]
+        dialect: TpuCluster, at: Emitter, fed: list[list[Value]], lay: list[RowLayout]
     ) -> list[list[Value]]:
-        return [
-            [contribution(builder, dialect, fed[0][0], lay[0], shape, a, FLOAT, 0, "", "sum")]
-            for a in axes
-        ]
+        own = OwnShard(at, dialect, lay[0], 0)
+        return [[own.contribution(fed[0][0], shape, a)] for a in axes]
 
     parts = [part for (part,) in emitted(emulated, torus, [layout], [shards], verb)]
     wanted = np.concatenate([np.reshape(whole.sum(a), -1) for a in axes])
@@ -113,10 +106,10 @@ def test_rows_of_a_tpu_get_their_part_of_what_is_broadcast(emulated: Any) -> Non
     row = numbers(shape[-1:])
 
     def verb(
-        dialect: TpuCluster, builder: GraphBuilder, fed: list[list[Value]], lay: list[RowLayout]
+        dialect: TpuCluster, at: Emitter, fed: list[list[Value]], lay: list[RowLayout]
     ) -> list[list[Value]]:
-        where = (fed[0][0], row.shape, shape, lay[0], FLOAT, 0, "", "own")
-        return [[broadcast_own(builder, dialect, *where)]]
+        own = OwnShard(at, dialect, lay[0], 0)
+        return [[own.broadcast(fed[0][0], row.shape, shape)]]
 
     same = np.stack([row] * torus.num_replicas)
     for replica, (own,) in enumerate(emitted(emulated, torus, [layout], [same], verb)):

@@ -10,7 +10,7 @@ import pytest
 from tests.dialects.tpu_test import FLOAT, TORUSES, emitted, flattened, layouts_of, shard_of
 from tf_wu_shard.dialects.torus import Torus
 from tf_wu_shard.dialects.tpu import TpuCluster
-from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.builder import Emitter, GraphBuilder
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.layout import RowLayout
 
@@ -29,26 +29,20 @@ TURNS = [*zip(TORUSES.values(), (1, 2), strict=True)]
 Fed = list[list[Value]]
 
 
-def own_whole(
-    dialect: TpuCluster, builder: GraphBuilder, fed: Fed, layouts: list[RowLayout]
-) -> Fed:
+def own_whole(dialect: TpuCluster, at: Emitter, fed: Fed, layouts: list[RowLayout]) -> Fed:
     shards = [own[0] for own in fed]
-    return [[v] for v in dialect.stacks.own_whole(builder, shards, layouts[0], FLOAT, "verb")]
+    return [[v] for v in dialect.stacks.own_whole(at, shards, layouts[0])]
 
 
-def shards_of_all(
-    dialect: TpuCluster, builder: GraphBuilder, fed: Fed, layouts: list[RowLayout]
-) -> Fed:
+def shards_of_all(dialect: TpuCluster, at: Emitter, fed: Fed, layouts: list[RowLayout]) -> Fed:
     own = [value[0] for value in fed]
-    return [[v] for v in dialect.stacks.shards_of_all(builder, own, layouts[0], FLOAT, "verb")]
+    return [[v] for v in dialect.stacks.shards_of_all(at, own, layouts[0])]
 
 
-def select_own(
-    dialect: TpuCluster, builder: GraphBuilder, fed: Fed, layouts: list[RowLayout]
-) -> Fed:
+def select_own(dialect: TpuCluster, at: Emitter, fed: Fed, layouts: list[RowLayout]) -> Fed:
     values = [value[0] for value in fed]
     shape = layouts[0].shape
-    return [[v] for v in dialect.stacks.select_own(builder, values, shape, FLOAT, "verb")]
+    return [[v] for v in dialect.stacks.select_own(at, values, shape)]
 
 
 def tensors(shape: tuple[int, ...], count: int) -> np.ndarray:
@@ -108,7 +102,7 @@ def test_values_that_all_replicas_have_are_selected_by_the_same_turns(
 def test_a_stack_costs_one_all_to_all_over_all_replicas_each_way() -> None:
     torus = TORUSES["2x4"]
     (layout,) = layouts_of([(64, 128)], torus)
-    dialect, builder = TpuCluster("cluster", torus), GraphBuilder(())
-    whole = dialect.stacks.own_whole(builder, [Value("a")] * 16, layout, FLOAT, "there")
-    dialect.stacks.shards_of_all(builder, whole, layout, FLOAT, "back")
+    dialect, builder = TpuCluster("cluster", torus), GraphBuilder((), lambda value: FLOAT)
+    whole = dialect.stacks.own_whole(builder.at("", "there"), [Value("a")] * 16, layout)
+    dialect.stacks.shards_of_all(builder.at("", "back"), whole, layout)
     assert [node.op for node in builder.nodes].count("AllToAll") == 2

@@ -13,7 +13,7 @@ from tests.emulation.replicas import run
 from tf_wu_shard.dialects.torus import Torus, one_group, torus_of
 from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.graph import all_gather_module
-from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.builder import Emitter, GraphBuilder
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.layout import TILE, RowLayout, row_layout
 from tf_wu_shard.placement import Combine
@@ -43,7 +43,7 @@ BUCKETS: dict[str, list[tuple[int, ...]]] = {
     "flattened, of any sizes": [(1000, 37), (20_001,), (3, 3, 40, 40), (7, 5000)],
 }
 
-Verb = Callable[[TpuCluster, GraphBuilder, list[list[Value]], list[RowLayout]], list[list[Value]]]
+Verb = Callable[[TpuCluster, Emitter, list[list[Value]], list[RowLayout]], list[list[Value]]]
 
 
 def axis_sizes(torus: Torus) -> list[int]:
@@ -78,9 +78,9 @@ def emitted(
 
     @tf.autograph.experimental.do_not_convert
     def replica(*tensors: tf.Tensor) -> tf.Tensor:
-        builder = GraphBuilder(())
+        builder = GraphBuilder((), lambda value: FLOAT)
         fed = [[Value(f"in{number}")] for number in range(len(tensors))]
-        results = verb(dialect, builder, fed, layouts)
+        results = verb(dialect, builder.at("", "verb"), fed, layouts)
         made = {f"in{number}": tensor for number, tensor in enumerate(tensors)}
         for node in builder.nodes:
             graph = tf.compat.v1.get_default_graph()
@@ -105,29 +105,29 @@ def flattened(tensors: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def reduce_scatter(
-    dialect: TpuCluster, builder: GraphBuilder, fed: list[list[Value]], layouts: list[RowLayout]
+    dialect: TpuCluster, at: Emitter, fed: list[list[Value]], layouts: list[RowLayout]
 ) -> list[list[Value]]:
-    return dialect.reduce_scatter(builder, fed, layouts, FLOAT, "verb")
+    return dialect.reduce_scatter(at, fed, layouts)
 
 
 def all_gather(
-    dialect: TpuCluster, builder: GraphBuilder, fed: list[list[Value]], layouts: list[RowLayout]
+    dialect: TpuCluster, at: Emitter, fed: list[list[Value]], layouts: list[RowLayout]
 ) -> list[list[Value]]:
-    return dialect.all_gather(builder, fed, layouts, FLOAT, "verb")
+    return dialect.all_gather(at, fed, layouts)
 
 
 def all_reduce(
-    dialect: TpuCluster, builder: GraphBuilder, fed: list[list[Value]], layouts: list[RowLayout]
+    dialect: TpuCluster, at: Emitter, fed: list[list[Value]], layouts: list[RowLayout]
 ) -> list[list[Value]]:
     shapes = [layout.shape for layout in layouts]
-    return dialect.all_reduce(builder, fed, shapes, FLOAT, "verb")
+    return dialect.all_reduce(at, fed, shapes)
 
 
 def slice_own(
-    dialect: TpuCluster, builder: GraphBuilder, fed: list[list[Value]], layouts: list[RowLayout]
+    dialect: TpuCluster, at: Emitter, fed: list[list[Value]], layouts: list[RowLayout]
 ) -> list[list[Value]]:
     return [
-        [dialect.slice_own(builder, own[0], layout, FLOAT, 0, "verb/own")]
+        [dialect.slice_own(at.within("own"), own[0], layout, 0)]
         for own, layout in zip(fed, layouts, strict=True)
     ]
 
@@ -195,10 +195,10 @@ def test_all_reduce_gives_every_replica_the_largest_and_the_smallest_elements(
     layouts = [row_layout(shapes[0], (4,), torus.held)]
 
     def verb(
-        dialect: TpuCluster, builder: GraphBuilder, fed: list[list[Value]], lay: list[RowLayout]
+        dialect: TpuCluster, at: Emitter, fed: list[list[Value]], lay: list[RowLayout]
     ) -> list[list[Value]]:
         return [
-            dialect.all_reduce(builder, fed, shapes, FLOAT, "verb", combine)[0]
+            dialect.all_reduce(at, fed, shapes, combine)[0]
             for combine in (Combine.MAX, Combine.MIN)
         ]
 
@@ -212,9 +212,9 @@ def test_a_bucket_costs_one_collective_for_each_axis(torus: Torus, axes: int) ->
     dialect = TpuCluster("cluster", torus)
     shapes: list[tuple[int, ...]] = [(64, 250), (64, 300)]
     for verb, op_type in [(reduce_scatter, "XlaReduceScatter"), (all_gather, "XlaCallModule")]:
-        builder = GraphBuilder(())
+        builder = GraphBuilder((), lambda value: FLOAT)
         layouts = layouts_of(shapes, torus)
-        verb(dialect, builder, [[Value("a")], [Value("b")]], layouts)
+        verb(dialect, builder.at("", "verb"), [[Value("a")], [Value("b")]], layouts)
         assert [node.op for node in builder.nodes].count(op_type) == axes
 
 
@@ -234,16 +234,16 @@ def needs(builder: GraphBuilder, name: str) -> set[str]:
 def test_a_bucket_is_filled_when_the_one_before_has_been_scattered(
     shapes: list[tuple[int, ...]],
 ) -> None:
-    dialect, builder = TpuCluster("cluster", one_group(8)), GraphBuilder(())
+    dialect, builder = TpuCluster("cluster", one_group(8)), GraphBuilder((), lambda value: FLOAT)
     layouts = layouts_of(shapes, one_group(8))
     values = [[Value("a")], [Value("b")]]
     for scope in ("first", "second"):
-        dialect.reduce_scatter(builder, values, layouts, FLOAT, scope)
+        dialect.reduce_scatter(builder.at("", scope), values, layouts)
     scatters = [node.name for node in builder.nodes if node.op == "XlaReduceScatter"]
     assert scatters[0] in needs(builder, scatters[1])
     # A graph of its own begins anew.
-    other = GraphBuilder(())
-    dialect.reduce_scatter(other, values, layouts, FLOAT, "third")
+    other = GraphBuilder((), lambda value: FLOAT)
+    dialect.reduce_scatter(other.at("", "third"), values, layouts)
     assert not any(name.startswith("second") for node in other.nodes for name in node.input)
 
 
@@ -255,10 +255,10 @@ def test_what_the_bucket_before_held_reaches_no_shard(emulated: Any, torus: Toru
     broken = [np.full_like(operand, np.nan) for operand in operands]
 
     def both(
-        dialect: TpuCluster, builder: GraphBuilder, fed: list[list[Value]], two: list[RowLayout]
+        dialect: TpuCluster, at: Emitter, fed: list[list[Value]], two: list[RowLayout]
     ) -> list[list[Value]]:
-        reduce_scatter(dialect, builder, fed[:2], two[:2])
-        return reduce_scatter(dialect, builder, fed[2:], two[2:])
+        reduce_scatter(dialect, at, fed[:2], two[:2])
+        return reduce_scatter(dialect, at, fed[2:], two[2:])
 
     found = emitted(emulated, torus, layouts * 2, [*broken, *operands], both)
     for replica, (own,) in enumerate(found):
@@ -269,9 +269,9 @@ def test_what_the_bucket_before_held_reaches_no_shard(emulated: Any, torus: Toru
 
 
 def test_the_groups_of_an_all_gather_run_back_through_the_axes() -> None:
-    builder = GraphBuilder(())
+    builder = GraphBuilder((), lambda value: FLOAT)
     layouts = layouts_of([(64, 128)], EIGHT)
-    TpuCluster("cluster", EIGHT).all_gather(builder, [[Value("a")]], layouts, FLOAT, "verb")
+    TpuCluster("cluster", EIGHT).all_gather(builder.at("", "verb"), [[Value("a")]], layouts)
     modules = [node.attr["module"].s.decode() for node in builder.nodes if node.op[:4] == "XlaC"]
     found = [all_gather_module.read(module) for module in modules]
     assert [one.groups for one in found if one is not None] == list(reversed(EIGHT.axes))
@@ -280,12 +280,12 @@ def test_the_groups_of_an_all_gather_run_back_through_the_axes() -> None:
 def test_everything_but_the_way_in_of_handles_belongs_to_the_cluster() -> None:
     dialect = TpuCluster("cluster", one_group(2))
     builder = GraphBuilder(())
-    packed, handle = dialect.shard_handle(builder, "w/shard_0")
-    builder.op("ReadVariableOp", [handle], name="read", device="", types={"dtype": FLOAT})
+    packed, handle = dialect.shard_handle(builder.at("", "w/shard_0"))
+    builder.at("", "").op("ReadVariableOp", [handle], "read", dtype=FLOAT)
     dialect.adopt(builder.nodes)
     clusters = {node.name: node.attr["_tpu_replicate"].s for node in builder.nodes}
     assert clusters == {packed.op: b"", handle.op: b"", "read": b"cluster"}
 
 
 def test_variables_below_a_tile_for_every_replica_stay_whole_by_default() -> None:
-    assert TpuCluster("cluster", one_group(8)).min_elements == 8 * 1024
+    assert TpuCluster("cluster", one_group(8)).preferences.min_elements == 8 * 1024

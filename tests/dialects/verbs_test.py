@@ -12,7 +12,7 @@ import tensorflow as tf
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dialects.in_process import InProcess
 from tf_wu_shard.dialects.reference import Reference
-from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.builder import Emitter, GraphBuilder
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.layout import Layout, flat_layout
 from tf_wu_shard.placement import Combine
@@ -24,7 +24,7 @@ SHAPES = [[(5, 29)], [(16, 20)], [(48,)], [(40,), (), (3, 7)], [(1,), (16,), (2,
 pytestmark = pytest.mark.usefixtures("logical_cpus")
 
 # From the operands of every replica to the verb's results.
-Emit = Callable[[GraphBuilder, list[list[Value]]], list[list[Value]]]
+Emit = Callable[[Emitter, list[list[Value]]], list[list[Value]]]
 
 
 def devices_of(replicas: int) -> tuple[str, ...]:
@@ -46,11 +46,10 @@ def run(operands: list[list[np.ndarray]], emit: Emit) -> tuple[list[list[np.ndar
             )
             node.attr["dtype"].type = tf.as_dtype(array.dtype).as_datatype_enum
             node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(array))
-            builder.nodes.append(node)
-            row.append(Value(node.name))
+            row.append(builder.add(node))
         fed.append(row)
     before = len(builder.nodes)
-    results = emit(builder, fed)
+    results = emit(builder.at("", "verb"), fed)
     graph_def = tf.compat.v1.GraphDef(node=builder.nodes)
     names = [f"{v.op}:{v.index}" for row in results for v in row]
     pruned = tf.compat.v1.wrap_function(
@@ -90,9 +89,7 @@ def test_reduce_scatter_gives_each_replica_its_shard_of_the_sums(
     layouts = [flat_layout(shape, replicas, 4) for shape in shapes]
     operands = contributions(shapes, replicas)
     made = dialect(devices_of(replicas))
-    shards, _ = run(
-        operands, lambda b, values: made.reduce_scatter(b, values, layouts, FLOAT, "bucket")
-    )
+    shards, _ = run(operands, lambda b, values: made.reduce_scatter(b, values, layouts))
     for layout, terms, own in zip(layouts, operands, shards, strict=True):
         total = in_order(terms).reshape(-1)
         for replica, shard in enumerate(own):
@@ -112,7 +109,7 @@ def test_all_gather_gives_every_replica_the_whole_tensors(
         for t, layout in zip(tensors, layouts, strict=True)
     ]
     made = dialect(devices_of(replicas))
-    whole, _ = run(shards, lambda b, v: made.all_gather(b, v, layouts, FLOAT, "bucket"))
+    whole, _ = run(shards, lambda b, v: made.all_gather(b, v, layouts))
     for tensor, own in zip(tensors, whole, strict=True):
         assert len(own) == replicas
         assert all(same(gathered, tensor) for gathered in own)
@@ -125,7 +122,7 @@ def test_all_reduce_gives_every_replica_the_whole_sums(
 ) -> None:
     operands = contributions(shapes, 4)
     made = dialect(devices_of(4))
-    sums, _ = run(operands, lambda b, v: made.all_reduce(b, v, shapes, FLOAT, "bucket"))
+    sums, _ = run(operands, lambda b, v: made.all_reduce(b, v, shapes))
     for terms, own in zip(operands, sums, strict=True):
         assert len(own) == 4
         assert all(same(total, in_order(terms)) for total in own)
@@ -141,7 +138,7 @@ def test_all_reduce_gives_every_replica_the_largest_elements_and_no_nan_is_lost(
     made = dialect(devices_of(4))
 
     def verb(combine: Combine) -> Emit:
-        return lambda b, v: made.all_reduce(b, v, shapes, FLOAT, "bucket", combine)
+        return lambda b, v: made.all_reduce(b, v, shapes, combine)
 
     for combine, wanted in ((Combine.MAX, np.max), (Combine.MIN, np.min)):
         found, _ = run(operands, verb(combine))
@@ -158,7 +155,7 @@ def test_slice_own_cuts_a_replicas_shard_out_of_a_whole_tensor(
     layout, made = flat_layout((6, 7), 3, 4), dialect(devices_of(3))
     shards, nodes = run(
         [[tensor] * 3],
-        lambda b, v: [[made.slice_own(b, v[0][r], layout, FLOAT, r, "own") for r in range(3)]],
+        lambda b, v: [[made.slice_own(b, v[0][r], layout, r) for r in range(3)]],
     )
     for replica, shard in enumerate(shards[0]):
         assert same(shard, tensor.reshape(-1)[slice(*layout.bounds(replica))])
@@ -174,9 +171,9 @@ def test_no_dialect_of_one_process_emits_a_collective(
     layouts = [flat_layout(shape, 2, 4) for shape in shapes]
     made = dialect(devices_of(2))
 
-    def emit(builder: GraphBuilder, values: list[list[Value]]) -> list[list[Value]]:
-        shards = made.reduce_scatter(builder, values, layouts, FLOAT, "sum")
-        return made.all_gather(builder, shards, layouts, FLOAT, "whole")
+    def emit(at: Emitter, values: list[list[Value]]) -> list[list[Value]]:
+        shards = made.reduce_scatter(at, values, layouts)
+        return made.all_gather(at, shards, layouts)
 
     _, nodes = run(contributions(shapes, 2), emit)
     assert not [n.op for n in nodes if n.op.startswith("Collective")]
@@ -185,8 +182,8 @@ def test_no_dialect_of_one_process_emits_a_collective(
 def test_an_empty_shard_is_never_joined() -> None:
     layout, made = Layout((16,), 4, 16), InProcess(devices_of(4))
     values = [[Value(f"s{r}") for r in range(4)]]
-    builder = GraphBuilder(())
-    made.all_gather(builder, values, [layout], FLOAT, "whole")
+    builder = GraphBuilder((), lambda value: FLOAT)
+    made.all_gather(builder.at("", "whole"), values, [layout])
     assert [n.op for n in builder.nodes if n.op == "ConcatV2"] == []
 
 
@@ -194,8 +191,8 @@ def test_gathers_take_turns_between_the_devices_in_each_graph_anew() -> None:
     layout, made = flat_layout((64,), 2, 4), InProcess(devices_of(2))
     first, second = devices_of(2)
     for _ in range(2):
-        builder = GraphBuilder(())
+        builder = GraphBuilder((), lambda value: FLOAT)
         for _ in range(3):
-            made.all_gather(builder, [[Value("a"), Value("b")]], [layout], FLOAT, "whole")
+            made.all_gather(builder.at("", "whole"), [[Value("a"), Value("b")]], [layout])
         joined = [n.device for n in builder.nodes if n.op == "ConcatV2"]
         assert joined == [first, second, first]

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from tf_wu_shard.dialects import whole_rows
+from tf_wu_shard.dtypes import FLOAT32
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.layout import RowLayout, row_layout
@@ -23,9 +24,9 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 def test_the_graph_cuts_and_joins_as_eager_code_does(layout: RowLayout) -> None:
     value = np.random.default_rng(0).standard_normal(layout.shape, np.float32)
-    builder = GraphBuilder(["value"])
-    shards = whole_rows.cut(builder, Value("value"), layout, 1, "cut")
-    whole = whole_rows.joined(builder, shards, layout, 1, "join")
+    builder = GraphBuilder(["value"], lambda value: FLOAT32)
+    shards = whole_rows.cut(builder.at("", "cut"), Value("value"), layout)
+    whole = whole_rows.joined(builder.at("", "join"), shards, layout)
     with tf.Graph().as_default() as graph:
         tf.compat.v1.placeholder(tf.float32, name="value")
         graph_def = graph.as_graph_def()

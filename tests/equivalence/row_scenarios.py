@@ -86,6 +86,24 @@ class DecayedAdam(tf_keras.optimizers.legacy.Adam):
             return super()._resource_apply_sparse(gradient, variable, indices, apply_state)
 
 
+class Densified(tf_keras.optimizers.legacy.SGD):
+    """Momentum on whole tables: a sparse gradient, each row in it once, is made dense before."""
+
+    def __init__(self) -> None:
+        super().__init__(0.1, momentum=0.9, name="Densified")
+
+    def _resource_apply_dense(self, gradient: Any, variable: Any, apply_state: Any = None) -> Any:
+        momentum = self.get_slot(variable, "momentum")
+        step = momentum.assign(0.9 * momentum + 0.1 * gradient, use_locking=self._use_locking)
+        return variable.assign_sub(0.1 * step, use_locking=self._use_locking)
+
+    def _resource_apply_sparse(
+        self, gradient: Any, variable: Any, indices: Any, apply_state: Any = None
+    ) -> Any:
+        rows = tf.IndexedSlices(gradient, indices, variable.shape)
+        return self._resource_apply_dense(tf.convert_to_tensor(rows), variable)
+
+
 class _WordsNet(LegacyNet):
     """A net of tf_keras that looks up words."""
 
@@ -118,4 +136,5 @@ def _looked_up(optimizer: Callable[[], Any]) -> Scenario:
 SCENARIOS: dict[str, Scenario] = {
     "clipped_by_rows": _looked_up(ClippedByRows),
     "decayed_adam": _looked_up(DecayedAdam),
+    "densified": _looked_up(Densified),
 }

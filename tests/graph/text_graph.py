@@ -103,8 +103,8 @@ class _Attributes(dict[str, Attribute]):
 class _ReadHalf:
     """The read half of the dialect of replicas in one process, without its TensorFlow."""
 
-    def __init__(self, owners: object | None = None, stacks: object | None = None) -> None:
-        self.owners = owners
+    def __init__(self, uneven: object | None = None, stacks: object | None = None) -> None:
+        self.uneven = uneven
         self.stacks = stacks
 
     def copies(self, view: GraphView) -> tuple[str, ...]:
@@ -138,7 +138,7 @@ class _OneProgram(_ReadHalf):
 
 # Anything that recognises reductions is enough of a dialect to analyse with.
 DIALECT: Any = _ReadHalf()
-OWNERS_DIALECT: Any = _ReadHalf(owners=object())
+OWNERS_DIALECT: Any = _ReadHalf(uneven=object())
 STACKS_DIALECT: Any = _OneProgram(stacks=object())
 
 

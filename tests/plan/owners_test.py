@@ -9,9 +9,11 @@ from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.dialects.owner_layout import OwnerLayout, owner_layout
 from tf_wu_shard.layout import AnyLayout, flat_layout
+from tf_wu_shard.plan.constraints import StorageConstraints
 from tf_wu_shard.plan.owners import assign_owners, cost_of
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import ShardingPlan, plan_from_json
+from tf_wu_shard.preferences import Preferences
 
 
 def whole(analysis: Analysis, *names: str) -> Analysis:
@@ -23,9 +25,9 @@ def whole(analysis: Analysis, *names: str) -> Analysis:
 
 
 def plan_of(analysis: Analysis, in_shards: dict[str, AnyLayout] | None = None) -> ShardingPlan:
-    return make_plan(
-        analysis, ShardingOptions(), min_elements=16, bucket_bytes=10**6, in_shards=in_shards
-    )
+    preferences = Preferences(min_elements=16, bucket_bytes=10**6)
+    constraints = StorageConstraints(in_shards=in_shards or {})
+    return make_plan(analysis, ShardingOptions(), preferences, constraints)
 
 
 def owners(plan: ShardingPlan) -> dict[str, int]:

@@ -9,8 +9,10 @@ from tests.plan.analyses import FLOAT16, FLOAT64, Weight, analysis_of
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.layout import AnyLayout, flat_layout, row_layout
+from tf_wu_shard.plan.constraints import StorageConstraints
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import ShardingPlan, plan_from_json
+from tf_wu_shard.preferences import Preferences
 from tf_wu_shard.refusals import Refusal, Storage
 
 
@@ -26,10 +28,8 @@ def plan_of(
     return make_plan(
         analysis,
         options or ShardingOptions(),
-        min_elements=min_elements,
-        bucket_bytes=bucket_bytes,
-        pinned=pinned,
-        in_shards=in_shards,
+        Preferences(min_elements, bucket_bytes),
+        StorageConstraints(whole_updates=pinned or {}, in_shards=in_shards or {}),
     )
 
 
@@ -187,11 +187,9 @@ def test_gradients_that_wait_for_updates_never_travel_with_theirs() -> None:
 
 
 def test_buckets_take_turns_as_their_gradients_become_ready() -> None:
-    few = make_plan(in_phases(), ShardingOptions(), min_elements=1, bucket_bytes=1, most_buckets=4)
+    few = make_plan(in_phases(), ShardingOptions(), Preferences(1, 1, most_buckets=4))
     assert [v.variable for bucket in few.buckets for v in bucket] == ["c", "a", "d", "b"]
-    fewest = make_plan(
-        in_phases(), ShardingOptions(), min_elements=1, bucket_bytes=1, most_buckets=1
-    )
+    fewest = make_plan(in_phases(), ShardingOptions(), Preferences(1, 1, most_buckets=1))
     assert [[v.variable for v in bucket] for bucket in fewest.buckets] == [["a", "c"], ["b", "d"]]
 
 
@@ -204,10 +202,12 @@ def sides(analysis: Analysis, *shapes: tuple[int, ...]) -> ShardingPlan:
     return make_plan(
         dataclasses.replace(analysis, updates=(update,)),
         ShardingOptions(),
-        min_elements=1,
-        bucket_bytes=10**6,
-        layout_of=lambda shape, width: row_layout(shape, (4,), tuple(range(4))),
-        weights_in_shards=True,
+        Preferences(
+            min_elements=1,
+            bucket_bytes=10**6,
+            layout=lambda shape, width: row_layout(shape, (4,), tuple(range(4))),
+            weights_in_shards=True,
+        ),
     )
 
 

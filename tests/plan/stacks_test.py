@@ -20,6 +20,7 @@ from tf_wu_shard.layout import row_layout
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.stacks import StackPlan
 from tf_wu_shard.plan.types import ShardingPlan, plan_from_json
+from tf_wu_shard.preferences import Preferences
 
 VALUE = FunctionValue(Operand(OperandKind.GRADIENT, index=0), 1, 64)
 FUNCTION = MatrixFunction(0, 1, (VALUE,), (), (VALUE,), "program")
@@ -43,7 +44,7 @@ def matrices(*names: str, shape: tuple[int, ...] = (8, 8), replicas: int = 4) ->
 
 
 def plan_of(analysis: Analysis) -> ShardingPlan:
-    return make_plan(analysis, ShardingOptions(), min_elements=1, bucket_bytes=10**6)
+    return make_plan(analysis, ShardingOptions(), Preferences(min_elements=1, bucket_bytes=10**6))
 
 
 @pytest.mark.parametrize(
@@ -103,10 +104,12 @@ def test_functions_of_slots_are_one_stack_whatever_their_weights_are() -> None:
     plan = make_plan(
         dataclasses.replace(analysis, updates=tuple(updates)),
         ShardingOptions(),
-        min_elements=1,
-        bucket_bytes=10**6,
-        layout_of=lambda shape, width: row_layout(shape, (4,), tuple(range(4))),
-        weights_in_shards=True,
+        Preferences(
+            min_elements=1,
+            bucket_bytes=10**6,
+            layout=lambda shape, width: row_layout(shape, (4,), tuple(range(4))),
+            weights_in_shards=True,
+        ),
     )
     assert [stack.members for stack in plan.stacks] == [((0, 0), (1, 0)), ((0, 1),), ((1, 1),)]
 
@@ -121,7 +124,7 @@ def test_gradients_behind_other_updates_have_stacks_of_their_own() -> None:
 def test_what_is_left_alone_is_in_no_stack() -> None:
     analysis = analysis_of([Weight("a", (8, 8), ("m",)), Weight("b", (2, 2), ("n",))])
     analysis = with_functions(analysis, (FUNCTION,), (FUNCTION,))
-    plan = make_plan(analysis, ShardingOptions(), min_elements=16, bucket_bytes=10**6)
+    plan = make_plan(analysis, ShardingOptions(), Preferences(min_elements=16, bucket_bytes=10**6))
     assert [stack.updates for stack in plan.stacks] == [(0,)]
 
 

@@ -8,8 +8,10 @@ import pytest
 
 from tests.plan.analyses import FLOAT16, Weight, analysis_of
 from tf_wu_shard.config import ShardingOptions
+from tf_wu_shard.plan.constraints import StorageConstraints
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import PLAN_VERSION, ShardingPlan, plan_from_json
+from tf_wu_shard.preferences import Preferences
 from tf_wu_shard.refusals import Storage
 
 
@@ -21,8 +23,9 @@ def a_plan() -> ShardingPlan:
         Weight("b", (30,), carrier="pack"),
     ]
     analysis = analysis_of(weights, refused=[Weight("r", (3,))])
-    pinned = {"n": Storage.CAPTURED.at(function="f")}
-    return make_plan(analysis, ShardingOptions(), min_elements=1, bucket_bytes=999, pinned=pinned)
+    constraints = StorageConstraints(whole_updates={"n": Storage.CAPTURED.at(function="f")})
+    preferences = Preferences(min_elements=1, bucket_bytes=999)
+    return make_plan(analysis, ShardingOptions(), preferences, constraints)
 
 
 def test_a_plan_comes_back_from_json_as_it_was() -> None:

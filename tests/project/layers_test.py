@@ -35,15 +35,20 @@ ASIDE = {
     "config": {"errors", "tensorflow_private"},
     "deferred": {"errors"},
     "tensorflow_private": {"colocation", "errors", "layout"},
-    "dialects": {"errors", "dtypes", "layout", "placement", "refusals", "graph"},
+    "dialects": {
+        *("errors", "dtypes", "layout", "placement", "preferences", "refusals"),
+        "graph",
+    },
     "emulation": {"errors", "graph", "tensorflow_private", "topology"},
     "model_files": {"errors", "tensorflow_private"},
     "models": {"errors"},
+    "preferences": {"layout"},
 }
 
 # These answer from plain data, in milliseconds, with no TensorFlow import of their own.
 PURE = (
-    *("errors", "dtypes", "layout", "placement", "refusals", "topology", "config"),
+    *("errors", "dtypes", "layout", "placement", "preferences", "refusals"),
+    *("topology", "config"),
     *("rules", "analysis", "plan", "report"),
 )
 PURE_FILES = ("tf_wu_shard/graph/view.py", "tf_wu_shard/cli/main.py", "tf_wu_shard/cli/program.py")

@@ -11,6 +11,7 @@ from tf_wu_shard.analysis.types import Analysis, UpdatedVariable
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.errors import NothingShardedError, TooLittleShardedError
 from tf_wu_shard.plan.planner import make_plan
+from tf_wu_shard.preferences import Preferences
 from tf_wu_shard.refusals import Plan, Rules
 from tf_wu_shard.report.published import clear_reports, is_refused, publish, reports
 from tf_wu_shard.report.share import HeldBack, Share, held_back, left_alone
@@ -18,7 +19,7 @@ from tf_wu_shard.report.summary import Report, summarize
 
 
 def report_of(analysis: Analysis) -> Report:
-    plan = make_plan(analysis, ShardingOptions(), min_elements=8, bucket_bytes=1)
+    plan = make_plan(analysis, ShardingOptions(), Preferences(min_elements=8, bucket_bytes=1))
     return summarize("train", analysis, plan, {}, "")
 
 

@@ -16,6 +16,7 @@ from tf_wu_shard.analysis.types import (
 )
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.plan.planner import make_plan
+from tf_wu_shard.preferences import Preferences
 from tf_wu_shard.report.summary import Bytes, Report, summarize
 
 
@@ -25,9 +26,7 @@ def report_of(
     plan = make_plan(
         analysis,
         ShardingOptions(**options),
-        min_elements=min_elements,
-        bucket_bytes=1,
-        weights_in_shards=weights_in_shards,
+        Preferences(min_elements, bucket_bytes=1, weights_in_shards=weights_in_shards),
     )
     emitted = {"reduce_scatter": 1, "all_gather": 1}
     return summarize("train", analysis, plan, emitted, "a place")

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tests.graph.tracing import captured_step, weight_and_slot
+from tf_wu_shard.dialects.in_process import InProcess
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.capture import Captured, capture
 from tf_wu_shard.graph.view import GraphView
@@ -21,7 +22,10 @@ LAYOUT = flat_layout((5, 7), 2, 4)
 
 
 def lowered(step: Captured) -> Lowered | None:
-    return lower_slot_accesses(step.view, {"momentum": LAYOUT}, {}, step.view)
+    dialect = InProcess([f"/device:CPU:{replica}" for replica in range(LAYOUT.num_shards)])
+    return lower_slot_accesses(
+        step.view, {"momentum": LAYOUT}, {}, step.view, {"momentum": dialect}
+    )
 
 
 def view_of(result: Lowered | None) -> GraphView:

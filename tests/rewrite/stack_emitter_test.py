@@ -20,10 +20,9 @@ from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.graph.capture import capture
 from tf_wu_shard.graph.tpu_cluster import cluster_of
 from tf_wu_shard.ground import tpu_dialect
-from tf_wu_shard.pipeline.planning import planned
+from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.rewrite.rewriter import rewrite
 from tf_wu_shard.rewrite.verify import verify
-from tf_wu_shard.storage.function_slots import Whole
 
 Strategies = Callable[..., tf.distribute.TPUStrategy]
 
@@ -41,7 +40,7 @@ def stages_of(
     dialect = tpu_dialect(cluster, captured)
     analysis = analyze(captured.view, dialect)
     options = ShardingOptions(min_elements=1)
-    plan = planned(analysis, captured, dialect, options, Whole({}, {}))
+    plan = make_plan(analysis, options, dialect.preferences)
     result = rewrite(captured.view, analysis, plan, dialect)
     verify(captured.view, analysis, plan, result)
     return Stages(captured, dialect, analysis, plan, result)

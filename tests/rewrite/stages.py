@@ -46,8 +46,7 @@ def run_stages(graph: Any, options: ShardingOptions | None = None) -> Stages:
     plan = make_plan(
         analysis,
         options or ShardingOptions(min_elements=1),
-        min_elements=dialect.min_elements,
-        bucket_bytes=dialect.bucket_bytes,
+        dialect.preferences,
     )
     result = rewrite(captured.view, analysis, plan, dialect)
     return Stages(captured, dialect, analysis, plan, result)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from tf_wu_shard.dialects.shard_sums import OwnShard
 from tf_wu_shard.placement import Combine
 from tf_wu_shard.rules import fused, registry, sums
 from tf_wu_shard.rules.fused import FusedUpdate
@@ -93,10 +94,10 @@ def test_a_false_rule_of_a_sum_is_caught(
 def test_a_sum_that_looks_at_padding_is_caught(
     monkeypatch: pytest.MonkeyPatch, op_type: str, found: str
 ) -> None:
-    def with_padding(terms: object, dialect: object, shard: object, *others: object) -> object:
+    def with_padding(own: object, terms: object, shard: object, layout: object) -> object:
         return shard
 
-    monkeypatch.setattr("tf_wu_shard.dialects.shard_sums._without_padding", with_padding)
+    monkeypatch.setattr(OwnShard, "_without_padding", with_padding)
     verdict = prove(op_type)
     assert verdict.outcome == WRONG and found in verdict.detail
 

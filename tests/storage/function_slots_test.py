@@ -17,9 +17,9 @@ from tf_wu_shard.layout import Layout
 from tf_wu_shard.refusals import Refusal, Storage
 from tf_wu_shard.storage.function_slots import (
     captured_shards,
-    must_stay_whole,
     planned_slots,
     slots_in_shards,
+    storage_constraints,
 )
 from tf_wu_shard.storage.sharded_slot import PendingSlot, ShardedSlot
 
@@ -65,8 +65,8 @@ def test_only_a_slot_that_no_earlier_function_captured_may_move(
     shared = stages.plan
 
     def reasons() -> dict[str, Refusal]:
-        found = must_stay_whole(graph, stages.analysis, stages.captured, lambda _: shared)
-        return found.slots
+        found = storage_constraints(graph, stages.analysis, stages.captured, lambda _: shared)
+        return dict(found.whole_updates)
 
     assert reasons() == {}
     earlier = tf.function(lambda: tf.reduce_sum(slot)).get_concrete_function().graph

@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from tests.tpu_compiler.programs import FLOAT, Program
+from tests.tpu_compiler.programs import Program
 from tf_wu_shard.bench.conversation import Worker
 from tf_wu_shard.dialects import axis_ops
 from tf_wu_shard.dialects.torus import torus_of
@@ -33,7 +33,7 @@ def collectives(compiler: Worker, folder: pathlib.Path, *, by_row: bool) -> dict
         for groups in axes:
             value = program.reduce_scatter(value, groups)
     else:
-        value = axis_ops.reduce_scatter(program.builder, value, SHAPE, axes, FLOAT, "bucket")
+        value = axis_ops.reduce_scatter(program.at.within("bucket"), value, SHAPE, axes)
     program.subtract_from(weight, value)
     (folder / "step.pb").write_bytes(hlo_of(program.body(num_replicas=topology.num_devices)))
     answer = compiler.ask(

@@ -119,7 +119,11 @@ def traced(
 
 def layout_of(variable: keras.Variable, place: Topology) -> RowLayout:
     """How the dialect of a slice cuts a variable."""
-    return TpuCluster("cluster", torus_of(place.coordinates)).layout(tuple(variable.shape), 4)
+    layout_of = TpuCluster("cluster", torus_of(place.coordinates)).preferences.layout
+    assert layout_of is not None
+    layout = layout_of(tuple(variable.shape), 4)
+    assert isinstance(layout, RowLayout)
+    return layout
 
 
 def given_values(model: keras.Model) -> list[np.ndarray]:

@@ -22,6 +22,7 @@ class Program:
 
     def __init__(self) -> None:
         self.builder = GraphBuilder(())
+        self.at = self.builder.at("", "")
         self.arguments: list[Argument] = []
         self.effects: list[str] = []
 
@@ -33,37 +34,28 @@ class Program:
         self.arguments.append(Argument(name, FLOAT, shape, is_variable=True))
         return self._placeholder(name, RESOURCE, ())
 
-    def op(self, op_type: str, *inputs: Value, dtype: int = FLOAT, **strings: str) -> Value:
-        return self.builder.op(
-            op_type, inputs, name=op_type, device="", types={"T": dtype}, strings=strings
-        )
+    def op(self, op_type: str, *inputs: Value, **attributes: str) -> Value:
+        return self.at.op(op_type, inputs, op_type, **attributes)
 
     def read(self, handle: Value) -> Value:
-        return self.builder.op(
-            "ReadVariableOp", [handle], name="read", device="", types={"dtype": FLOAT}
-        )
+        return self.at.op("ReadVariableOp", [handle], "read", dtype=FLOAT)
 
     def subtract_from(self, handle: Value, delta: Value) -> None:
-        node = self.builder.op(
-            "AssignSubVariableOp", [handle, delta], name="sub", device="", types={"dtype": FLOAT}
-        )
+        node = self.at.op("AssignSubVariableOp", [handle, delta], "sub")
         self.effects.append(node.op)
 
     def assign(self, handle: Value, value: Value) -> None:
-        node = self.builder.op(
-            "AssignVariableOp", [handle, value], name="assign", device="", types={"dtype": FLOAT}
-        )
+        node = self.at.op("AssignVariableOp", [handle, value], "assign")
         self.effects.append(node.op)
 
     def groups(self, groups: Sequence[Sequence[int]]) -> Value:
         node = tf.compat.v1.NodeDef(name=self.builder.unique("groups"), op="Const")
         node.attr["dtype"].type = INT
         node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(np.array(groups, np.int32)))
-        self.builder.nodes.append(node)
-        return Value(node.name)
+        return self.builder.add(node)
 
     def reduce_scatter(self, value: Value, groups: Sequence[Sequence[int]]) -> Value:
-        dimension = self.builder.constant(0, device="")
+        dimension = self.at.constant(0)
         return self.op("XlaReduceScatter", value, self.groups(groups), dimension, reduce_op="Add")
 
     def all_gather(

@@ -38,7 +38,7 @@ def analyze(view: GraphView, dialect: Dialect) -> Analysis:
     reached = {v.key for u in updates for v in u.variables} | {r.variable for r in refused}
     unreached = written_unreached(view, names, reached, devices, refusals)
     refused = (*only_weights(view, refused, unreached, updates), *unreached)
-    if dialect.owners is not None and reductions:
+    if dialect.uneven is not None and reductions:
         found = whole_updates(view, reductions, names, devices, updates, refused)
         updates, refused = (*updates, *found[0]), found[1]
     if dialect.stacks is not None and reductions:

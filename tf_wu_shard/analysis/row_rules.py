@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from tf_wu_shard import refusals
 from tf_wu_shard.analysis.row_lies import Lies, What
 from tf_wu_shard.analysis.types import ShardSum
-from tf_wu_shard.dtypes import dtype_name
+from tf_wu_shard.dtypes import INT64, dtype_name
 from tf_wu_shard.graph.constants import integers
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
@@ -33,8 +33,6 @@ from tf_wu_shard.rules.sparse import (
     UNIQUE,
 )
 from tf_wu_shard.rules.sums import COMBINED_DTYPES, SUMS, kept_shape
-
-_INT64 = 9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,7 +97,7 @@ class RowRules:
             return refusals.Rows.ROWS_OF_ANOTHER.at(op.name)
         if op.type == "Cast" and first is not None and first.what is What.ROWS:
             # A wider type has the same numbers; a narrower one might not have all of them.
-            if op.attribute("DstT").type == _INT64:
+            if op.attribute("DstT").type == INT64:
                 return Judged((first,))
             return refusals.Rows.ROW_NUMBERS_NARROWED.at(op.name)
         if op.type == UNIQUE and first is not None and first.what is What.ROWS:

@@ -193,7 +193,8 @@ class UpdateSlice:
     def _sum(self, op: Op, shape: tuple[int, ...], result: Partial) -> ShardSum | Refusal:
         """What an op sums that takes the axes from its second operand, or sums all."""
         axes: tuple[int, ...] | None = tuple(range(len(shape)))
-        if len(op.inputs) > 1:
+        # A scalar has no axes, whatever computes them.
+        if len(op.inputs) > 1 and shape:
             axes = integers(self._view.constant(op.inputs[1]))
         if axes is None:
             return refusals.Rules.AXES_UNKNOWN.at(op.name)

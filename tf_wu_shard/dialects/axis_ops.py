@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
-from tf_wu_shard.dialects import plain_ops
 from tf_wu_shard.dialects.torus import Groups
 from tf_wu_shard.dtypes import BFLOAT16, FLOAT16, FLOAT32
 from tf_wu_shard.graph import all_gather_module
-from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
 
 # The element types, as DataType numbers, of which tensors are scattered and gathered.
@@ -18,12 +16,7 @@ SCATTERED = frozenset({BFLOAT16, FLOAT16, FLOAT32})
 
 
 def reduce_scatter(
-    builder: GraphBuilder,
-    matrix: Value,
-    shape: tuple[int, int],
-    axes: Sequence[Groups],
-    dtype: int,
-    scope: str,
+    at: Emitter, matrix: Value, shape: tuple[int, int], axes: Sequence[Groups]
 ) -> Value:
     """Sums a matrix along one axis after the other; each replica keeps a run of its rows.
 
@@ -31,54 +24,32 @@ def reduce_scatter(
     padded by the compiler, and its shards moved from chip to chip afterwards.
 
     Args:
-        builder: Where to emit.
+        at: Where to emit.
         matrix: What each replica contributes.
         shape: Its shape; its rows are as many runs as the axes make parts, of whole tiles.
         axes: The groups along each axis.
-        dtype: Its element type.
-        scope: Name scope of the emitted ops.
     """
     runs = math.prod(len(groups[0]) for groups in axes)
     rows, columns = shape[0] // runs, shape[1]
-    value = plain_ops.reshape(builder, matrix, (runs, rows, columns), dtype, "", f"{scope}/runs")
-    dimension = builder.constant(0, device="")
+    value = at.reshape(matrix, (runs, rows, columns), "runs")
     for groups in axes:
-        assignment = builder.constant([list(group) for group in groups], device="")
-        value = builder.op(
-            "XlaReduceScatter",
-            [value, assignment, dimension],
-            name=f"{scope}/axis",
-            device="",
-            types={"T": dtype},
-            strings={"reduce_op": "Add"},
-        )
-    return plain_ops.reshape(builder, value, (rows, columns), dtype, "", f"{scope}/run")
+        assignment = at.constant([list(group) for group in groups])
+        inputs = [value, assignment, at.constant(0)]
+        value = at.op("XlaReduceScatter", inputs, "axis", reduce_op="Add")
+    return at.reshape(value, (rows, columns), "run")
 
 
-def all_gather(
-    builder: GraphBuilder,
-    value: Value,
-    shape: tuple[int, int],
-    groups: Groups,
-    dtype: int,
-    scope: str,
-) -> Value:
+def all_gather(at: Emitter, value: Value, shape: tuple[int, int], groups: Groups) -> Value:
     """The values of each group one above the other; `shape` is that of each."""
-    module = all_gather_module.write(shape, dtype, groups)
-    gathered = builder.op(
+    dtype = at.dtype(value)
+    return at.op(
         "XlaCallModule",
         [value],
-        name=f"{scope}/axis",
-        device="",
-        ints={"version": all_gather_module.VERSION},
-        strings={"module": module},
+        "axis",
+        version=all_gather_module.VERSION,
+        module=all_gather_module.write(shape, dtype, groups),
+        Tout=[dtype],
+        Sout=[(shape[0] * len(groups[0]), shape[1])],
+        platforms=["TPU"],
+        disabled_checks=["platform"],
     )
-    attr: Any = builder.nodes[-1].attr
-    attr["Tin"].list.type.append(dtype)
-    attr["Tout"].list.type.append(dtype)
-    described = attr["Sout"].list.shape.add()
-    for size in (shape[0] * len(groups[0]), shape[1]):
-        described.dim.add().size = size
-    attr["platforms"].list.s.append(b"TPU")
-    attr["disabled_checks"].list.s.append(b"platform")
-    return gathered

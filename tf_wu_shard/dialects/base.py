@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.placement import Combine
+from tf_wu_shard.preferences import Preferences
 from tf_wu_shard.refusals import Refusal
 
 if TYPE_CHECKING:
-    from tf_wu_shard.graph.builder import GraphBuilder
+    from tf_wu_shard.graph.builder import Emitter
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,28 +59,42 @@ class CarriedSlices(CarriedReduction):
     order: tuple[int, ...]
 
 
-class Owners(Protocol):
-    """What it takes to leave a whole update to one replica; the others read its result there."""
+class Uneven(Protocol):
+    """Exchanges between replicas that do not all do the same, each by a copy of its own."""
 
-    def reduce(
-        self,
-        builder: GraphBuilder,
-        operands: Sequence[Value],
-        owner: int,
-        dtype: int,
-        scope: str,
-    ) -> Value:
+    def reduce_to(self, at: Emitter, operands: Sequence[Value], owner: int) -> Value:
         """Sums a tensor over the replicas, on one of them.
 
         Args:
-            builder: Where to emit.
+            at: Where to emit.
             operands: Per replica what it contributes, in any shape.
             owner: The replica that is to have the sum.
-            dtype: The element type, as a DataType number.
-            scope: Name scope of the emitted ops.
 
         Returns:
             The sum, a vector.
+        """
+
+    def broadcast_from(self, at: Emitter, value: Value) -> list[Value]:
+        """Gives every replica what one of them has.
+
+        Args:
+            at: Where to emit; its device is the replica's that has the value.
+            value: The value.
+
+        Returns:
+            Per replica, the value.
+        """
+
+    def gather_entries(self, at: Emitter, operands: Sequence[Value]) -> list[Value]:
+        """Puts tensors one after the other, along the first dimension, on every replica.
+
+        Args:
+            at: Where to emit; its scope is the name of the result.
+            operands: The tensor of each replica, in the order in which they are to stand. Their
+                first dimensions may differ and be known only when the step runs.
+
+        Returns:
+            Per replica, the result.
         """
 
 
@@ -89,20 +103,16 @@ class Stacks(Protocol):
 
     def own_whole(
         self,
-        builder: GraphBuilder,
+        at: Emitter,
         shards: Sequence[Value],
         layout: Any,
-        dtype: int,
-        scope: str,
     ) -> list[Value]:
         """Gives every replica as many whole tensors of a stack, out of the shards of all.
 
         Args:
-            builder: Where to emit.
+            at: Where to emit.
             shards: The replica's shard of each tensor; as many for every replica.
             layout: How each of them is cut.
-            dtype: Their element type, as a DataType number.
-            scope: Name scope of the emitted ops.
 
         Returns:
             The replica's own tensors, of `layout.shape`. All of a stack are the first replica's
@@ -111,38 +121,30 @@ class Stacks(Protocol):
 
     def shards_of_all(
         self,
-        builder: GraphBuilder,
+        at: Emitter,
         own: Sequence[Value],
         layout: Any,
-        dtype: int,
-        scope: str,
     ) -> list[Value]:
         """The way back: the replica's shard of each tensor, out of the own ones of each replica.
 
         Args:
-            builder: Where to emit.
+            at: Where to emit.
             own: The replica's own tensors, each of `layout.size` elements in any shape.
             layout: How they are to be cut.
-            dtype: Their element type, as a DataType number.
-            scope: Name scope of the emitted ops.
         """
 
     def select_own(
         self,
-        builder: GraphBuilder,
+        at: Emitter,
         values: Sequence[Value],
         shape: tuple[int, ...],
-        dtype: int,
-        scope: str,
     ) -> list[Value]:
         """Those of values, one for each tensor of a stack, that belong to the replica's own ones.
 
         Args:
-            builder: Where to emit.
+            at: Where to emit.
             values: The values, the same on every replica.
             shape: The shape of each.
-            dtype: Their element type, as a DataType number.
-            scope: Name scope of the emitted ops.
         """
 
 
@@ -151,25 +153,17 @@ class Dialect(Protocol):
 
     Attributes:
         name: What the report calls it.
-        min_elements: Variables below this stay replicated, unless the user says otherwise.
-        bucket_bytes: Tensors below this travel together, unless the user says otherwise.
-        most_buckets: How many buckets there may be; they hold more than `bucket_bytes` then, and
-            are filled one after the other. None for any number, filled at any time.
-        weights_in_shards: Whether weights live in shards between steps and are gathered where the
-            step reads them, instead of being gathered after the update.
+        preferences: How they like updates to be shared.
         place: Where the replicas sit and which groups follow from that, for a reader; "" where
             all of them share one process.
     """
 
     name: str
-    min_elements: int
-    bucket_bytes: int
-    most_buckets: int | None
-    weights_in_shards: bool
+    preferences: Preferences
     place: str
 
     @property
-    def owners(self) -> Owners | None:
+    def uneven(self) -> Uneven | None:
         """None where no replica can do an update alone, as all of them run one program."""
 
     @property
@@ -195,14 +189,6 @@ class Dialect(Protocol):
             copies: What `copies` returned.
         """
 
-    def layout(self, shape: tuple[int, ...], item_bytes: int) -> AnyLayout:
-        """How a variable is cut.
-
-        Args:
-            shape: Its shape.
-            item_bytes: Bytes of an element.
-        """
-
     def recognise(
         self, view: GraphView, devices: Sequence[str]
     ) -> tuple[list[CarriedReduction], list[Refusal]]:
@@ -223,12 +209,11 @@ class Dialect(Protocol):
             nodes: NodeDefs that verbs and rewriter emitted.
         """
 
-    def shard_handle(self, builder: GraphBuilder, name: str) -> tuple[Value, Value]:
+    def shard_handle(self, at: Emitter) -> tuple[Value, Value]:
         """An input of the graph for the handle of a variable that lives in shards.
 
         Args:
-            builder: Where to emit.
-            name: Name of the input.
+            at: Where to emit; its scope is the input's name.
 
         Returns:
             The input, and the handle as the program uses it.
@@ -236,20 +221,16 @@ class Dialect(Protocol):
 
     def reduce_scatter(
         self,
-        builder: GraphBuilder,
+        at: Emitter,
         operands: Sequence[Sequence[Value]],
         layouts: Sequence[Any],
-        dtype: int,
-        scope: str,
     ) -> list[list[Value]]:
         """Sums a bucket of tensors over the replicas; each replica gets its shard of each sum.
 
         Args:
-            builder: Where to emit.
+            at: Where to emit.
             operands: `operands[t][r]` is replica r's contribution to tensor t, in any shape.
             layouts: `layouts[t]` says how tensor t is cut.
-            dtype: The element type of all of them, as a DataType number.
-            scope: Name scope of the emitted ops.
 
         Returns:
             `shards[t][r]`: on replica r, its shard of the sum of tensor t, a vector.
@@ -257,20 +238,16 @@ class Dialect(Protocol):
 
     def all_gather(
         self,
-        builder: GraphBuilder,
+        at: Emitter,
         shards: Sequence[Sequence[Value]],
         layouts: Sequence[Any],
-        dtype: int,
-        scope: str,
     ) -> list[list[Value]]:
         """Puts a bucket of tensors together again, on every replica.
 
         Args:
-            builder: Where to emit.
+            at: Where to emit.
             shards: `shards[t][r]`, a vector on replica r.
             layouts: `layouts[t]` says how tensor t was cut.
-            dtype: The element type of all of them, as a DataType number.
-            scope: Name scope of the emitted ops.
 
         Returns:
             `whole[t][r]`: on replica r, tensor t in its logical shape.
@@ -278,21 +255,17 @@ class Dialect(Protocol):
 
     def all_reduce(
         self,
-        builder: GraphBuilder,
+        at: Emitter,
         operands: Sequence[Sequence[Value]],
         shapes: Sequence[tuple[int, ...]],
-        dtype: int,
-        scope: str,
         combine: Combine = Combine.SUM,
     ) -> list[list[Value]]:
         """Sums a bucket of tensors over the replicas and gives every replica the whole sums.
 
         Args:
-            builder: Where to emit.
+            at: Where to emit.
             operands: `operands[t][r]` is replica r's contribution to tensor t.
             shapes: The shape each sum is wanted in.
-            dtype: The element type of all of them, as a DataType number.
-            scope: Name scope of the emitted ops.
             combine: What takes the place of the addition.
 
         Returns:
@@ -301,22 +274,18 @@ class Dialect(Protocol):
 
     def slice_own(
         self,
-        builder: GraphBuilder,
+        at: Emitter,
         value: Value,
         layout: Any,
-        dtype: int,
         replica: int,
-        name: str,
     ) -> Value:
         """The own shard of a value that the replica holds whole; no communication.
 
         Args:
-            builder: Where to emit.
+            at: Where to emit; its scope is the name of the shard.
             value: On replica `replica`, a value of `layout.size` elements.
             layout: How it is cut.
-            dtype: Its element type.
             replica: Which shard to take, and where.
-            name: Name of the emitted op.
 
         Returns:
             The shard, a vector.

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 
 from tf_wu_shard.dialects import plain_ops
 from tf_wu_shard.dialects.replica_copies import CopyOfEachReplica
-from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.layout import Layout
 from tf_wu_shard.placement import Combine
+from tf_wu_shard.preferences import Preferences
 
 
 class Reference(CopyOfEachReplica):
@@ -21,112 +22,63 @@ class Reference(CopyOfEachReplica):
 
     Attributes:
         name: "reference".
-        min_elements: As in-process.
-        bucket_bytes: 1: every tensor travels alone.
+        preferences: As in-process, but every tensor travels alone.
     """
 
     name = "reference"
-    min_elements = 1024
-    bucket_bytes = 1
+    preferences = Preferences(min_elements=1024, bucket_bytes=1)
 
     def reduce_scatter(
-        self,
-        builder: GraphBuilder,
-        operands: Sequence[Sequence[Value]],
-        layouts: Sequence[Layout],
-        dtype: int,
-        scope: str,
+        self, at: Emitter, operands: Sequence[Sequence[Value]], layouts: Sequence[Layout]
     ) -> list[list[Value]]:
         """See `Dialect.reduce_scatter`."""
-        return [
-            [
-                self.slice_own(builder, total, layout, dtype, r, f"{scope}/cut")
-                for r in range(len(self._devices))
-            ]
-            for total, layout in (
-                (self._sum(builder, own, dtype, scope), layout)
-                for own, layout in zip(operands, layouts, strict=True)
-            )
-        ]
+        found = []
+        for own, layout in zip(operands, layouts, strict=True):
+            total = self._combined(at, own, Combine.SUM)
+            replicas = range(len(self._devices))
+            cut = at.within("cut")
+            found.append([self.slice_own(cut, total, layout, r) for r in replicas])
+        return found
 
     def all_gather(
-        self,
-        builder: GraphBuilder,
-        shards: Sequence[Sequence[Value]],
-        layouts: Sequence[Layout],
-        dtype: int,
-        scope: str,
+        self, at: Emitter, shards: Sequence[Sequence[Value]], layouts: Sequence[Layout]
     ) -> list[list[Value]]:
         """See `Dialect.all_gather`. Each replica puts the tensor together for itself."""
-        return [
-            [
-                plain_ops.reshape(
-                    builder,
-                    plain_ops.joined(builder, own, dtype, device, f"{scope}/concat"),
-                    layout.shape,
-                    dtype,
-                    device,
-                    f"{scope}/whole",
-                )
-                for device in self._devices
-            ]
-            for own, layout in zip(shards, layouts, strict=True)
-        ]
+        whole = []
+        for own, layout in zip(shards, layouts, strict=True):
+            held = [own[r] for r in layout.holders] or own
+            replicas = map(at.on, self._devices)
+            whole.append(
+                [r.reshape(r.concat(held, "concat"), layout.shape, "whole") for r in replicas]
+            )
+        return whole
 
     def all_reduce(
         self,
-        builder: GraphBuilder,
+        at: Emitter,
         operands: Sequence[Sequence[Value]],
         shapes: Sequence[tuple[int, ...]],
-        dtype: int,
-        scope: str,
         combine: Combine = Combine.SUM,
     ) -> list[list[Value]]:
         """See `Dialect.all_reduce`."""
-        return [
-            [
-                plain_ops.reshape(builder, total, shape, dtype, device, f"{scope}/whole")
-                for device in self._devices
-            ]
-            for total, shape in (
-                (self._combined(builder, own, combine, dtype, scope), shape)
-                for own, shape in zip(operands, shapes, strict=True)
-            )
-        ]
+        found = []
+        for own, shape in zip(operands, shapes, strict=True):
+            total = self._combined(at, own, combine)
+            found.append([at.on(d).reshape(total, shape, "whole") for d in self._devices])
+        return found
 
-    def slice_own(
-        self,
-        builder: GraphBuilder,
-        value: Value,
-        layout: Layout,
-        dtype: int,
-        replica: int,
-        name: str,
-    ) -> Value:
+    def broadcast_from(self, at: Emitter, value: Value) -> list[Value]:
+        """See `Uneven.broadcast_from`. Each replica gets a value of its own."""
+        return [at.on(device).op("Identity", [value], "received") for device in self._devices]
+
+    def gather_entries(self, at: Emitter, operands: Sequence[Value]) -> list[Value]:
+        """See `Uneven.gather_entries`. Each replica makes a list of its own."""
+        return [at.on(device).concat(operands, "") for device in self._devices]
+
+    def slice_own(self, at: Emitter, value: Value, layout: Layout, replica: int) -> Value:
         """See `Dialect.slice_own`."""
-        device = self._devices[replica]
-        vector = plain_ops.flat(builder, value, dtype, device, f"{name}/flat")
-        return plain_ops.run(builder, vector, *layout.bounds(replica), dtype, device, name)
+        own = at.on(self._devices[replica])
+        return own.run(own.flat(value, "flat"), *layout.bounds(replica), "")
 
-    def _combined(
-        self,
-        builder: GraphBuilder,
-        terms: Sequence[Value],
-        combine: Combine,
-        dtype: int,
-        scope: str,
-    ) -> Value:
-        if combine is Combine.SUM:
-            return self._sum(builder, terms, dtype, scope)
-        device = self._devices[0]
-        return plain_ops.combined(builder, terms, combine, dtype, device, f"{scope}/sum")
-
-    def _sum(self, builder: GraphBuilder, terms: Sequence[Value], dtype: int, scope: str) -> Value:
-        total = terms[0]
-        for term in terms[1:]:
-            inputs, device = [total, term], self._devices[0]
-            total = builder.op(
-                "AddV2", inputs, name=f"{scope}/sum", device=device, types={"T": dtype}
-            )
-            plain_ops.keep_order(builder)
-        return total
+    def _combined(self, at: Emitter, terms: Sequence[Value], combine: Combine) -> Value:
+        return plain_ops.combined(at.on(self._devices[0]), terms, combine, "sum")

@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tf_wu_shard.dialects import plain_ops
-from tf_wu_shard.dialects.base import CarriedReduction, Owners
+from tf_wu_shard.dialects.base import CarriedReduction, Uneven
 from tf_wu_shard.dialects.recognition import recognise_in_process, replica_devices
-from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.layout import Layout, flat_layout
 from tf_wu_shard.refusals import Refusal
 
 
 class CopyOfEachReplica:
     """The read half of `Dialect` and the flat cut, for replicas of one process."""
 
-    most_buckets: int | None = None
-    weights_in_shards = False
     place = ""
     # Each of them may own an update.
     stacks = None
@@ -40,10 +36,6 @@ class CopyOfEachReplica:
         """See `Dialect.num_replicas`: every replica has a copy."""
         return len(copies)
 
-    def layout(self, shape: tuple[int, ...], item_bytes: int) -> Layout:
-        """See `Dialect.layout`."""
-        return flat_layout(shape, len(self._devices), item_bytes)
-
     def recognise(
         self, view: GraphView, devices: Sequence[str]
     ) -> tuple[list[CarriedReduction], list[Refusal]]:
@@ -54,26 +46,27 @@ class CopyOfEachReplica:
         """See `Dialect.adopt`: they name their devices, which is enough."""
 
     @property
-    def owners(self) -> Owners:
-        """See `Dialect.owners`."""
+    def uneven(self) -> Uneven:
+        """See `Dialect.uneven`."""
         return self
 
-    def reduce(
-        self,
-        builder: GraphBuilder,
-        operands: Sequence[Value],
-        owner: int,
-        dtype: int,
-        scope: str,
-    ) -> Value:
-        """See `Owners.reduce`. The owner reads every replica's part where it lies, in order."""
+    def reduce_to(self, at: Emitter, operands: Sequence[Value], owner: int) -> Value:
+        """See `Uneven.reduce_to`. The owner reads every replica's part where it lies, in order."""
         vectors = [
-            plain_ops.flat(builder, operand, dtype, device, f"{scope}/flat")
+            at.on(device).flat(operand, "flat")
             for operand, device in zip(operands, self._devices, strict=True)
         ]
-        return plain_ops.ordered_sum(builder, vectors, dtype, self._devices[owner], f"{scope}/sum")
+        return at.on(self._devices[owner]).ordered_sum(vectors, "sum")
 
-    def shard_handle(self, builder: GraphBuilder, name: str) -> tuple[Value, Value]:
+    def broadcast_from(self, at: Emitter, value: Value) -> list[Value]:
+        """See `Uneven.broadcast_from`. All replicas read the value where it lies."""
+        return [value] * len(self._devices)
+
+    def gather_entries(self, at: Emitter, operands: Sequence[Value]) -> list[Value]:
+        """See `Uneven.gather_entries`. One list, on the first device, serves all replicas."""
+        return [at.on(self._devices[0]).concat(operands, "")] * len(self._devices)
+
+    def shard_handle(self, at: Emitter) -> tuple[Value, Value]:
         """See `Dialect.shard_handle`."""
-        handle = plain_ops.handle_input(builder, name)
+        handle = at.handle_input("")
         return handle, handle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
 
 # The shared name that makes every run of a VarHandleOp create a variable of its own, freed with
@@ -13,46 +13,27 @@ _ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"
 
 
 def scratch_variable(
-    builder: GraphBuilder,
-    value: Value,
-    shape: Sequence[int],
-    dtype: int,
-    device: str,
-    scope: str,
-    controls: Iterable[str] = (),
+    at: Emitter, value: Value, shape: Sequence[int], controls: Iterable[str] = ()
 ) -> tuple[Value, str]:
     """Makes a variable that holds `value`.
 
     Args:
-        builder: Where to emit.
+        at: Where to emit, and where it lives.
         value: What it holds at first.
         shape: The value's shape.
-        dtype: Its element type.
-        device: Where it lives.
-        scope: Name scope of the emitted ops.
         controls: Names of ops that must run before it is filled.
 
     Returns:
         Its handle, and the op to wait for before using it.
     """
-    handle = builder.op(
+    handle = at.op(
         "VarHandleOp",
         [],
-        name=f"{scope}/scratch",
-        device=device,
-        types={"dtype": dtype},
-        strings={"shared_name": _ANONYMOUS, "container": ""},
+        "scratch",
+        dtype=at.dtype(value),
+        shape=shape,
+        shared_name=_ANONYMOUS,
+        container="",
     )
-    described = builder.nodes[-1].attr["shape"].shape
-    described.SetInParent()
-    for size in shape:
-        described.dim.add().size = size
-    filled = builder.op(
-        "AssignVariableOp",
-        [handle, value],
-        name=f"{scope}/scratch_assign",
-        device=device,
-        controls=controls,
-        types={"dtype": dtype},
-    )
+    filled = at.op("AssignVariableOp", [handle, value], "scratch_assign", controls=controls)
     return handle, filled.op

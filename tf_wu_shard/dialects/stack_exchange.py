@@ -11,14 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tf_wu_shard.dialects import columns, plain_ops
-from tf_wu_shard.dialects.columns import block
+from tf_wu_shard.dialects import columns
 from tf_wu_shard.dialects.torus import Torus
-from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.layout import RowLayout
-
-_INT32 = 3
 
 
 class StackExchange:
@@ -34,105 +31,53 @@ class StackExchange:
         self._held = torus.held
         self._order = sorted(range(self._count), key=lambda replica: torus.held[replica])
 
-    def own_whole(
-        self,
-        builder: GraphBuilder,
-        shards: Sequence[Value],
-        layout: RowLayout,
-        dtype: int,
-        scope: str,
-    ) -> list[Value]:
+    def own_whole(self, at: Emitter, shards: Sequence[Value], layout: RowLayout) -> list[Value]:
         """See `Stacks.own_whole`."""
         rows, width = layout.shard_shape(0)
-        stack = _packed(builder, shards, (rows, width), dtype, scope)
         # [every tensor, rows of a shard, columns] -> [own tensors, rows of all shards, columns].
-        whole = self._all_to_all(builder, stack, 0, 1, dtype, scope)
+        whole = self._all_to_all(at, _packed(at, shards, (rows, width)), 0, 1)
         own = len(shards) // self._count
-        parts = _unpacked(builder, whole, own, (rows * self._count, width), dtype, scope)
-        return [columns.whole_of_rows(builder, part, layout, dtype, scope) for part in parts]
+        parts = _unpacked(at, whole, own, (rows * self._count, width))
+        return [columns.whole_of_rows(at, part, layout) for part in parts]
 
-    def shards_of_all(
-        self,
-        builder: GraphBuilder,
-        own: Sequence[Value],
-        layout: RowLayout,
-        dtype: int,
-        scope: str,
-    ) -> list[Value]:
+    def shards_of_all(self, at: Emitter, own: Sequence[Value], layout: RowLayout) -> list[Value]:
         """See `Stacks.shards_of_all`."""
         rows, width = layout.shard_shape(0)
-        matrices = [columns.rows_of_whole(builder, value, layout, dtype, scope) for value in own]
-        stack = _packed(builder, matrices, (rows * self._count, width), dtype, scope)
-        shards = self._all_to_all(builder, stack, 1, 0, dtype, scope)
-        count = len(own) * self._count
-        return _unpacked(builder, shards, count, (rows, width), dtype, scope)
+        matrices = [columns.rows_of_whole(at, value, layout) for value in own]
+        stack = _packed(at, matrices, (rows * self._count, width))
+        shards = self._all_to_all(at, stack, 1, 0)
+        return _unpacked(at, shards, len(own) * self._count, (rows, width))
 
     def select_own(
-        self,
-        builder: GraphBuilder,
-        values: Sequence[Value],
-        shape: tuple[int, ...],
-        dtype: int,
-        scope: str,
+        self, at: Emitter, values: Sequence[Value], shape: tuple[int, ...]
     ) -> list[Value]:
         """See `Stacks.select_own`; which those are is known when the program runs."""
         own = len(values) // self._count
-        packed = _packed(builder, values, shape, dtype, scope)
-        runs = (self._count, own, *shape)
-        packed = plain_ops.reshape(builder, packed, runs, dtype, "", f"{scope}/runs")
-        replica = builder.op("XlaReplicaId", [], name=f"{scope}/replica_id", device="")
-        axis = builder.constant(0, device="")
-        held = builder.constant(list(self._held), device="")
-        types = {"Tparams": _INT32, "Tindices": _INT32, "Taxis": _INT32}
-        inputs = [held, replica, axis]
-        place = builder.op("GatherV2", inputs, name=f"{scope}/place", device="", types=types)
-        types["Tparams"] = dtype
-        inputs = [packed, place, axis]
-        run = builder.op("GatherV2", inputs, name=f"{scope}/own", device="", types=types)
-        return _unpacked(builder, run, own, shape, dtype, scope)
+        packed = at.reshape(_packed(at, values, shape), (self._count, own, *shape), "runs")
+        replica, axis = at.op("XlaReplicaId", [], "replica_id"), at.constant(0)
+        place = at.op("GatherV2", [at.constant(list(self._held)), replica, axis], "place")
+        return _unpacked(at, at.op("GatherV2", [packed, place, axis], "own"), own, shape)
 
-    def _all_to_all(
-        self, builder: GraphBuilder, value: Value, split: int, joined: int, dtype: int, scope: str
-    ) -> Value:
-        groups = builder.constant([self._order], device="")
-        dimensions = {"split_dimension": split, "concat_dimension": joined}
-        return builder.op(
+    def _all_to_all(self, at: Emitter, value: Value, split: int, joined: int) -> Value:
+        return at.op(
             "AllToAll",
-            [value, groups],
-            name=f"{scope}/all_to_all",
-            device="",
-            types={"T": dtype},
-            ints={**dimensions, "split_count": self._count},
+            [value, at.constant([self._order])],
+            "all_to_all",
+            split_dimension=split,
+            concat_dimension=joined,
+            split_count=self._count,
         )
 
 
-def _packed(
-    builder: GraphBuilder,
-    values: Sequence[Value],
-    shape: tuple[int, ...],
-    dtype: int,
-    scope: str,
-) -> Value:
+def _packed(at: Emitter, values: Sequence[Value], shape: tuple[int, ...]) -> Value:
     """Tensors of one shape one after the other in a new first dimension."""
-    shaped = [plain_ops.reshape(builder, v, shape, dtype, "", f"{scope}/one") for v in values]
-    ints = {"N": len(values), "axis": 0}
-    return builder.op(
-        "Pack", shaped, name=f"{scope}/stack", device="", types={"T": dtype}, ints=ints
-    )
+    return at.op("Pack", [at.reshape(value, shape, "one") for value in values], "stack", axis=0)
 
 
-def _unpacked(
-    builder: GraphBuilder,
-    stack: Value,
-    count: int,
-    shape: tuple[int, ...],
-    dtype: int,
-    scope: str,
-) -> list[Value]:
+def _unpacked(at: Emitter, stack: Value, count: int, shape: tuple[int, ...]) -> list[Value]:
     """The tensors that `_packed` made one of."""
     found = []
     for number in range(count):
-        begin, size = (number, *(0 for _ in shape)), (1, *shape)
-        one = block(builder, stack, begin, size, dtype, f"{scope}/one")
-        found.append(plain_ops.reshape(builder, one, shape, dtype, "", f"{scope}/one"))
+        one = at.block(stack, (number, *(0 for _ in shape)), (1, *shape), "one")
+        found.append(at.reshape(one, shape, "one"))
     return found

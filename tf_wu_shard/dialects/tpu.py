@@ -16,19 +16,17 @@ from typing import Any
 from tf_wu_shard import refusals
 from tf_wu_shard.dialects import axis_ops, columns, plain_ops, stacked
 from tf_wu_shard.dialects.base import CarriedReduction
-from tf_wu_shard.dialects.columns import block
 from tf_wu_shard.dialects.stack_exchange import StackExchange
 from tf_wu_shard.dialects.torus import Groups, Torus
 from tf_wu_shard.dtypes import dtype_name
-from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.builder import Emitter, GraphBuilder
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.layout import TILE, RowLayout, row_layout
 from tf_wu_shard.placement import Combine
+from tf_wu_shard.preferences import Preferences
 from tf_wu_shard.refusals import Refusal
 
-_INT32 = 3
-_RESOURCE = 20
 _SUM = "CrossReplicaSum"
 
 # How many reduce-scatters, and how many all-gathers, a step may have; none is combined with others.
@@ -43,18 +41,16 @@ class TpuCluster:
 
     Attributes:
         name: "tpu".
-        min_elements: Below N * 1,024 elements a shard does not fill a tile; such tensors stay
-            replicated, and the compiler combines their all-reduces.
+        preferences: Below N * 1,024 elements a shard does not fill a tile; such tensors stay
+            replicated, and the compiler combines their all-reduces. Several buckets of 20 MiB find
+            room in a core's vector memory; each costs a collective of each kind along every axis
+            of the torus.
         place: Where its replicas sit; see `Torus.place`.
         stacks: How its replicas take turns with whole tensors.
-        bucket_bytes: Several buckets of 20 MiB find room in a core's vector memory.
-        most_buckets: Each costs a collective of each kind along every axis of the torus.
     """
 
     name = "tpu"
-    weights_in_shards = True
-    owners = None
-    bucket_bytes = 20 * 1024 * 1024
+    uneven = None
 
     def __init__(self, cluster: str, torus: Torus) -> None:
         """Makes the dialect of one cluster.
@@ -68,9 +64,14 @@ class TpuCluster:
         self._torus = torus
         self.place = torus.place
         self.stacks = StackExchange(torus)
-        self._last: tuple[GraphBuilder, Value, int] | None = None
-        self.most_buckets: int | None = MOST_COLLECTIVES // len(torus.axes)
-        self.min_elements = torus.num_replicas * TILE[0] * TILE[1]
+        self._last: tuple[GraphBuilder, Value] | None = None
+        self.preferences = Preferences(
+            min_elements=torus.num_replicas * TILE[0] * TILE[1],
+            bucket_bytes=20 * 1024 * 1024,
+            most_buckets=MOST_COLLECTIVES // len(torus.axes),
+            weights_in_shards=True,
+            layout=self._layout,
+        )
 
     def copies(self, view: GraphView) -> tuple[str, ...]:
         """See `Dialect.copies`: one, on no device of its own."""
@@ -80,8 +81,8 @@ class TpuCluster:
         """See `Dialect.num_replicas`."""
         return self._torus.num_replicas
 
-    def layout(self, shape: tuple[int, ...], item_bytes: int) -> RowLayout:
-        """See `Dialect.layout`."""
+    def _layout(self, shape: tuple[int, ...], item_bytes: int) -> RowLayout:
+        """How a variable is cut: into runs of rows along each axis of the torus."""
         sizes = [len(groups[0]) for groups in self._torus.axes]
         return row_layout(shape, sizes, self._torus.held)
 
@@ -110,96 +111,80 @@ class TpuCluster:
             if node.op not in ("Placeholder", REPLICATED_INPUT):
                 node.attr["_tpu_replicate"].s = self._cluster.encode()
 
-    def shard_handle(self, builder: GraphBuilder, name: str) -> tuple[Value, Value]:
+    def shard_handle(self, at: Emitter) -> tuple[Value, Value]:
         """See `Dialect.shard_handle`: a packed handle, of which each replica sees its own."""
         if not self._cluster:
-            handle = plain_ops.handle_input(builder, name)
+            handle = at.handle_input("")
             return handle, handle
-        packed = plain_ops.handle_input(builder, f"{name}/packed")
-        types, ints = {"T": _RESOURCE}, {"N": 1, "index": -1}
-        handle = builder.op(
-            REPLICATED_INPUT, [packed], name=name, device="", types=types, ints=ints
+        packed = at.handle_input("packed")
+        # Not mirrored: each replica has a value of its own behind it.
+        handle = at.op(
+            REPLICATED_INPUT, [packed], "", index=-1, is_packed=True, is_mirrored_variable=False
         )
-        attr: Any = builder.nodes[-1].attr
-        attr["is_packed"].b = True
-        # Each replica has a value of its own behind it.
-        attr["is_mirrored_variable"].b = False
         return packed, handle
 
     def all_reduce(
         self,
-        builder: GraphBuilder,
+        at: Emitter,
         operands: Sequence[Sequence[Value]],
         shapes: Sequence[tuple[int, ...]],
-        dtype: int,
-        scope: str,
         combine: Combine = Combine.SUM,
     ) -> list[list[Value]]:
         """See `Dialect.all_reduce`. The compiler combines what is emitted one by one."""
-        everyone = builder.constant([list(range(self._torus.num_replicas))], device="")
+        everyone = at.constant([list(range(self._torus.num_replicas))])
         sums = []
         for own, shape in zip(operands, shapes, strict=True):
-            emit: dict[str, Any] = {"name": f"{scope}/sum", "device": "", "types": {"T": dtype}}
-            if combine is not Combine.SUM:
-                strings = {"reduce_op": plain_ops.EXTREMA[combine], "mode": "CrossReplica"}
-                emit["strings"] = strings
-            op_type = _SUM if combine is Combine.SUM else "XlaAllReduce"
-            total = builder.op(op_type, [own[0], everyone], **emit)
-            sums.append([plain_ops.reshape(builder, total, shape, dtype, "", f"{scope}/whole")])
+            if combine is Combine.SUM:
+                total = at.op(_SUM, [own[0], everyone], "sum")
+            else:
+                how = {"reduce_op": plain_ops.EXTREMA[combine], "mode": "CrossReplica"}
+                total = at.op("XlaAllReduce", [own[0], everyone], "sum", **how)
+            sums.append([at.reshape(total, shape, "whole")])
         return sums
 
     def reduce_scatter(
-        self,
-        builder: GraphBuilder,
-        operands: Sequence[Sequence[Value]],
-        layouts: Sequence[RowLayout],
-        dtype: int,
-        scope: str,
+        self, at: Emitter, operands: Sequence[Sequence[Value]], layouts: Sequence[RowLayout]
     ) -> list[list[Value]]:
         """See `Dialect.reduce_scatter`."""
         ordered = [
-            self._ordered(builder, own[0], layout, dtype, scope)
+            columns.ordered(at, own[0], layout)
             for own, layout in zip(operands, layouts, strict=True)
         ]
-        fill = self._after_the_last(builder, dtype, scope)
+        fill = self._after_the_last(at, at.dtype(ordered[0]))
         if layouts[0].flattened:
-            axes = self._torus.axes
-            total = stacked.reduce_scatter(builder, ordered, layouts, axes, dtype, scope, fill)
-            self._note(builder, total, dtype, scope)
-            return [[own] for own in stacked.runs_apart(builder, total, layouts, 1, dtype, scope)]
+            total = stacked.reduce_scatter(at, ordered, layouts, self._torus.axes, fill)
+            self._note(at, total)
+            return [[own] for own in stacked.runs_apart(at, total, layouts, 1)]
         starts, width = columns.beginnings(layouts)
-        total = self._bucket(builder, ordered, layouts[0], starts, width, dtype, scope, fill)
+        total = _bucket(at, ordered, layouts[0], starts, width, fill)
         by_row, by_tile = self._axes(layouts[0])
-        shape = (layouts[0].padded_rows, width)
-        total = axis_ops.reduce_scatter(builder, total, shape, by_row, dtype, scope)
-        self._note(builder, total, dtype, scope)
+        total = axis_ops.reduce_scatter(at, total, (layouts[0].padded_rows, width), by_row)
+        self._note(at, total)
         rows = layouts[0].run_rows
         if not by_tile:
             return [
-                [block(builder, total, (0, start), (rows, layout.columns), dtype, f"{scope}/shard")]
+                [at.block(total, (0, start), (rows, layout.columns), "shard")]
                 for start, layout in zip(starts, layouts, strict=True)
             ]
         count, width = len(layouts), layouts[0].columns
-        total = columns.tiles_of_rows(builder, total, width, count, dtype, scope)
+        total = columns.tiles_of_rows(at, total, width, count)
         shape = (rows * width * count // TILE[1], TILE[1])
-        total = axis_ops.reduce_scatter(builder, total, shape, by_tile, dtype, scope)
-        return [[own] for own in columns.tiles_apart(builder, total, layouts, dtype, scope)]
+        total = axis_ops.reduce_scatter(at, total, shape, by_tile)
+        return [[own] for own in columns.tiles_apart(at, total, layouts)]
 
-    def _after_the_last(self, builder: GraphBuilder, dtype: int, scope: str) -> Value | None:
+    def _after_the_last(self, at: Emitter, dtype: int) -> Value | None:
         """A number that is there when the last bucket has been scattered, if there was one.
 
         What is written over it waits for that. So the compiler computes gradients when their turn
         comes, and keeps room for one bucket or two, instead of leaving all of them to the end.
         """
-        if self._last is None or self._last[0] is not builder:
+        if self._last is None or self._last[0] is not at.builder:
             return None
-        _, number, its_dtype = self._last
-        return plain_ops.cast(builder, number, its_dtype, dtype, scope)
+        return at.cast(self._last[1], dtype, "cast")
 
-    def _note(self, builder: GraphBuilder, scattered: Value, dtype: int, scope: str) -> None:
+    def _note(self, at: Emitter, scattered: Value) -> None:
         """Notes that a bucket has been scattered."""
-        number = columns.first_element(builder, scattered, dtype, scope)
-        self._last = builder, number, dtype
+        self._last = at.builder, columns.first_element(at, scattered)
 
     def _axes(self, layout: RowLayout) -> tuple[tuple[Groups, ...], tuple[Groups, ...]]:
         """The axes along which a layout cuts rows, and those along which it cuts tiles."""
@@ -210,20 +195,15 @@ class TpuCluster:
         return self._torus.axes[:count], self._torus.axes[count:]
 
     def all_gather(
-        self,
-        builder: GraphBuilder,
-        shards: Sequence[Sequence[Value]],
-        layouts: Sequence[RowLayout],
-        dtype: int,
-        scope: str,
+        self, at: Emitter, shards: Sequence[Sequence[Value]], layouts: Sequence[RowLayout]
     ) -> list[list[Value]]:
         """See `Dialect.all_gather`."""
         own = [shard[0] for shard in shards]
         if layouts[0].flattened:
-            tensors = stacked.all_gather(builder, own, layouts, self._torus.axes, dtype, scope)
+            tensors = stacked.all_gather(at, own, layouts, self._torus.axes)
             return [
-                [self._shaped(builder, ordered, layout, dtype, scope)]
-                for ordered, layout in zip(tensors, layouts, strict=True)
+                [columns.unordered(at, tensor, layout)]
+                for tensor, layout in zip(tensors, layouts, strict=True)
             ]
         starts, width = columns.beginnings(layouts)
         first = layouts[0]
@@ -231,100 +211,57 @@ class TpuCluster:
         rows = first.run_rows
         if by_tile:
             count = len(layouts)
-            whole = columns.tiles_together(builder, own, layouts, dtype, scope)
+            whole = columns.tiles_together(at, own, layouts)
             high = first.shard_shape(0)[0] * count
             for groups in reversed(by_tile):
-                whole = axis_ops.all_gather(builder, whole, (high, TILE[1]), groups, dtype, scope)
+                whole = axis_ops.all_gather(at, whole, (high, TILE[1]), groups)
                 high *= len(groups[0])
-            whole = columns.rows_of_tiles(builder, whole, first.columns, count, dtype, scope)
+            whole = columns.rows_of_tiles(at, whole, first.columns, count)
         else:
-            whole = columns.side_by_side(builder, own, starts, (rows, width), dtype, scope)
+            whole = columns.side_by_side(at, own, starts, (rows, width))
         for groups in reversed(by_row):
-            whole = axis_ops.all_gather(builder, whole, (rows, width), groups, dtype, scope)
+            whole = axis_ops.all_gather(at, whole, (rows, width), groups)
             rows *= len(groups[0])
         if first.padded_rows > first.rows:
-            size = (first.rows, width)
-            whole = block(builder, whole, (0, 0), size, dtype, f"{scope}/rows")
-        leading = first.ordered_shape[:-1]
-        whole = plain_ops.reshape(builder, whole, (*leading, width), dtype, "", f"{scope}/bucket")
-        return [
-            [self._tensor(builder, whole, start, layout, dtype, scope)]
-            for start, layout in zip(starts, layouts, strict=True)
-        ]
+            whole = at.block(whole, (0, 0), (first.rows, width), "rows")
+        whole = at.reshape(whole, (*first.ordered_shape[:-1], width), "bucket")
+        gathered = []
+        for start, layout in zip(starts, layouts, strict=True):
+            begin = (*(0 for _ in layout.order[1:]), start)
+            tensor = at.block(whole, begin, layout.ordered_shape, "columns")
+            gathered.append([columns.unordered(at, tensor, layout)])
+        return gathered
 
-    def slice_own(
-        self,
-        builder: GraphBuilder,
-        value: Value,
-        layout: RowLayout,
-        dtype: int,
-        replica: int,
-        name: str,
-    ) -> Value:
+    def slice_own(self, at: Emitter, value: Value, layout: RowLayout, replica: int) -> Value:
         """See `Dialect.slice_own`; which run of rows is known when the program runs."""
-        ordered = self._ordered(builder, value, layout, dtype, name)
+        ordered = columns.ordered(at, value, layout)
         if layout.flattened:
-            padded = stacked.flattened(builder, ordered, layout, dtype, name)
+            padded = stacked.flattened(at, ordered, layout)
         else:
-            padded = self._bucket(builder, [ordered], layout, [0], layout.columns, dtype, name)
+            padded = _bucket(at, [ordered], layout, [0], layout.columns)
         if layout.tile_shards > 1:
-            padded = columns.tiles_of_rows(builder, padded, layout.columns, 1, dtype, name)
-        shard = layout.shard_shape(replica)
-        begin = columns.own_begin(builder, layout, name)
-        size = builder.constant(list(shard), device="")
-        types = {"T": dtype, "Index": _INT32}
-        return builder.op("Slice", [padded, begin, size], name=name, device="", types=types)
+            padded = columns.tiles_of_rows(at, padded, layout.columns, 1)
+        size = at.constant(list(layout.shard_shape(replica)))
+        return at.op("Slice", [padded, columns.own_begin(at, layout), size], "")
 
-    def _ordered(
-        self, builder: GraphBuilder, value: Value, layout: RowLayout, dtype: int, scope: str
-    ) -> Value:
-        """A tensor with its dimensions in its layout's order."""
-        shaped = plain_ops.reshape(builder, value, layout.shape, dtype, "", f"{scope}/shape")
-        return columns.transposed(builder, shaped, layout.order, dtype, f"{scope}/order")
 
-    def _bucket(
-        self,
-        builder: GraphBuilder,
-        ordered: Sequence[Value],
-        first: RowLayout,
-        starts: Sequence[int],
-        width: int,
-        dtype: int,
-        scope: str,
-        fill: Value | None = None,
-    ) -> Value:
-        """Tensors of equal leading dimensions side by side, as a matrix of padded rows."""
-        shape = (*first.ordered_shape[:-1], width)
-        bucket = columns.side_by_side(builder, ordered, starts, shape, dtype, scope, fill)
-        rows = (first.rows, width)
-        matrix = plain_ops.reshape(builder, bucket, rows, dtype, "", f"{scope}/rows")
-        if first.padded_rows == first.rows:
-            return matrix
-        padded = (first.padded_rows, width)
-        return columns.placed(
-            builder, columns.filled(builder, padded, dtype, scope), matrix, (0, 0), dtype, scope
-        )
-
-    def _tensor(
-        self,
-        builder: GraphBuilder,
-        bucket: Value,
-        start: int,
-        layout: RowLayout,
-        dtype: int,
-        scope: str,
-    ) -> Value:
-        """A tensor out of a bucket's columns that begin at `start`."""
-        begin = (*(0 for _ in layout.order[1:]), start)
-        own = block(builder, bucket, begin, layout.ordered_shape, dtype, f"{scope}/columns")
-        return self._shaped(builder, own, layout, dtype, scope)
-
-    def _shaped(
-        self, builder: GraphBuilder, ordered: Value, layout: RowLayout, dtype: int, scope: str
-    ) -> Value:
-        """A tensor out of what `_ordered` made of it."""
-        back = tuple(layout.order.index(d) for d in range(len(layout.order)))
-        return columns.transposed(builder, ordered, back, dtype, f"{scope}/whole")
+def _bucket(
+    at: Emitter,
+    ordered: Sequence[Value],
+    first: RowLayout,
+    starts: Sequence[int],
+    width: int,
+    fill: Value | None = None,
+) -> Value:
+    """Tensors of equal leading dimensions side by side, as a matrix of padded rows."""
+    shape = (*first.ordered_shape[:-1], width)
+    bucket = columns.side_by_side(at, ordered, starts, shape, fill)
+    matrix = at.reshape(bucket, (first.rows, width), "rows")
+    if first.padded_rows == first.rows:
+        return matrix
+    zero = columns.zero_like(at, matrix)
+    empty = columns.filled(at, (first.padded_rows, width), zero)
+    return columns.placed(at, empty, matrix, (0, 0))
 
 
 def not_scattered(view: GraphView, gradient: Value) -> Refusal | None:

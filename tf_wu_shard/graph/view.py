@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tf_wu_shard.errors import WuShardError
+from tf_wu_shard.graph.attributes import Signature
 from tf_wu_shard.graph.dimensions import Dims
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.ordering import ordered_ops
@@ -86,6 +87,7 @@ class GraphView:
         self.outputs = tuple(outputs)
         self.control_outputs = tuple(control_outputs)
         self.op_def = functools.cache(op_def)
+        self._signature = functools.cache(lambda op_type: Signature.known(op_def(op_type)))
         self._shape_of = shape_of
         self._given: dict[Value, tuple[int, ...]] = {}
         self._shapes: dict[Value, tuple[int, ...] | None] = {}
@@ -244,18 +246,10 @@ class GraphView:
         return tuple(Value(name, index) for index in range(count))
 
     def _result_types(self, op: Op) -> list[int]:
-        definition = self.op_def(op.type)
-        if definition is None:
+        signature = self._signature(op.type)
+        if signature is None:
             raise WuShardError(f"op {op.name!r} is of a type unknown to TensorFlow: {op.type}")
-        types: list[int] = []
-        for output in definition.output_arg:
-            if output.type_list_attr:
-                types.extend(op.attribute(output.type_list_attr).list.type)
-                continue
-            single = op.attribute(output.type_attr).type if output.type_attr else output.type
-            count = op.attribute(output.number_attr).i if output.number_attr else 1
-            types.extend([single] * count)
-        return types
+        return signature.result_types(op.node.attr)
 
     def first_unordered(self, earlier: Sequence[Op], later: Op) -> Op | None:
         """The first of some ops that not every run executes before `later`, or None.

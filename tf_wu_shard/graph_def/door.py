@@ -31,6 +31,7 @@ from tf_wu_shard.graph_def.places import Places, places_of
 from tf_wu_shard.graph_def.program import program_of
 from tf_wu_shard.graph_def.program_view import ProgramView, imported, program_view
 from tf_wu_shard.layout import RowLayout
+from tf_wu_shard.plan.constraints import StorageConstraints
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.refusals import Refusal
@@ -155,18 +156,8 @@ def _rewritten(
     dialect = TpuCluster(seen.program.name, places.torus)
     analysis = analyze(seen.view, dialect)
     uses = uses_by_variable(graph_def, seen.program)
-    slots, weights = _whole(seen, analysis, must_stay_whole(graph_def, uses))
-    plan = make_plan(
-        analysis,
-        options,
-        min_elements=dialect.min_elements,
-        bucket_bytes=dialect.bucket_bytes,
-        most_buckets=dialect.most_buckets,
-        pinned=slots,
-        whole_weights=weights,
-        layout_of=dialect.layout,
-        weights_in_shards=True,
-    )
+    constraints = _constraints(seen, analysis, must_stay_whole(graph_def, uses))
+    plan = make_plan(analysis, options, dialect.preferences, constraints)
     if not plan.variables:
         report = summarize(name, analysis, plan, {}, dialect.place)
         if not report.left_alone:
@@ -182,25 +173,23 @@ def _rewritten(
     return RewrittenGraphDef(new, report, variables)
 
 
-def _whole(
+def _constraints(
     seen: ProgramView, analysis: Analysis, outside: Mapping[str, Refusal]
-) -> tuple[dict[str, Refusal], dict[str, Refusal]]:
-    """The variables that cannot live in shards: those that keep their update whole, and weights.
+) -> StorageConstraints:
+    """Which variables cannot live in shards.
 
     A weight that stays whole may still be updated in shards, but not by a fused update: that wants
     the handle of a shard, and no variable can be made inside of a TPU program.
     """
-    slots: dict[str, Refusal] = {}
-    weights: dict[str, Refusal] = {}
+    found = StorageConstraints()
     for update in analysis.updates:
         fused = any(op.type in FUSED for op in update.body)
         for updated in update.variables:
             refusal = outside.get(updated.key)
             refusal = refusal or cannot_read_shards(seen.view, updated.handles[0])
             if refusal is not None:
-                stays = slots if updated.is_slot or fused else weights
-                stays[updated.key] = refusal
-    return slots, weights
+                found = found.keeping(updated.key, refusal, update=updated.is_slot or fused)
+    return found
 
 
 class _Assembly:

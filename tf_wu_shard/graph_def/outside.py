@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from tf_wu_shard import refusals
 from tf_wu_shard.dialects import whole_rows
+from tf_wu_shard.dtypes import INT32
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 from tf_wu_shard.graph_def.program import Program
@@ -28,7 +29,6 @@ _ASSIGN = "AssignVariableOp"
 _IS_INITIALIZED = "VarIsInitializedOp"
 _LED = frozenset({READ, _ASSIGN, _IS_INITIALIZED})
 
-_BOOL, _INT32 = 10, 3
 
 # TensorFlow's resource_handle.h: every run of such a VarHandleOp makes another variable.
 _ANONYMOUS = b"cd2c89b7-88b7-44c8-ad83-06c2a9158347"
@@ -133,7 +133,7 @@ class Outside:
             node.attr["dtype"].type = shards.dtype
             for size in shards.layout.shard_shape(number):
                 node.attr["shape"].shape.dim.add().size = size
-            self.nodes.append(node)
+            self._builder.add(node)
         self.replaced.add(template.name)
 
     def lead(self, shards: Shards, user: Any) -> None:
@@ -164,51 +164,32 @@ class Outside:
         return name
 
     def _read(self, shards: Shards, user: Any, controls: list[str]) -> None:
-        dtype, scope = shards.dtype, scope_of(shards.key, "read")
-        types = {"dtype": dtype}
+        at = self._builder.at("", scope_of(shards.key, "read"))
         parts = [
-            self._builder.op(
-                READ, [Value(handle)], name=scope, device=device, controls=controls, types=types
-            )
+            at.on(device).op(READ, [Value(handle)], "", controls=controls, dtype=shards.dtype)
             for handle, device in zip(shards.handles, shards.devices, strict=True)
         ]
-        whole = whole_rows.joined(self._builder, parts, shards.layout, dtype, scope)
-        self._last(user, "Identity", [str(whole)], T=dtype)
+        whole = whole_rows.joined(at, parts, shards.layout)
+        self._last(user, "Identity", [str(whole)], T=shards.dtype)
 
     def _assign(self, shards: Shards, user: Any, controls: list[str]) -> None:
-        scope, value = scope_of(shards.key, "assign"), parse_value(user.input[1])
-        parts = whole_rows.cut(self._builder, value, shards.layout, shards.dtype, scope)
+        at = self._builder.at("", scope_of(shards.key, "assign"))
+        value = self._builder.note(parse_value(user.input[1]), shards.dtype)
+        parts = whole_rows.cut(at, value, shards.layout)
         written = [
-            self._builder.op(
-                _ASSIGN,
-                [Value(handle), part],
-                name=scope,
-                device=device,
-                controls=controls,
-                types={"dtype": shards.dtype},
-            )
+            at.on(device).op(_ASSIGN, [Value(handle), part], "", controls=controls)
             for handle, device, part in zip(shards.handles, shards.devices, parts, strict=True)
         ]
         self._last(user, "NoOp", [f"^{op}" for op, _ in written])
 
     def _is_initialized(self, shards: Shards, user: Any, controls: list[str]) -> None:
-        scope = scope_of(shards.key, "is_initialized")
+        at = self._builder.at("", scope_of(shards.key, "is_initialized"))
         parts = [
-            self._builder.op(
-                _IS_INITIALIZED, [Value(handle)], name=scope, device=device, controls=controls
-            )
+            at.on(device).op(_IS_INITIALIZED, [Value(handle)], "", controls=controls)
             for handle, device in zip(shards.handles, shards.devices, strict=True)
         ]
-        answers = self._builder.op(
-            "Pack",
-            parts,
-            name=f"{scope}/each",
-            device="",
-            types={"T": _BOOL},
-            ints={"N": len(parts), "axis": 0},
-        )
-        axis = self._builder.constant([0], device="")
-        self._last(user, "All", [str(answers), str(axis)], Tidx=_INT32)
+        answers = at.op("Pack", parts, "each", axis=0)
+        self._last(user, "All", [str(answers), str(at.constant([0]))], Tidx=INT32)
 
     def _last(self, user: Any, op_type: str, inputs: list[str], **types: int) -> None:
         """Adds the op that takes the place, and the name, of the whole variable's user."""

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.capture import Captured
@@ -16,7 +17,7 @@ from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.tpu_cluster import cluster_of
 from tf_wu_shard.graph.tpu_obstacles import METADATA
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.ground import tpu_dialect
+from tf_wu_shard.ground import in_process_dialect, tpu_dialect
 from tf_wu_shard.layout import Layout, RowLayout
 from tf_wu_shard.pipeline.stages import Outcome
 from tf_wu_shard.program.flatten import program_of
@@ -32,12 +33,15 @@ from tf_wu_shard.tensorflow_private.graph_rebuilding import rebuild
 AnySlot = sharded_slot.ShardedSlot | sharded_slot.PendingSlot
 
 
-def hand_over(graph: Any, outcome: Outcome) -> tuple[Any, list[sharded_slot.PendingSlot]]:
+def hand_over(
+    graph: Any, outcome: Outcome, options: ShardingOptions | None
+) -> tuple[Any, list[sharded_slot.PendingSlot]]:
     """Makes the FuncGraph to use.
 
     Args:
         graph: The FuncGraph as it was traced; it stays as it is.
         outcome: What the stages made of it.
+        options: What the user asked for; None where the flag is off.
 
     Returns:
         The FuncGraph, the same one where there is nothing to do; and the slots that are to move
@@ -70,7 +74,10 @@ def hand_over(graph: Any, outcome: Outcome) -> tuple[Any, list[sharded_slot.Pend
         handles = {n: ref for n, ref in outcome.view.variables.items() if ref.key in layouts}
         captured = functionalized(graph, captured, handles, on_scratch)
         traced = outcome.nested.captured.view
-        lowered = lower_slot_accesses(captured.view, layouts, shards, traced)
+        devices = {key: tuple(shard.device for shard in slots[key].shards) for key in layouts}
+        by_devices = {d: in_process_dialect(d, options) for d in devices.values()}
+        dialects = {key: by_devices[d] for key, d in devices.items()}
+        lowered = lower_slot_accesses(captured.view, layouts, shards, traced, dialects)
         functions = captured.functions
     final = lowered or outcome.result or (_as_it_is(outcome) if nested.slots else None)
     if final is None:

@@ -8,13 +8,11 @@ from typing import Any
 import tensorflow as tf
 
 from tf_wu_shard.dialects.base import Dialect
-from tf_wu_shard.dtypes import FLOAT32
+from tf_wu_shard.dtypes import BOOL, FLOAT32
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.op import attribute_in, parse_value
 from tf_wu_shard.program.nesting import Nested
 from tf_wu_shard.rewrite.names import scope_of
-
-_BOOL = 10
 
 # An op, its attribute that names functions, and which of them.
 Place = tuple[str, str, int]
@@ -77,18 +75,16 @@ def agreeing(
     """
     found = []
     for node in nodes:
-        if node.name in branches and attribute_in(node.attr, "Tcond").type == _BOOL:
+        if node.name in branches and attribute_in(node.attr, "Tcond").type == BOOL:
             old, node = node, tf.compat.v1.NodeDef()
             node.CopyFrom(old)
             value, scope = parse_value(old.input[0]), scope_of(old.name, "agreed")
-            types = {"SrcT": _BOOL, "DstT": FLOAT32}
-            votes = builder.op("Cast", [value], name=f"{scope}/votes", device="", types=types)
-            ((total,),) = dialect.all_reduce(builder, [[votes]], [()], FLOAT32, scope)
+            at = builder.at("", scope)
+            votes = at.cast(builder.note(value, BOOL), FLOAT32, "votes")
+            ((total,),) = dialect.all_reduce(at, [[votes]], [()])
             # All vote for the first branch, or, where the update is in the second, any of them.
             needed = dialect.num_replicas(()) if branches[old.name] else 1
-            least = builder.constant(needed - 0.5, device="", dtype=FLOAT32)
-            node.input[0] = str(
-                builder.op("Greater", [total, least], name=scope, device="", types={"T": FLOAT32})
-            )
+            least = at.constant(needed - 0.5, FLOAT32)
+            node.input[0] = str(at.op("Greater", [total, least], ""))
         found.append(node)
     return found

@@ -14,14 +14,14 @@ from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.graph.capture import Captured
+from tf_wu_shard.plan.constraints import StorageConstraints
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.program.if_conversion import telling_why
 from tf_wu_shard.program.nesting import Nested, everything, uses
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.storage.function_slots import Whole
 
 # A plan for what was found in a graph, of which some must stay whole.
-MakePlan = Callable[[Analysis, Captured, Whole], ShardingPlan]
+MakePlan = Callable[[Analysis, StorageConstraints], ShardingPlan]
 
 
 class NestedPlans:
@@ -30,7 +30,7 @@ class NestedPlans:
     Attributes:
         programs: The branches and bodies, inner ones first.
         analyses: What was found in each.
-        wholes: What of each must stay whole.
+        constraints: What the storage of each one's variables asks.
         plans: The plan of each.
     """
 
@@ -52,7 +52,7 @@ class NestedPlans:
         for one in self.programs:
             found = telling_why(analyze(one.captured.view, dialect), one.captured)
             self.analyses.append(self.without_inner(found, one.inner))
-        self.wholes: list[Whole] = []
+        self.constraints: list[StorageConstraints] = []
         self.plans: dict[int, ShardingPlan] = {}
 
     def number(self, one: Nested) -> int:
@@ -76,28 +76,28 @@ class NestedPlans:
     def plan(
         self,
         make_plan: MakePlan,
-        whole_of: Callable[[Analysis, Captured], Whole],
+        constraints_of: Callable[[Analysis, Captured], StorageConstraints],
         in_shards: Container[str] = (),
     ) -> None:
         """Plans each, until no plan takes what another graph uses whole.
 
         Args:
             make_plan: Makes one.
-            whole_of: What of a graph must stay whole in any case.
+            constraints_of: What the storage of a graph's variables asks in any case.
             in_shards: Keys of the variables that live in shards already.
         """
-        both = list(zip(self.analyses, (one.captured for one in self.programs), strict=True))
-        self.wholes = [whole_of(analysis, captured) for analysis, captured in both]
+        both = zip(self.analyses, self.programs, strict=True)
+        self.constraints = [constraints_of(analysis, one.captured) for analysis, one in both]
         again = True
         while again:
             self.plans = {
-                number: make_plan(*both[number], whole) for number, whole in enumerate(self.wholes)
+                number: make_plan(self.analyses[number], constraints)
+                for number, constraints in enumerate(self.constraints)
             }
             again = any([self._withdraw(number, in_shards) for number in self.plans])
 
     def _withdraw(self, number: int, in_shards: Container[str]) -> bool:
         """Notes what a plan must not take; whether there is any."""
-        whole = self.wholes[number]
         found = False
         for variable in self.plans[number].variables:
             for slot in (*variable.slots, *variable.masters):
@@ -107,7 +107,9 @@ class NestedPlans:
                     continue
                 found = True
                 may_be_whole = is_weight and slot.variable not in in_shards
-                (whole.weights if may_be_whole else whole.slots)[slot.variable] = refusal
+                self.constraints[number] = self.constraints[number].keeping(
+                    slot.variable, refusal, update=not may_be_whole
+                )
         return found
 
     def _used_elsewhere(self, number: int, key: str, is_weight: bool) -> Refusal | None:

@@ -22,10 +22,12 @@ from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.tpu_cluster import Cluster
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.pipeline.nested_calls import Place, agreeing, as_arguments, by_place, calling
-from tf_wu_shard.pipeline.nested_plans import MakePlan, NestedPlans
+from tf_wu_shard.pipeline.nested_plans import NestedPlans
 from tf_wu_shard.pipeline.nested_reads import lead_reads
-from tf_wu_shard.pipeline.planning import planned
 from tf_wu_shard.pipeline.report_lines import with_line
+from tf_wu_shard.plan.constraints import StorageConstraints
+from tf_wu_shard.plan.planner import make_plan
+from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.nesting import Nested, nested_programs
 from tf_wu_shard.report.summary import Report, summarize
@@ -104,13 +106,14 @@ class _Work:
         self._graph = graph
         self._dialect = dialect
         self._found = NestedPlans(captured, nested, dialect)
-        make_plan: MakePlan = lambda analysis, one, whole: planned(  # noqa: E731
-            analysis, one, dialect, options, whole
-        )
+
+        def planned(analysis: Analysis, constraints: StorageConstraints) -> ShardingPlan:
+            return make_plan(analysis, options, dialect.preferences, constraints)
+
         self._found.plan(
-            make_plan,
-            lambda analysis, one: function_slots.must_stay_whole(
-                graph, analysis, one, functools.partial(make_plan, analysis, one)
+            planned,
+            lambda analysis, one: function_slots.storage_constraints(
+                graph, analysis, one, functools.partial(planned, analysis)
             ),
             function_slots.slots_in_shards(captured),
         )
@@ -204,7 +207,7 @@ def _enclosing(
 ) -> NestedUpdates:
     """The graph around: its ops call what was made, with the handles of the shards."""
     view = captured.view
-    builder = GraphBuilder(view.ops)
+    builder = GraphBuilder(view.ops, view.dtype)
     inputs: list[ShardInput] = []
     instead: dict[str, str] = {}
     writers: dict[str, list[str]] = {key: [] for key in slots}
@@ -213,7 +216,8 @@ def _enclosing(
         users = [op.name for op, _ in view.consumers(Value(name)) if op.name in hosts]
         if ref.key in slots and users:
             writers[ref.key] += users
-            placeholder, handle = dialect.shard_handle(builder, scope_of(ref.key, "shard_0"))
+            at = builder.at("", scope_of(ref.key, "shard_0"))
+            placeholder, handle = dialect.shard_handle(at)
             inputs.append(ShardInput(placeholder.op, ref.key, 0, handle.op))
             instead[name] = handle.op
     nodes = []

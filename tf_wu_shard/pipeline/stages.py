@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import sys
-from collections.abc import Container, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
-from tf_wu_shard.analysis.accesses import is_call
+from tf_wu_shard.analysis.accesses import accesses, is_call
 from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions
@@ -18,8 +18,9 @@ from tf_wu_shard.graph.tpu_obstacles import obstacle, sums_over_replicas
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.ground import dialect_of, tpu_dialect
 from tf_wu_shard.pipeline.nested_updates import NestedUpdates, share_nested_updates
-from tf_wu_shard.pipeline.planning import planned
 from tf_wu_shard.pipeline.report_lines import with_line
+from tf_wu_shard.plan.constraints import StorageConstraints
+from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.program.if_conversion import telling_why
 from tf_wu_shard.refusals import Refusal
@@ -35,6 +36,10 @@ from tf_wu_shard.tensorflow_private import function_graph
 _ONLY_WHAT_IS_IN_SHARDS = ShardingOptions(min_elements=sys.maxsize)
 
 
+# FuncGraphs that were reported, each with the ids of the variables that its reports name.
+Reported: TypeAlias = Mapping[Any, frozenset[int]]
+
+
 @dataclasses.dataclass(frozen=True)
 class Outcome:
     """What was done to a graph: what was found, planned and made of it, and what to say of it."""
@@ -44,12 +49,20 @@ class Outcome:
     result: RewriteResult | None = None
     report: Report | None = None
     analysis: Analysis | None = None
-    whole: function_slots.Whole | None = None
+    constraints: StorageConstraints | None = None
 
     @property
     def reports(self) -> list[Report]:
         """What to say of the graph and of what is nested in it."""
         return [*self.nested.reports, *([self.report] if self.report is not None else [])]
+
+    @property
+    def reported(self) -> frozenset[int]:
+        """The ids of the variables that its reports name, see `Reported`."""
+        names = {v.name for report in self.reports for v in report.variables}
+        names |= {v.name for report in self.reports for v in report.left_alone}
+        variables = self.nested.captured.variables
+        return frozenset(id(variable) for key, variable in variables.items() if key in names)
 
     @property
     def view(self) -> GraphView:
@@ -59,7 +72,7 @@ class Outcome:
 
 
 def run_stages(
-    graph: Any, captured: Captured, options: ShardingOptions | None, told: Container[Any]
+    graph: Any, captured: Captured, options: ShardingOptions | None, reported: Reported
 ) -> Outcome:
     """Analyses, plans, rewrites and verifies; nothing live is changed.
 
@@ -67,7 +80,7 @@ def run_stages(
         graph: The FuncGraph.
         captured: Its graph, what its TPU program calls brought out, and its variables.
         options: What the user asked for; None where the flag is off.
-        told: FuncGraphs that reports of their own tell about.
+        reported: FuncGraphs that were reported, with the variables that their reports name.
 
     Returns:
         What was made of it.
@@ -95,19 +108,19 @@ def run_stages(
     view = captured.view
     dialect = dialect_of(view, cluster, captured, options)
     found = telling_why(analyze(view, dialect), captured)
-    analysis = _without_told(graph, view, found, nested.reports, told)
-    make_plan = functools.partial(planned, analysis, captured, dialect, options)
-    whole = function_slots.must_stay_whole(graph, analysis, captured, make_plan)
-    plan = make_plan(whole)
+    analysis = _without_reported(graph, captured, found, nested.reports, reported)
+    planned = functools.partial(make_plan, analysis, options, dialect.preferences)
+    constraints = function_slots.storage_constraints(graph, analysis, captured, planned)
+    plan = planned(constraints)
     if not plan.variables:
         concerns = bool(analysis.updates or analysis.refusals or plan.left_alone)
         said = summarize(title, analysis, plan, {}, dialect.place)
         report = with_line(said, graph) if concerns else None
-        return Outcome(nested, report=report, analysis=analysis, whole=whole)
+        return Outcome(nested, report=report, analysis=analysis, constraints=constraints)
     result = rewrite(view, analysis, plan, dialect)
     verify(view, analysis, plan, result)
     report = with_line(summarize(title, analysis, plan, result.emitted, dialect.place), graph)
-    return Outcome(nested, plan, result, report, analysis, whole)
+    return Outcome(nested, plan, result, report, analysis, constraints)
 
 
 def _refused(title: str, captured: Captured, refusal: Refusal) -> Report | None:
@@ -115,26 +128,48 @@ def _refused(title: str, captured: Captured, refusal: Refusal) -> Report | None:
     view = captured.view
     if not sums_over_replicas(view.graph_def):
         return None
-    weights = dict.fromkeys(ref.key for ref in view.variables.values() if ref.trainable)
-    return nothing_sharded(title, refusal, tuple(weights))
+    # A variable that several programs use has a key in each.
+    keys = {
+        id(captured.variables.get(ref.key, ref)): ref.key
+        for ref in reversed(view.variables.values())
+        if ref.trainable
+    }
+    return nothing_sharded(title, refusal, tuple(reversed(keys.values())))
 
 
-def _without_told(
+def _without_reported(
     graph: Any,
-    view: GraphView,
+    captured: Captured,
     analysis: Analysis,
-    reports: Sequence[Report],
-    told: Container[Any],
+    nested: Sequence[Report],
+    reported: Reported,
 ) -> Analysis:
-    """Leaves out updates inside of functions that reports of their own tell about."""
-    nested = {v.name for r in reports for v in r.variables}
-    nested |= {v.name for r in reports for v in r.left_alone}
-    kept = []
-    for refused in analysis.refused:
-        where = refused.refusal.where
-        # What the graph itself updates as well, from a gradient of its own, it is to tell about.
-        inside = where in view.ops and is_call(view.ops[where].type) and not refused.reductions
-        called = function_graph.called_graphs(graph, view.ops[where].node) if inside else []
-        if refused.variable not in nested and not any(one in told for one in called):
-            kept.append(refused)
+    """Leaves out updates that are done inside of functions whose own reports name them."""
+    names = {v.name for r in nested for v in r.variables}
+    names |= {v.name for r in nested for v in r.left_alone}
+    kept = [
+        refused
+        for refused in analysis.refused
+        if refused.variable not in names
+        and not _is_reported(graph, captured, refused.variable, reported)
+    ]
     return dataclasses.replace(analysis, refused=tuple(kept))
+
+
+def _is_reported(graph: Any, captured: Captured, key: str, reported: Reported) -> bool:
+    """Whether nothing but functions that report on a variable write it.
+
+    What the graph itself updates as well, from a gradient of its own, it is to report.
+    """
+    view, variable = captured.view, captured.variables.get(key)
+    handles = [name for name, ref in view.variables.items() if ref.key == key and not ref.replica]
+    touching = [access for handle in handles for access in accesses(view, handle)]
+    writers = [access.op for access in touching if not access.access.is_read]
+    return bool(writers) and all(
+        is_call(op.type)
+        and any(
+            id(variable) in reported.get(called, ())
+            for called in function_graph.called_graphs(graph, op.node)
+        )
+        for op in writers
+    )

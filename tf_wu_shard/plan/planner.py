@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from tf_wu_shard import refusals
 from tf_wu_shard.analysis.row_body import weights_by_rows
@@ -21,6 +21,7 @@ from tf_wu_shard.dialects.table_layout import table_layout
 from tf_wu_shard.dtypes import BFLOAT16, FLOAT32, item_bytes
 from tf_wu_shard.layout import TILE, AnyLayout, Layout, RowLayout, flat_layout, of_size
 from tf_wu_shard.plan.buckets import assign_buckets, assign_in_turn
+from tf_wu_shard.plan.constraints import StorageConstraints
 from tf_wu_shard.plan.owners import assign_owners, cost_of
 from tf_wu_shard.plan.stacks import plan_stacks
 from tf_wu_shard.plan.types import (
@@ -30,77 +31,60 @@ from tf_wu_shard.plan.types import (
     SlotPlan,
     VariablePlan,
 )
+from tf_wu_shard.preferences import Preferences
 from tf_wu_shard.refusals import Refusal
 
 _TILE_ELEMENTS = math.prod(TILE)
 
-LayoutOf = Callable[[tuple[int, ...], int], AnyLayout]
+_NO_CONSTRAINTS = StorageConstraints()
 
 
 def make_plan(
     analysis: Analysis,
     options: ShardingOptions,
-    *,
-    min_elements: int,
-    bucket_bytes: int,
-    most_buckets: int | None = None,
-    pinned: Mapping[str, Refusal] | None = None,
-    in_shards: Mapping[str, AnyLayout] | None = None,
-    layout_of: LayoutOf | None = None,
-    weights_in_shards: bool = False,
-    whole_weights: Mapping[str, Refusal] | None = None,
+    preferences: Preferences,
+    constraints: StorageConstraints = _NO_CONSTRAINTS,
 ) -> ShardingPlan:
     """Decides what to shard.
 
     Args:
         analysis: What the graph holds.
         options: What the user asked for.
-        min_elements: The dialect's default for `options.min_elements`.
-        bucket_bytes: The dialect's default for `options.bucket_bytes`.
-        most_buckets: How many buckets there may be, where the user does not say what they hold:
-            they hold more then. Where it is not None they are filled one after the other.
-        pinned: Variables with which their update must stay whole, by key, each with the reason.
-        in_shards: Variables that live in shards already, by key, each with how it is cut. Their
-            updates stay sharded however small they are: one that gathers its slots first would be
-            the slowest of all. They keep their owners.
-        layout_of: How the dialect cuts a variable, given its shape and the bytes of an element;
-            None for a flat cut.
-        weights_in_shards: Whether the weights live in shards like their slots.
-        whole_weights: Weights that stay whole even so, by key, each with the reason; their updates
-            are shared, and put together at once.
+        preferences: What holds where the user did not say.
+        constraints: What is known of the variables' storage.
 
     Returns:
         The plan. Every variable with a reduced gradient is in it, sharded or left alone.
     """
-    smallest = min_elements if options.min_elements is None else options.min_elements
-    for_each = analysis.num_replicas if _is_for_each(analysis, options, min_elements) else None
-    cut = layout_of or (lambda shape, width: flat_layout(shape, analysis.num_replicas, width))
+    default = preferences.min_elements
+    smallest = default if options.min_elements is None else options.min_elements
+    for_each = analysis.num_replicas if _is_for_each(analysis, options, default) else None
+    held = constraints.in_shards
     chosen: list[tuple[int, WeightUpdate, tuple[AnyLayout, ...]]] = []
     left: list[LeftAlone] = []
-    held = in_shards or {}
     owners = _owners(analysis, smallest, held)
     for number, update in enumerate(analysis.updates):
         committed = any(variable.key in held for variable in update.variables)
         refusal = _against(update, 1 if committed else smallest, for_each)
-        layouts = () if refusal else _layouts(analysis, update, owners.get(number), cut)
+        layouts = () if refusal else _layouts(analysis, update, owners.get(number), preferences)
         refusal = refusal or _against_cut(update, layouts) or _misfit(update, layouts, held)
-        refusal = refusal or _pinned(update, pinned or {})
+        refusal = refusal or _pinned(update, constraints.whole_updates)
         if refusal is None:
             chosen.append((number, update, layouts))
         else:
             left.append(LeftAlone(update.name, refusal, update.reductions))
     left += [LeftAlone(r.variable, r.refusal, r.reductions) for r in analysis.refused]
     travelling = [_travels(analysis, u, cuts[0]) for _, u, cuts in chosen]
-    if most_buckets is None:
-        buckets = assign_buckets(travelling, options.bucket_bytes or bucket_bytes)
+    if preferences.most_buckets is None:
+        buckets = assign_buckets(travelling, options.bucket_bytes or preferences.bucket_bytes)
     else:
         ready = [_ready(analysis, u) for _, u, _ in chosen]
-        least, most = bucket_bytes, most_buckets
+        least, most = preferences.bucket_bytes, preferences.most_buckets
         buckets = assign_in_turn(travelling, ready, least, most, options.bucket_bytes)
-    whole = whole_weights or {}
+    whole = constraints.whole_weights
     variables = tuple(
         _variable_plan(analysis, number, layouts, bucket, options, whole)
-        if weights_in_shards
+        if preferences.weights_in_shards
         else _variable_plan(analysis, number, layouts, bucket, options)
         for (number, _, layouts), bucket in zip(chosen, buckets, strict=True)
     )
@@ -179,22 +163,24 @@ def _gradient(analysis: Analysis, update: WeightUpdate) -> GradientReduction:
 
 
 def _layouts(
-    analysis: Analysis, update: WeightUpdate, owner: int | None, cut: LayoutOf
+    analysis: Analysis, update: WeightUpdate, owner: int | None, preferences: Preferences
 ) -> tuple[AnyLayout, ...]:
     """How the update's tensors are cut, those of the weight's size first."""
+    count = analysis.num_replicas
     if owner is not None:
-        return (owner_layout(update.variables[0].shape, analysis.num_replicas, owner),)
+        return (owner_layout(update.variables[0].shape, count, owner),)
     dtype = _gradient(analysis, update).dtype
     # One cut for weight, gradient and slots, though their dtypes may differ: the narrowest decides
     # where the boundaries are aligned for all of them.
     dtypes = [dtype, *(v.dtype for v in update.variables)]
     width = min(item_bytes(d) for d in dtypes)
     if _gradient(analysis, update).gathered:
-        return (table_layout(update.variables[0].shape, analysis.num_replicas, width),)
+        return (table_layout(update.variables[0].shape, count, width),)
     # Of variables of one size, all are cut like the first.
     shapes: dict[int, tuple[int, ...]] = {}
     for variable in update.variables:
         shapes.setdefault(math.prod(variable.shape), variable.shape)
+    cut = preferences.layout or (lambda shape, width: flat_layout(shape, count, width))
     return tuple(cut(shape, width) for shape in shapes.values())
 
 

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import BRANCHES, IFS, callees
+from tf_wu_shard.dtypes import BOOL, INT32
 from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 from tf_wu_shard.program.called_graph import CalledGraph, Shape
 from tf_wu_shard.program.inlining import Body, inline
@@ -23,9 +24,6 @@ _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
 # What its branches are called, after the op's name and before their numbers.
 BRANCH = "wu_shard_branch_"
-
-_BOOL = 10
-_INT32 = 3
 
 
 class WrittenOut(NamedTuple):
@@ -168,17 +166,17 @@ class FlatFunctions:
         for number in range(num_branches - 1):
             scope = f"{node.name}/wu_shard_taken_{number}"
             if node.op in IFS:
-                if attribute_in(node.attr, "Tcond").type != _BOOL:
+                if attribute_in(node.attr, "Tcond").type != BOOL:
                     raise RunsInVainError(refusals.Branches.BRANCH_NO_TRUTH_VALUE.at())
                 test = self._new(node, scope, "Identity", [node.input[0]])
-                test.attr["T"].type = _BOOL
+                test.attr["T"].type = BOOL
                 tests.append(test)
                 continue
             own = self._new(node, f"{scope}/number", "Const", [])
-            own.attr["dtype"].type = _INT32
+            own.attr["dtype"].type = INT32
             own.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(number, tf.int32))
             test = self._new(node, scope, "Equal", [node.input[0], own.name])
-            test.attr["T"].type = _INT32
+            test.attr["T"].type = INT32
             tests += [own, test]
         return tests
 

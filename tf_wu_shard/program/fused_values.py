@@ -46,30 +46,23 @@ def on_scratch(
     node: Any, values: Mapping[int, str], refs: Mapping[int, VariableRef]
 ) -> tuple[list[Any], dict[int, str]] | None:
     """A fused update on variables that live for one step; see `OnValues`."""
-    builder, scope, device = GraphBuilder(()), f"{node.name}/wu_shard", node.device
+    builder = GraphBuilder(())
+    at = builder.at(node.device, f"{node.name}/wu_shard")
     inputs = [parse_value(text) for text in node.input if not text.startswith("^")]
     waits = [text[1:] for text in node.input if text.startswith("^")]
     for slot, ref in refs.items():
         if ref.shape is None:
             return None
-        value = parse_value(values[slot])
-        inputs[slot], filled = scratch_variable(builder, value, ref.shape, ref.dtype, device, scope)
+        value = builder.note(parse_value(values[slot]), ref.dtype)
+        inputs[slot], filled = scratch_variable(at, value, ref.shape)
         waits.append(filled)
-    name = f"{scope}/applied"
-    applied = builder.like(node, inputs, name=name, device=device, controls=waits)
+    applied = at.like(node, inputs, "applied", controls=waits)
     after = {
-        slot: builder.op(
-            READ,
-            [inputs[slot]],
-            name=f"{scope}/after",
-            device=device,
-            controls=[applied.op],
-            types={"dtype": ref.dtype},
-        )
+        slot: at.op(READ, [inputs[slot]], "after", controls=[applied.op], dtype=ref.dtype)
         for slot, ref in refs.items()
     }
     # Ops that waited for the update wait for all of it.
-    done = tf.compat.v1.NodeDef(name=node.name, op="NoOp", device=device)
+    done = tf.compat.v1.NodeDef(name=node.name, op="NoOp", device=node.device)
     done.input.extend(f"^{value.op}" for value in after.values())
     return [*builder.nodes, done], {slot: str(value) for slot, value in after.items()}
 

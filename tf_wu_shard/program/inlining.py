@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tf_wu_shard.colocation import rename_wishes
+from tf_wu_shard.dtypes import RESOURCE
 from tf_wu_shard.graph.op import Value, attribute_in, parse_value
-
-_RESOURCE = 20
 
 
 class Body(NamedTuple):
@@ -104,7 +103,7 @@ class _Inlining:
         handles = {
             node.name
             for node in body.nodes
-            if node.name in operands and attribute_in(node.attr, "dtype").type == _RESOURCE
+            if node.name in operands and attribute_in(node.attr, "dtype").type == RESOURCE
         }
         names = {
             node.name: self._free(f"{call.name}/{node.name}")

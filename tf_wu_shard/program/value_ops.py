@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tf_wu_shard.dtypes import BOOL, INT32
 from tf_wu_shard.graph.op import attribute_in
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.rules.variables import READ, WRITES
@@ -23,9 +24,6 @@ _SLICE = ("begin_mask", "ellipsis_mask", "end_mask", "new_axis_mask", "shrink_ax
 
 # The program that a node says it is in goes with it.
 _KEPT = ("_tpu_replicate",)
-
-_INT32 = 3
-_BOOL = 10
 
 
 def is_write(op_type: str) -> bool:
@@ -65,13 +63,13 @@ def on_value(node: Any, value: str, ref: VariableRef) -> list[Any] | None:
             update.attr[mask].i = attribute(mask).i
         return [update]
     if node.op == "VarIsInitializedOp":
-        return [_constant(node, True, _BOOL, controls)]
+        return [_constant(node, True, BOOL, controls)]
     if node.op == "VariableShape" and ref.shape is not None:
         return [_constant(node, list(ref.shape), attribute("out_type").type, controls)]
     if node.op == "ResourceGather":
-        axis = _constant(node, attribute("batch_dims").i, _INT32, controls, "/wu_shard_axis")
+        axis = _constant(node, attribute("batch_dims").i, INT32, controls, "/wu_shard_axis")
         inputs = [value, *rest, axis.name, *controls]
-        types = {"Tparams": ref.dtype, "Tindices": attribute("Tindices").type, "Taxis": _INT32}
+        types = {"Tparams": ref.dtype, "Tindices": attribute("Tindices").type, "Taxis": INT32}
         gather = _node(node, "GatherV2", inputs, **types)
         gather.attr["batch_dims"].i = attribute("batch_dims").i
         return [axis, gather]
@@ -89,8 +87,8 @@ def _scattered(
     indices, updates = rest
     if node.op.startswith("ResourceScatterNd"):
         return [_node(node, _SCATTERS[node.op], [value, indices, updates, *controls], **types)]
-    last = _constant(node, -1, _INT32, controls, "/wu_shard_axis")
-    apart = _node(node, "ExpandDims", [indices, last.name], T=dtype, Tdim=_INT32)
+    last = _constant(node, -1, INT32, controls, "/wu_shard_axis")
+    apart = _node(node, "ExpandDims", [indices, last.name], T=dtype, Tdim=INT32)
     apart.name += "/wu_shard_indices"
     inputs = [value, apart.name, updates, *controls]
     return [last, apart, _node(node, _SCATTERS[node.op], inputs, **types)]

@@ -31,6 +31,10 @@ class Updates(Kind):
         "{op_type} writes it from no gradient known to be summed over replicas",
         lifted_by.SUMMED,
     )
+    VARIABLE_SHAPE_OPEN = (
+        "its own shape is not fixed, so that nothing tells how to cut it",
+        "a variable of a fixed shape",
+    )
     INSIDE_OF_CALL = (
         "its update runs inside of {op_type}, a branch, a loop or a function that the step"
         " calls, and"

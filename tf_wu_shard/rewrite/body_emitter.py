@@ -9,19 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tf_wu_shard.analysis.types import BodyOp, Operand, OperandKind, WeightUpdate
-from tf_wu_shard.dialects.base import Dialect
-from tf_wu_shard.dialects.plain_ops import keep_order, reshape
 from tf_wu_shard.dialects.scratch import scratch_variable
-from tf_wu_shard.dialects.shard_sums import broadcast_own
-from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.op import Value, attribute_in
-from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.dialects.shard_sums import OwnShard
+from tf_wu_shard.graph.op import Value
 from tf_wu_shard.layout import AnyLayout, of_size
 from tf_wu_shard.rewrite.access_order import AccessOrder
-from tf_wu_shard.rewrite.names import scope_of
+from tf_wu_shard.rewrite.emission import Emission
 from tf_wu_shard.rewrite.sums import part
 from tf_wu_shard.rewrite.weight_reads import idle_reads
 from tf_wu_shard.rewrite.weight_versions import WeightVersion, open_version, weight_versions
@@ -46,40 +41,30 @@ class BodyEmitter:
 
     def __init__(
         self,
-        view: GraphView,
-        builder: GraphBuilder,
-        dialect: Dialect,
+        emission: Emission,
         update: WeightUpdate,
-        layout: AnyLayout,
+        layouts: Sequence[AnyLayout],
         replica: int,
         gradients: Mapping[int, Sequence[Value]],
-        shard_handles: Mapping[str, Sequence[Value]],
-        sides: Sequence[AnyLayout] = (),
     ) -> None:
         """Prepares to emit.
 
         Args:
-            view: The old graph.
-            builder: Where to emit.
-            dialect: Cuts slices.
+            emission: Where to emit.
             update: The update.
-            layout: How its weights are cut.
+            layouts: How its weights are cut, then how whatever is of another size, for each size.
             replica: Whose copy to emit.
             gradients: For each reduction key, per replica the shard of the sum.
-            shard_handles: For each slot key, per replica the handle of its shard.
-            sides: How whatever is of another size than the weights is cut, for each size.
         """
-        self._view = view
-        self._builder = builder
-        self._dialect = dialect
+        self._view = emission.view
+        self._dialect = emission.dialect
+        self._shard_handles = emission.handles
         self.update = update
-        self.layout = layout
-        self._layouts = (layout, *sides)
+        self.layout = layouts[0]
+        self._layouts = tuple(layouts)
         self._replica = replica
         self._gradients = gradients
-        self._shard_handles = shard_handles
-        self._device = update.devices[replica]
-        self._scope = scope_of(update.name, "update")
+        self._at = emission.at(update.devices[replica], update.name, "update")
         self._variables = {v.key: v for v in update.variables}
         self._locals: list[Value | None] = []
         self._order = AccessOrder()
@@ -137,17 +122,13 @@ class BodyEmitter:
                 for version in self.versions[weight.key]:
                     version.idle_reads += found.get(version.after, [])
 
-    def _name(self, op: BodyOp) -> str:
-        return f"{self._scope}/{op.type}"
-
     def _read(self, op: BodyOp) -> Value:
         key, name = op.variable, op.ops[self._replica]
         if key in self._shard_handles:
-            local = self._builder.like(
+            local = self._at.like(
                 self._view.ops[name].node,
                 [self._shard_handles[key][self._replica]],
-                name=self._name(op),
-                device=self._device,
+                op.type,
                 controls=self._before(key, name, writes=False),
             )
             self._order.after(key, local.op, writes=False)
@@ -160,18 +141,16 @@ class BodyEmitter:
                 self.emitted[name] = []
             return self._weights[key]
         # The old read of the whole weight stays as it is; the shard is cut from what it read.
-        own = self._variables[key]
-        return self._slice(Value(name), own.shape, own.dtype, f"{self._scope}/own_shard")
+        return self._slice(Value(name), self._variables[key].shape, "own_shard")
 
     def _write(self, op: BodyOp) -> None:
         key, name = op.variable, op.ops[self._replica]
         operand = self._local(op, op.operands[1])
         if key in self._shard_handles:
-            local = self._builder.like(
+            local = self._at.like(
                 self._view.ops[name].node,
                 [self._shard_handles[key][self._replica], operand],
-                name=self._name(op),
-                device=self._device,
+                op.type,
                 controls=self._before(key, name, writes=True),
             )
             self._order.after(key, local.op, writes=True)
@@ -179,14 +158,7 @@ class BodyEmitter:
             return
         arithmetic = WRITES[op.type]
         if arithmetic is not None:
-            operand = self._builder.op(
-                arithmetic,
-                [self._present(key, name), operand],
-                name=f"{self._scope}/{arithmetic}",
-                device=self._device,
-                types={"T": self._variables[key].dtype},
-            )
-            keep_order(self._builder)
+            operand = self._at.in_order(arithmetic, [self._present(key, name), operand])
         self._replace_weight(key, name, operand)
 
     def _apply(self, op: BodyOp) -> None:
@@ -205,26 +177,13 @@ class BodyEmitter:
                 handles.append(handle)
                 controls.add(filled)
         scalars = [self._local(op, operand) for operand in op.operands[fused.num_handles :]]
-        applied = self._builder.like(
-            self._view.ops[name].node,
-            [*handles, *scalars],
-            name=self._name(op),
-            device=self._device,
-            controls=controls,
-        )
+        node = self._view.ops[name].node
+        applied = self._at.like(node, [*handles, *scalars], op.type, controls=controls)
         for key, handle in zip(keys, handles, strict=True):
             if key in self._shard_handles:
                 self._order.after(key, applied.op, writes=True)
                 continue
-            new = self._builder.op(
-                READ,
-                [handle],
-                name=f"{self._scope}/{READ}",
-                device=self._device,
-                controls=[applied.op],
-                types={"dtype": self._variables[key].dtype},
-            )
-            self._replace_weight(key, name, new)
+            self._replace_weight(key, name, self._read_of(key, handle, [applied.op]))
         self.emitted.setdefault(name, [applied.op])
 
     def _scratch(self, key: str, name: str) -> tuple[Value, str]:
@@ -232,7 +191,7 @@ class BodyEmitter:
         present = self._present(key, name)
         own = self._variables[key]
         shape = self.layout_of(math.prod(own.shape)).shard_shape(self._replica)
-        return scratch_variable(self._builder, present, shape, own.dtype, self._device, self._scope)
+        return scratch_variable(self._at, present, shape)
 
     def _add(self, op: BodyOp) -> None:
         """A sum over several shards: what this one adds to it."""
@@ -240,24 +199,20 @@ class BodyEmitter:
         shard = self._local(op, op.operands[0])
         assert op.sum is not None, f"{op.type} is no sum"
         layout = self.layout_of(math.prod(op.sum.shape))
-        self.parts[name] = part(
-            *(self._builder, self._dialect, op, shard, layout, self._replica, self._device),
-            scope=self._name(op),
-        )
+        own = OwnShard(self._at.within(op.type), self._dialect, layout, self._replica)
+        self.parts[name] = part(own, op, shard)
         self.emitted[name] = [self.parts[name].op]
 
     def _compute(self, op: BodyOp) -> Value | None:
         name = op.ops[self._replica]
         operands = [self._local(op, operand) for operand in op.operands]
         node = self._view.ops[name].node
-        where: dict[str, Any] = {"name": self._name(op), "device": self._device}
-        where["controls"] = self._external_controls(name)
+        controls = self._external_controls(name)
         if op.type in ON_VECTORS:
-            types = {"T": attribute_in(node.attr, "T").type}
-            local = self._builder.op(ON_VECTORS[op.type], operands, types=types, **where)
-            keep_order(self._builder)
+            on_vectors = ON_VECTORS[op.type]
+            local = self._at.in_order(on_vectors, operands, op.type, controls=controls)
         else:
-            local = self._builder.like(node, operands, **where)
+            local = self._at.like(node, operands, op.type, controls=controls)
         self.emitted[name] = [local.op]
         return local
 
@@ -277,37 +232,32 @@ class BodyEmitter:
             if operand.shape == () or op.type in FUSED:
                 return value
             # A one-element tensor of rank 2 would turn the shard into a matrix.
-            element = self._view.dtype(value)
-            return reshape(self._builder, value, (), element, self._device, f"{self._scope}/scalar")
+            return self._at.reshape(value, (), "scalar")
         if operand.kind is OperandKind.BROADCAST:
             own_shape = self._view.shape(value)
             assert own_shape is not None, f"{value} has no static shape"
             layout = self.layout_of(math.prod(operand.shape))
-            return broadcast_own(
-                *(self._builder, self._dialect, value, own_shape, operand.shape),
-                *(layout, self._view.dtype(value), self._replica, self._device),
-                scope=f"{self._scope}/broadcast",
-            )
-        return self._slice(value, operand.shape, self._view.dtype(value), f"{self._scope}/slice")
+            own = OwnShard(self._at.within("broadcast"), self._dialect, layout, self._replica)
+            return own.broadcast(value, own_shape, operand.shape)
+        return self._slice(value, operand.shape, "slice")
 
-    def _slice(self, value: Value, shape: tuple[int, ...], dtype: int, name: str) -> Value:
+    def _slice(self, value: Value, shape: tuple[int, ...], name: str) -> Value:
+        """The own shard of a value of `shape` that is whole."""
         layout = self.layout_of(math.prod(shape))
-        return self._dialect.slice_own(self._builder, value, layout, dtype, self._replica, name)
+        return self._dialect.slice_own(self._at.within(name), value, layout, self._replica)
+
+    def _read_of(self, key: str, handle: Value, controls: Sequence[str]) -> Value:
+        """A read of a handle of a variable."""
+        dtype = self._variables[key].dtype
+        return self._at.op(READ, [handle], READ, controls=controls, dtype=dtype)
 
     def _present(self, key: str, write: str) -> Value:
         """The weight's shard before the old op `write`."""
         if key not in self._weights:
             variable = self._variables[key]
-            whole = self._builder.op(
-                READ,
-                [Value(variable.handles[self._replica])],
-                name=f"{self._scope}/{READ}",
-                device=self._device,
-                controls=self._external_controls(write),
-                types={"dtype": variable.dtype},
-            )
-            named = f"{self._scope}/own_shard"
-            self._weights[key] = self._slice(whole, variable.shape, variable.dtype, named)
+            handle = Value(variable.handles[self._replica])
+            whole = self._read_of(key, handle, self._external_controls(write))
+            self._weights[key] = self._slice(whole, variable.shape, "own_shard")
             open_version(self.versions[key]).controls.append(whole.op)
         return self._weights[key]
 

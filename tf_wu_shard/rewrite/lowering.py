@@ -24,7 +24,9 @@ import tensorflow as tf
 
 from tf_wu_shard.analysis.accesses import accesses, is_call
 from tf_wu_shard.dialects import plain_ops
+from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dialects.scratch import scratch_variable
+from tf_wu_shard.dtypes import BOOL
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.op import Op, Value
@@ -35,9 +37,6 @@ from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.result import ShardInput
 from tf_wu_shard.rewrite.rounds import in_rounds
 from tf_wu_shard.rules.variables import READ, WRITES, Access
-
-_RESOURCE = 20
-_BOOL = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +57,11 @@ class Lowered:
 
 
 def lower_slot_accesses(
-    view: GraphView, layouts: Mapping[str, Layout], shards: Mapping[str, str], traced: GraphView
+    view: GraphView,
+    layouts: Mapping[str, Layout],
+    shards: Mapping[str, str],
+    traced: GraphView,
+    dialects: Mapping[str, Dialect],
 ) -> Lowered | None:
     """Replaces accesses of sharded slots by accesses of their shards.
 
@@ -68,6 +71,7 @@ def lower_slot_accesses(
         shards: For each placeholder of the view that is a shard's own handle, the slot's key.
         traced: The graph before any rewrite, which has all ops that access a slot, in the order in
             which they were traced.
+        dialects: For each of these slots how its replicas communicate.
 
     Returns:
         The new graph, or None where no such slot is touched.
@@ -91,7 +95,7 @@ def lower_slot_accesses(
         return None
     redirected = calls_on_shards(view, shards)
     passed_on.update(name for on_slot in redirected.values() for name in on_slot)
-    lowering = _Lowering(view, layouts, frozenset(passed_on))
+    lowering = _Lowering(view, layouts, frozenset(passed_on), dialects)
     for key, per_replica in touched.items():
         calls = redirected.get(key, {})
         for replica in range(layouts[key].num_shards) if calls else ():
@@ -104,13 +108,18 @@ def lower_slot_accesses(
 
 class _Lowering:
     def __init__(
-        self, view: GraphView, layouts: Mapping[str, Layout], passed_on: frozenset[str]
+        self,
+        view: GraphView,
+        layouts: Mapping[str, Layout],
+        passed_on: frozenset[str],
+        dialects: Mapping[str, Dialect],
     ) -> None:
+        self._dialects = dialects
         self._view = view
         self._layouts = layouts
         self._passed_on = passed_on
         self._waits: dict[str, list[str]] = {}
-        self._builder = GraphBuilder(view.ops)
+        self._builder = GraphBuilder(view.ops, view.dtype)
         self._inputs: list[ShardInput] = []
         self._values: dict[Value, Value] = {}
         self._instead: dict[str, str] = {}
@@ -181,14 +190,7 @@ class _Lowering:
     def _shard_handles(self, key: str) -> list[Value]:
         handles = []
         for replica in range(self._layouts[key].num_shards):
-            handle = self._builder.op(
-                "Placeholder",
-                [],
-                name=scope_of(key, f"shard_{replica}"),
-                device="",
-                types={"dtype": _RESOURCE},
-            )
-            self._builder.nodes[-1].attr["shape"].shape.SetInParent()
+            handle = self._builder.at("", "").handle_input(scope_of(key, f"shard_{replica}"))
             self._inputs.append(ShardInput(handle.op, key, replica, handle.op))
             handles.append(handle)
         return handles
@@ -202,11 +204,11 @@ class _Lowering:
             self._waits.setdefault(op.name, []).extend(waits)
             return op.name
         if op.type == READ:
-            return self._gather(key, handles, op, waits)
+            return self._gather(key, handles, replica, op, waits)
         if op.type in WRITES:
             return self._write_own(key, handles[replica], replica, op, waits)
         if op.type == "VarIsInitializedOp":
-            true = self._builder.constant(True, device=op.device, dtype=_BOOL)
+            true = self._builder.constant(True, device=op.device, dtype=BOOL)
             self._values[Value(op.name)] = true
             self._instead[op.name] = true.op
             return true.op
@@ -225,31 +227,13 @@ class _Lowering:
         layout = self._layouts[key]
         own = next(v for v in op.inputs if self._key_of(v) == key)
         dtype = self._view.variables[own.op].dtype
-        scope = scope_of(key, "scratch")
-        whole = self._gathered(key, handles, dtype, op.device, [*op.controls, *waits])
-        handle, filled = scratch_variable(
-            self._builder, whole, layout.shape, dtype, op.device, scope
-        )
+        at = self._builder.at(op.device, scope_of(key, "scratch"))
+        whole = self._gathered(key, handles, replica, dtype, [*op.controls, *waits])
+        handle, filled = scratch_variable(at, whole, layout.shape)
         self._scratch[op.name, own] = (handle, filled)
-        changed = self._builder.op(
-            READ,
-            [handle],
-            name=f"{scope}/changed",
-            device=op.device,
-            controls=[op.name],
-            types={"dtype": dtype},
-        )
-        vector = plain_ops.flat(self._builder, changed, dtype, op.device, f"{scope}/flat")
-        part = plain_ops.own_part(
-            self._builder, vector, layout, replica, dtype, op.device, f"{scope}/own_shard"
-        )
-        written = self._builder.op(
-            "AssignVariableOp",
-            [handles[replica], part],
-            name=f"{scope}/write",
-            device=op.device,
-            types={"dtype": dtype},
-        )
+        changed = at.op(READ, [handle], "changed", controls=[op.name], dtype=dtype)
+        part = plain_ops.own_part(at, at.flat(changed, "flat"), layout, replica, "own_shard")
+        written = at.op("AssignVariableOp", [handles[replica], part], "write")
         self._must_run.append(written.op)
         self._filled.append(whole.op)
         self._written.append(self._builder.nodes[-1])
@@ -267,49 +251,30 @@ class _Lowering:
                 node.input[slot] = str(handle)
                 node.input.append(f"^{filled}")
 
-    def _gather(self, key: str, handles: list[Value], op: Op, waits: list[str]) -> str:
+    def _gather(
+        self, key: str, handles: list[Value], replica: int, op: Op, waits: list[str]
+    ) -> str:
         dtype = op.attribute("dtype").type
-        whole = self._gathered(key, handles, dtype, op.device, [*op.controls, *waits])
+        whole = self._gathered(key, handles, replica, dtype, [*op.controls, *waits])
         self._values[Value(op.name)] = whole
         self._instead[op.name] = whole.op
         return whole.op
 
     def _gathered(
-        self, key: str, handles: list[Value], dtype: int, device: str, waits: list[str]
+        self, key: str, handles: list[Value], replica: int, dtype: int, waits: list[str]
     ) -> Value:
-        """The whole value of a slot, read from its shards."""
+        """What a replica gets of the whole value of a slot, read from its shards."""
+        at = self._builder.at("", scope_of(key, "read"))
+        # With no device named, each is read where it lives.
+        shards = [at.op(READ, [h], "shard", controls=waits, dtype=dtype) for h in handles]
+        gathered = at.within("all_gather")
         layout = self._layouts[key]
-        scope = scope_of(key, "read")
-        shards = [
-            self._builder.op(
-                READ,
-                [handle],
-                name=f"{scope}/shard",
-                device="",
-                controls=waits,
-                types={"dtype": dtype},
-            )
-            for handle in (handles[replica] for replica in layout.holders)
-        ]
-        vector = plain_ops.joined(self._builder, shards, dtype, device, f"{scope}/all_gather")
-        return plain_ops.reshape(
-            self._builder, vector, layout.shape, dtype, device, f"{scope}/whole"
-        )
+        return self._dialects[key].all_gather(gathered, [shards], [layout])[0][replica]
 
     def _write_own(self, key: str, handle: Value, replica: int, op: Op, waits: list[str]) -> str:
-        layout = self._layouts[key]
-        dtype = op.attribute("dtype").type
-        scope = scope_of(key, "write")
-        vector = plain_ops.flat(self._builder, op.inputs[1], dtype, op.device, f"{scope}/flat")
-        own = plain_ops.own_part(
-            self._builder, vector, layout, replica, dtype, op.device, f"{scope}/own_shard"
-        )
-        written = self._builder.like(
-            op.node,
-            [handle, own],
-            name=f"{scope}/{op.type}",
-            device=op.device,
-            controls=[*op.controls, *waits],
-        )
+        at, layout = self._builder.at(op.device, scope_of(key, "write")), self._layouts[key]
+        vector = at.flat(op.inputs[1], "flat")
+        own = plain_ops.own_part(at, vector, layout, replica, "own_shard")
+        written = at.like(op.node, [handle, own], op.type, controls=[*op.controls, *waits])
         self._instead[op.name] = written.op
         return written.op

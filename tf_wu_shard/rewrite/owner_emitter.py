@@ -13,12 +13,9 @@ from collections.abc import Sequence
 from tf_wu_shard.analysis.accesses import VariableAccess, accesses, reads_after
 from tf_wu_shard.analysis.types import BodyOp, UpdatedVariable, WeightUpdate
 from tf_wu_shard.analysis.whole_updates import written
-from tf_wu_shard.dialects.plain_ops import reshape
-from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
-from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.rewrite.names import scope_of
-from tf_wu_shard.rewrite.remains import Remains
+from tf_wu_shard.rewrite.emission import Emission
 from tf_wu_shard.rules.handles import num_written
 from tf_wu_shard.rules.variables import READ
 
@@ -26,30 +23,23 @@ from tf_wu_shard.rules.variables import READ
 class OwnerEmitter:
     """Leaves one update to its owner."""
 
-    def __init__(
-        self,
-        view: GraphView,
-        builder: GraphBuilder,
-        remains: Remains,
-        update: WeightUpdate,
-        owner: int,
-    ) -> None:
+    def __init__(self, emission: Emission, update: WeightUpdate, owner: int) -> None:
         """Prepares to emit.
 
         Args:
-            view: The old graph.
-            builder: Where to emit.
-            remains: Told what goes from the old graph, and what takes its place.
+            emission: Where to emit.
             update: The update, a whole one.
             owner: The replica that does it.
         """
-        self._view = view
-        self._builder = builder
-        self._remains = remains
+        self._view = emission.view
+        self._emission = emission
+        self._remains = emission.remains
         self._update = update
         self._owner = owner
         self._peers = [r for r in range(len(update.devices)) if r != owner]
         self._weights = {w.key for w in update.weights}
+        # Values of the owner's, with what each replica gets of them.
+        self._received: dict[Value, list[Value]] = {}
         kept = {op.ops[owner] for op in update.body}
         # A read of a weight stays with its replica: it may be the forward pass that looks at it.
         self._gone = {
@@ -61,16 +51,15 @@ class OwnerEmitter:
             for replica in self._peers
         }
 
-    def replace_gradient(self, key: int, total: Value, dtype: int) -> None:
+    def replace_gradient(self, key: int, total: Value) -> None:
         """Lets all that still looks at a reduced gradient look at the owner's sum.
 
         Args:
             key: The reduction.
             total: On the owner, the sum, a vector.
-            dtype: Its element type, as a DataType number.
         """
-        device, shaped = self._update.devices[self._owner], {}
-        scope = scope_of(self._update.name, "reduce/gradient")
+        shaped: dict[tuple[int, ...], Value] = {}
+        at = self._at(self._owner, self._update.name, "reduce/gradient")
         for replica in range(len(self._update.devices)):
             for name in self._remains.names.of(key, replica):
                 if not self._is_looked_at(name, replica):
@@ -78,8 +67,8 @@ class OwnerEmitter:
                 shape = self._view.shape(name)
                 assert shape is not None, f"a reduced gradient has no static shape: {name}"
                 if shape not in shaped:
-                    shaped[shape] = reshape(self._builder, total, shape, dtype, device, scope)
-                self._remains.replace_value(name, shaped[shape])
+                    shaped[shape] = at.reshape(total, shape, "")
+                self._remains.replace_value(name, self._on(replica, shaped[shape]))
 
     def emit(self) -> dict[str, tuple[tuple[str, ...], ...]]:
         """Takes the other copies away and assigns the owner's weights to theirs.
@@ -103,6 +92,9 @@ class OwnerEmitter:
                 self._remains.replace_ops({name: [] for name in idle if name not in gone})
         return found
 
+    def _at(self, replica: int, variable: str, what: str) -> Emitter:
+        return self._emission.at(self._update.devices[replica], variable, what)
+
     def _reads_weight(self, op: BodyOp) -> bool:
         return op.type == READ and op.variable in self._weights
 
@@ -117,7 +109,17 @@ class OwnerEmitter:
         """Lets what stays of a replica's copy look at the owner's results of an op."""
         for value in self._view.results(op.ops[replica]):
             if self._is_looked_at(value, replica):
-                self._remains.replace_value(value, Value(op.ops[self._owner], value.index))
+                own = Value(op.ops[self._owner], value.index)
+                self._remains.replace_value(value, self._on(replica, own))
+
+    def _on(self, replica: int, value: Value) -> Value:
+        """What a replica gets of a value of the owner's."""
+        if replica == self._owner:
+            return value
+        if value not in self._received:
+            at = self._at(self._owner, self._update.name, "broadcast")
+            self._received[value] = self._emission.uneven.broadcast_from(at, value)
+        return self._received[value][replica]
 
     def _assign(self, weight: UpdatedVariable) -> tuple[tuple[str, ...], ...]:
         """Assigns each version of the owner's to the other replicas' components."""
@@ -136,14 +138,8 @@ class OwnerEmitter:
 
     def _broadcast(self, weight: UpdatedVariable, write: str, later: Sequence[BodyOp]) -> Value:
         """What the owner's weight holds after a write, and before its later ones."""
-        value = self._builder.op(
-            READ,
-            [Value(weight.handles[self._owner])],
-            name=scope_of(weight.key, "broadcast"),
-            device=self._update.devices[self._owner],
-            controls=[write],
-            types={"dtype": weight.dtype},
-        )
+        at, handle = self._at(self._owner, weight.key, "broadcast"), weight.handles[self._owner]
+        value = at.op(READ, [Value(handle)], "", controls=[write], dtype=weight.dtype)
         if later:
             # It stands for the owner's reads, for which the next write waits.
             reads = reads_after(self._view, weight.handles[self._owner], write)
@@ -160,17 +156,23 @@ class OwnerEmitter:
         value: Value,
         before: Sequence[str],
     ) -> str:
-        """Assigns one version to one component, after the assignments `before`."""
+        """Assigns one version to one component, after the assignments `before`.
+
+        Args:
+            weight: The weight.
+            version: The writes that make the version.
+            replica: Whose component.
+            value: What the owner holds then.
+            before: The assignment of the version before.
+        """
         old = {op.ops[replica] for op in version}
         between = self._reads_between(weight, replica, old)
         waits = {c for name in old for c in self._view.ops[name].controls}
-        assign = self._builder.op(
+        assign = self._at(replica, weight.key, "assign").op(
             "AssignVariableOp",
-            [Value(weight.handles[replica]), value],
-            name=scope_of(weight.key, "assign"),
-            device=self._update.devices[replica],
+            [Value(weight.handles[replica]), self._on(replica, value)],
+            "",
             controls=[*(waits - old - between), *before],
-            types={"dtype": weight.dtype},
         )
         self._remains.replace_ops({name: [] for name in between | old})
         self._remains.replace_ops({version[-1].ops[replica]: [assign.op]})

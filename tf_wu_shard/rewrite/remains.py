@@ -16,7 +16,6 @@ import tensorflow as tf
 from tf_wu_shard.analysis.gradients import result_names
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.colocation import rename_wishes, wishes
-from tf_wu_shard.dialects.plain_ops import reshape
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.op import Op, Value, parse_value
 from tf_wu_shard.graph.ordering import in_cycles
@@ -79,16 +78,13 @@ class Remains:
             # A part of a pack, a vector too; what gives it another shape goes on doing so.
             self._replaced_values.update(zip(reduction.results, sums, strict=True))
             return
-        dtype = reduction.dtype
         devices = self._analysis.updates[0].devices
         for replica, total in enumerate(sums):
             for value in self.names.of(key, replica):
                 shape = self._view.shape(value)
                 assert shape is not None, f"a reduced gradient has no static shape: {value}"
-                scope = scope_of(LEFT_WHOLE, "all_reduce/shape")
-                self._replaced_values[value] = reshape(
-                    self._builder, total, shape, dtype, devices[replica], scope
-                )
+                at = self._builder.at(devices[replica], scope_of(LEFT_WHOLE, "all_reduce/shape"))
+                self._replaced_values[value] = at.reshape(total, shape, "")
 
     def replace_value(self, old: Value, new: Value) -> None:
         """Lets everything that reads a value read another."""

@@ -20,7 +20,8 @@ from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.plan.types import ShardingPlan, VariablePlan, bucket_name
 from tf_wu_shard.rewrite.body_emitter import BodyEmitter
-from tf_wu_shard.rewrite.names import LEFT_WHOLE, scope_of
+from tf_wu_shard.rewrite.emission import Emission
+from tf_wu_shard.rewrite.names import LEFT_WHOLE
 from tf_wu_shard.rewrite.operands import Operands
 from tf_wu_shard.rewrite.owner_emitter import OwnerEmitter
 from tf_wu_shard.rewrite.remains import Remains
@@ -67,17 +68,15 @@ class _Rewriter:
         self._analysis = analysis
         self._plan = plan
         self._dialect = dialect
-        self._builder = GraphBuilder(view.ops)
         self._devices = analysis.updates[0].devices
         self._turns = Turns(view, analysis, plan)
         sharded = {key for variable in plan.variables for key in variable.reductions}
+        self._builder = GraphBuilder(view.ops, view.dtype)
         self._remains = Remains(view, analysis, sharded, self._builder)
-        self._operands = Operands(view, self._builder)
-        self._gathers = WeightGathers(
-            view, analysis, self._builder, dialect, self._turns, self._remains
-        )
+        self._emission = Emission(view, self._builder, dialect, self._remains)
+        self._operands = Operands(self._emission)
+        self._gathers = WeightGathers(self._emission, analysis.updates, self._turns)
         self._shard_inputs: list[ShardInput] = []
-        self._handles: dict[str, list[Value]] = {}
         self._emitted: collections.Counter[str] = collections.Counter()
         self._assigns: dict[str, tuple[tuple[str, ...], ...]] = {}
         self._parts: list[Parts] = []
@@ -115,12 +114,11 @@ class _Rewriter:
         if isinstance(variable.layout, OwnerLayout):
             copies = (variable.layout.owner,)
         for slot in (*variable.masters, *variable.slots):
-            self._handles[slot.variable] = []
+            handles = self._emission.handles[slot.variable] = []
             for copy in copies:
-                placeholder, handle = self._dialect.shard_handle(
-                    self._builder, scope_of(slot.variable, f"shard_{copy}")
-                )
-                self._handles[slot.variable].append(handle)
+                at = self._emission.at("", slot.variable, f"shard_{copy}")
+                placeholder, handle = self._dialect.shard_handle(at)
+                handles.append(handle)
                 self._shard_inputs.append(
                     ShardInput(placeholder.op, slot.variable, copy, handle.op)
                 )
@@ -129,39 +127,31 @@ class _Rewriter:
 
     def _update_whole(self, bucket: Sequence[VariablePlan]) -> None:
         """Leaves updates to their owners."""
-        owners = self._dialect.owners
-        assert owners is not None, "the analysis finds whole updates for owners only"
         for variable in bucket:
             assert isinstance(variable.layout, OwnerLayout), "a bucket of two kinds"
             update = self._analysis.updates[variable.update]
-            emitter = OwnerEmitter(
-                self._view, self._builder, self._remains, update, variable.layout.owner
-            )
+            owner = variable.layout.owner
+            emitter = OwnerEmitter(self._emission, update, owner)
             for key in update.reductions:
                 reduction = self._analysis.reductions[key]
-                scope, owner = scope_of(update.name, "reduce"), variable.layout.owner
-                operands = self._operands.of(reduction)
-                total = owners.reduce(self._builder, operands, owner, reduction.dtype, scope)
-                device, dtype = self._devices[owner], reduction.dtype
-                total = divided(self._builder, total, reduction.divisor, dtype, device, scope)
-                emitter.replace_gradient(key, total, reduction.dtype)
+                at = self._emission.at(self._devices[owner], update.name, "reduce")
+                total = self._emission.uneven.reduce_to(at, self._operands.of(reduction), owner)
+                emitter.replace_gradient(key, divided(at, total, reduction.divisor))
                 self._emitted["reduce"] += 1
             self._assigns |= emitter.emit()
             self._emitted["broadcast"] += sum(len(w.versions) for w in update.weights)
 
     def _reduce_scatter(self, bucket: Sequence[VariablePlan]) -> dict[int, list[Value]]:
         """Per reduction of the bucket, per replica, the shard of the reduced gradient."""
-        scope = scope_of(bucket_name(bucket), "reduce_scatter")
+        at = self._emission.at("", bucket_name(bucket), "reduce_scatter")
         found: dict[int, list[Value]] = {}
         for together in self._turns.gradients(bucket):
             operands = [self._operands.of(r) for r, _ in together]
-            dtype = together[0][0].dtype
-            layouts = [layout for _, layout in together]
-            shards = self._dialect.reduce_scatter(self._builder, operands, layouts, dtype, scope)
+            shards = self._dialect.reduce_scatter(at, operands, [layout for _, layout in together])
             self._emitted["reduce_scatter"] += 1
             for (reduction, _), own in zip(together, shards, strict=True):
                 found[reduction.key] = [
-                    divided(self._builder, shard, reduction.divisor, dtype, device, scope)
+                    divided(at.on(device), shard, reduction.divisor)
                     for shard, device in zip(own, self._devices, strict=True)
                 ]
         return found
@@ -182,9 +172,9 @@ class _Rewriter:
         emitters: list[list[BodyEmitter]] = []
         for variable in bucket:
             update = self._analysis.updates[variable.update]
-            own = (self._view, self._builder, self._dialect, update, variable.layout)
+            layouts = (variable.layout, *variable.sides)
             per_replica = [
-                BodyEmitter(*own, replica, gradients, self._handles, variable.sides)
+                BodyEmitter(self._emission, update, layouts, replica, gradients)
                 for replica in range(len(update.devices))
             ]
             for emitter in per_replica:
@@ -198,10 +188,7 @@ class _Rewriter:
         assert isinstance(variable.layout, TableLayout), "a bucket of two kinds"
         update = self._analysis.updates[variable.update]
         reductions = [self._analysis.reductions[key] for key in variable.reductions]
-        emitters, replaced = emit_rows(
-            *(self._view, self._builder, self._dialect, update, variable.layout, reductions),
-            self._handles,
-        )
+        emitters, replaced = emit_rows(self._emission, update, variable.layout, reductions)
         self._emitted["gather_entries"] += sum(r.gathered is Gathered.VALUES for r in reductions)
         self._emitted += collections.Counter(gather_rows=sum(op.gathered for op in update.body))
         for old, new in replaced.items():
@@ -214,7 +201,7 @@ class _Rewriter:
         """Puts the weights of a bucket together; those of which only rows change, row by row."""
         members = []
         for variable, own in zip(bucket, emitters, strict=True):
-            exchanged = exchange_rows(self._builder, own)
+            exchanged = exchange_rows(self._emission, own)
             self._assigns |= exchanged
             count = sum(len(ops[0]) for ops in exchanged.values())
             self._emitted += collections.Counter(exchange_rows=count)
@@ -224,23 +211,20 @@ class _Rewriter:
                 if weight.key in variable.weights and weight.key not in exchanged
             ]
         self._gathers.put_together(members)
-        self._gathers.serve_reads(bucket, self._handles)
+        self._gathers.serve_reads(bucket)
 
     def _compute_stacks(self) -> None:
         """Computes the matrix functions that the bodies have shards of."""
         own = {update: emitters[0] for update, emitters in self._emitters.items()}
         known: Wholes = {}
         for stack in self._plan.stacks:
-            common = self._view, self._builder, self._dialect, self._remains
-            self._emitted.update(StackEmitter(*common, stack, own, known).emit())
+            self._emitted.update(StackEmitter(self._emission, stack, own, known).emit())
 
     def _add_up(self) -> None:
         """Gives everything that reads a sum over several shards the sum of all their parts."""
         if self._parts:
-            common = self._builder, self._dialect
-            found, count = add_up(
-                self._view, self._analysis.updates, *common, self._parts, self._turns
-            )
+            updates = self._analysis.updates
+            found, count = add_up(self._emission, updates, self._parts, self._turns)
             self._emitted["all_reduce"] += count
             for old, new in found.items():
                 self._remains.replace_value(old, new)
@@ -254,20 +238,18 @@ class _Rewriter:
             alone = key if own.size is None else -1
             when = self._turns.of_gradient(own)
             together.setdefault((*when, alone, own.dtype, own.divisor), []).append(key)
-        for (*_, dtype, divisor), keys in together.items():
+        for (*_, divisor), keys in together.items():
             reductions = [self._analysis.reductions[key] for key in keys]
-            scope = scope_of(LEFT_WHOLE, "all_reduce")
+            at = self._emission.at("", LEFT_WHOLE, "all_reduce")
             sums = self._dialect.all_reduce(
-                self._builder,
+                at,
                 [self._operands.of(r) for r in reductions],
                 [(-1 if r.size is None else r.size,) for r in reductions],
-                dtype,
-                scope,
             )
             self._emitted["all_reduce"] += 1
             for reduction, values in zip(reductions, sums, strict=True):
                 means = [
-                    divided(self._builder, v, divisor, dtype, device, scope)
+                    divided(at.on(device), v, divisor)
                     for v, device in zip(values, self._devices, strict=True)
                 ]
                 self._remains.replace_results(reduction.key, means)

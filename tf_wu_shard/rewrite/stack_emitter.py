@@ -20,16 +20,11 @@ from tf_wu_shard.analysis.types import (
     Operand,
     OperandKind,
 )
-from tf_wu_shard.dialects import plain_ops
-from tf_wu_shard.dialects.base import Dialect
-from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.op import Value
-from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.plan.stacks import StackPlan
 from tf_wu_shard.rewrite.body_emitter import BodyEmitter
-from tf_wu_shard.rewrite.names import scope_of
-from tf_wu_shard.rewrite.remains import Remains
+from tf_wu_shard.rewrite.emission import Emission
 
 # What was put together, by the shards it was made of and whether by turns: functions that the same
 # tensors enter (the gradient, those of both statistics of Shampoo and the step) share them.
@@ -62,10 +57,7 @@ class StackEmitter:
 
     def __init__(
         self,
-        view: GraphView,
-        builder: GraphBuilder,
-        dialect: Dialect,
-        remains: Remains,
+        emission: Emission,
         stack: StackPlan,
         emitters: Mapping[int, BodyEmitter],
         known: Wholes,
@@ -73,20 +65,17 @@ class StackEmitter:
         """Prepares to emit.
 
         Args:
-            view: The old graph.
-            builder: Where to emit.
-            dialect: How to communicate.
-            remains: Told what takes the place of the old functions and of what they yield.
+            emission: Where to emit.
             stack: Who computes what.
             emitters: For each update, by its position, what emitted its body.
             known: What other stacks have put together; told what this one does.
         """
+        dialect, view = emission.dialect, emission.view
         assert dialect.stacks is not None, "the analysis finds matrix functions for stacks only"
         self._view = view
-        self._builder = builder
         self._dialect = dialect
         self._exchange = dialect.stacks
-        self._remains = remains
+        self._remains = emission.remains
         self._by_turns = stack.by_turns
         self._known = known
         self._members = [_Member(emitters[update], number) for update, number in stack.members]
@@ -95,7 +84,7 @@ class StackEmitter:
         self._copies = stack.each
         # All members are one program, so that any of them tells what it is.
         self._model = self._members[0]
-        self._scope = scope_of(self._model.emitter.update.name, "matrix_function")
+        self._at = emission.at("", self._model.emitter.update.name, "matrix_function")
         self._emitted: collections.Counter[str] = collections.Counter()
 
     def emit(self) -> Mapping[str, int]:
@@ -143,14 +132,13 @@ class StackEmitter:
         self, place: int, value: FunctionValue, shards: Sequence[Value]
     ) -> list[Value]:
         """The whole of the input number `place` out of the shards of each copy's."""
-        scope = f"{self._scope}/input_{place}"
-        layout, dtype = self._layout(value.size), value.dtype
+        at, layout = self._at.within(f"input_{place}"), self._layout(value.size)
         if self._by_turns:
             self._emitted["all_to_all"] += 1
-            return self._exchange.own_whole(self._builder, shards, layout, dtype, scope)
+            return self._exchange.own_whole(at, shards, layout)
         self._emitted["all_gather"] += 1
         own, layouts = [[shard] for shard in shards], [layout] * len(shards)
-        whole = self._dialect.all_gather(self._builder, own, layouts, dtype, scope)
+        whole = self._dialect.all_gather(at, own, layouts)
         return [values[0] for values in whole]
 
     def _outside(self, place: int) -> list[Value]:
@@ -162,8 +150,8 @@ class StackEmitter:
             return values
         if len(set(values)) == 1:
             return values[: self._copies]
-        dtype, scope = self._view.dtype(values[0]), f"{self._scope}/outside_{place}"
-        return self._exchange.select_own(self._builder, values, operands[0].shape, dtype, scope)
+        at = self._at.within(f"outside_{place}")
+        return self._exchange.select_own(at, values, operands[0].shape)
 
     def _copy(
         self, entering: Mapping[Operand, Value], outside: Mapping[Operand, Value]
@@ -175,8 +163,7 @@ class StackEmitter:
             for operand in op.operands:
                 own = dataclasses.replace(operand, shape=())
                 if own in entering:
-                    shaped = self._in_shape(entering[own], operand, function)
-                    inputs.append(shaped)
+                    inputs.append(self._in_shape(entering[own], operand))
                 elif operand.kind is OperandKind.BODY:
                     inputs.append(Value(names[operand.index - function.first], operand.output))
                 else:
@@ -185,32 +172,23 @@ class StackEmitter:
                 c for m in self._members for c in self._view.ops[m.ops[number].ops[0]].controls
             }
             node = self._view.ops[op.ops[0]].node
-            name = f"{self._scope}/{op.type}"
-            made = self._builder.like(node, inputs, name=name, device="", controls=waits)
-            names.append(made.op)
+            names.append(self._at.like(node, inputs, op.type, controls=waits).op)
         return names
 
-    def _in_shape(self, value: Value, operand: Operand, function: MatrixFunction) -> Value:
+    def _in_shape(self, value: Value, operand: Operand) -> Value:
         """A tensor of its layout's shape in the one that an op has it in."""
         if operand.shape == self._layout(math.prod(operand.shape)).shape:
             return value
-        own = dataclasses.replace(operand, shape=())
-        (dtype,) = (given.dtype for given in function.inputs if given.operand == own)
-        scope = f"{self._scope}/shape"
-        return plain_ops.reshape(self._builder, value, operand.shape, dtype, "", scope)
+        return self._at.reshape(value, operand.shape, "shape")
 
     def _cut(self, place: int, own: Sequence[Value], value: FunctionValue) -> None:
         """Leads what reads result number `place` of each member to the replica's shard of it."""
-        scope = f"{self._scope}/result_{place}"
-        layout, dtype = self._layout(value.size), value.dtype
+        at, layout = self._at.within(f"result_{place}"), self._layout(value.size)
         if self._by_turns:
             self._emitted["all_to_all"] += 1
-            shards = self._exchange.shards_of_all(self._builder, own, layout, dtype, scope)
+            shards = self._exchange.shards_of_all(at, own, layout)
         else:
-            shards = [
-                self._dialect.slice_own(self._builder, whole, layout, dtype, 0, scope)
-                for whole in own
-            ]
+            shards = [self._dialect.slice_own(at, whole, layout, 0) for whole in own]
         for member, shard in zip(self._members, shards, strict=False):
             old = member.yielded(member.function.results[place].operand)
             self._remains.replace_value(old, shard)

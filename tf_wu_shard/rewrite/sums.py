@@ -12,20 +12,14 @@ from collections.abc import Mapping, Sequence
 
 from tf_wu_shard.analysis.exchanges import exchanges, steps_behind
 from tf_wu_shard.analysis.types import BodyOp, ShardSum, WeightUpdate
-from tf_wu_shard.dialects import plain_ops
-from tf_wu_shard.dialects.base import Dialect
-from tf_wu_shard.dialects.shard_sums import contribution
+from tf_wu_shard.dialects.shard_sums import OwnShard
 from tf_wu_shard.dtypes import BOOL, FLOAT32, item_bytes
-from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
-from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.placement import Combine
-from tf_wu_shard.rewrite.names import scope_of
+from tf_wu_shard.rewrite.emission import Emission
 from tf_wu_shard.rewrite.turns import Turns
 from tf_wu_shard.rules.sums import SUMS, kept_shape
-
-_INT32 = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,48 +66,29 @@ def wire_dtype(summed: ShardSum) -> int:
     return summed.dtype if item_bytes(summed.dtype) >= item_bytes(FLOAT32) else FLOAT32
 
 
-def part(
-    builder: GraphBuilder,
-    dialect: Dialect,
-    op: BodyOp,
-    shard: Value,
-    layout: AnyLayout,
-    replica: int,
-    device: str,
-    scope: str,
-) -> Value:
+def part(own: OwnShard, op: BodyOp, shard: Value) -> Value:
     """What a replica's shard adds to a sum, in `wire_dtype`."""
     summed = op.sum
     assert summed is not None, f"{op.type} is no sum"
-    rule, wire = SUMS[op.type], wire_dtype(summed)
-    dtype = BOOL if summed.dtype == BOOL else wire
-    shard = plain_ops.cast(builder, shard, summed.dtype, dtype, scope)
+    rule, wire, at = SUMS[op.type], wire_dtype(summed), own.at
+    shard = at.cast(shard, BOOL if summed.dtype == BOOL else wire, "cast")
     if rule.squares:
-        types = {"T": dtype}
-        shard = builder.op("Square", [shard], name=f"{scope}/Square", device=device, types=types)
-    own = contribution(
-        *(builder, dialect, shard, layout, summed.shape, summed.axes, dtype, replica, device),
-        scope=scope,
-        combine=rule.combine,
-    )
-    return plain_ops.cast(builder, own, dtype, wire, scope)
+        shard = at.op("Square", [shard], "Square")
+    added = own.contribution(shard, summed.shape, summed.axes, rule.combine)
+    return at.cast(added, wire, "cast")
 
 
 def add_up(
-    view: GraphView,
+    emission: Emission,
     updates: Sequence[WeightUpdate],
-    builder: GraphBuilder,
-    dialect: Dialect,
     parts: Sequence[Parts],
     turns: Turns,
 ) -> tuple[dict[Value, Value], int]:
     """Adds up the parts of all sums.
 
     Args:
-        view: The old graph.
-        updates: All updates that were found in it.
-        builder: Where to emit.
-        dialect: How to communicate.
+        emission: Where to emit.
+        updates: All updates that were found in the old graph.
         parts: The parts of every sum.
         turns: When exchanges come.
 
@@ -121,7 +96,7 @@ def add_up(
         For each old sum, what takes its place, and the number of all-reduces.
     """
     points = exchanges(updates)
-    steps = dict(zip(points, steps_behind(view, points), strict=True))
+    steps = dict(zip(points, steps_behind(emission.view, points), strict=True))
     together: dict[tuple[int, int, int, str], list[Parts]] = {}
     for own in parts:
         assert own.op.sum is not None, f"{own.op.type} is no sum"
@@ -131,59 +106,47 @@ def add_up(
         together.setdefault((turn, steps[own.op.ops[:1]], *kind), []).append(own)
     found: dict[Value, Value] = {}
     in_turn = sorted(together.items(), key=lambda item: item[0])
-    for number, ((_, _, dtype, combine), members) in enumerate(in_turn):
-        scope = scope_of(f"sums_{number}", "all_reduce")
+    for number, ((*_, combine), members) in enumerate(in_turn):
+        at = emission.at("", f"sums_{number}", "all_reduce")
         sums = [m.op.sum for m in members if m.op.sum is not None]
         shapes = [kept_shape(s.shape, s.axes) for s in sums]
         operands = [m.values for m in members]
-        totals = dialect.all_reduce(builder, operands, shapes, dtype, scope, Combine[combine])
+        totals = emission.dialect.all_reduce(at, operands, shapes, Combine[combine])
         for own, values in zip(members, totals, strict=True):
-            found.update(_results(builder, own, values, dtype))
+            found.update(_results(emission, own, values))
     return found, len(together)
 
 
-def _results(
-    builder: GraphBuilder, own: Parts, totals: Sequence[Value], dtype: int
-) -> Mapping[Value, Value]:
+def _results(emission: Emission, own: Parts, totals: Sequence[Value]) -> Mapping[Value, Value]:
     """What is made of a total where the first replica that has it computes."""
     made: dict[Value, Value] = {}
     for total, device in zip(totals, own.devices, strict=True):
         if total not in made:
-            scope = scope_of(own.variable, f"update/{own.op.type}")
-            made[total] = result(builder, own.op, total, dtype, device, scope)
+            at = emission.at(device, own.variable, f"update/{own.op.type}")
+            made[total] = result(at, own.op, total)
     pairs = [*zip(own.op.ops, totals, strict=True)]
     # What replica 0 sums for all stays with it.
     return {Value(op): made[total] for op, total in reversed(pairs)}
 
 
-def result(
-    builder: GraphBuilder, op: BodyOp, total: Value, dtype: int, device: str, scope: str
-) -> Value:
+def result(at: Emitter, op: BodyOp, total: Value) -> Value:
     """A reduction's result, of its own shape and type, out of the sum that it is made of.
 
     Args:
-        builder: Where to emit.
+        at: Where to emit.
         op: The reduction.
-        total: The sum of every replica's part.
-        dtype: Its element type, `wire_dtype`.
-        device: Where to compute.
-        scope: Name scope of the emitted ops.
+        total: The sum of every replica's part, in `wire_dtype`.
     """
     summed, rule = op.sum, SUMS[op.type]
     assert summed is not None, f"{op.type} is no sum"
-    types = {"T": dtype}
     count = 1
     for axis in summed.axes:
         count *= summed.shape[axis]
     divisor = count if rule.mean else 2 if rule.half else 1
     if divisor != 1:
-        by = builder.constant(divisor, device=device, dtype=dtype)
-        name = f"{scope}/divided"
         # A plain division by a constant is made a multiplication when the graph is optimized.
-        total = builder.op("DivNoNan", [total, by], name=name, device=device, types=types)
+        by = at.constant(divisor, at.dtype(total))
+        total = at.op("DivNoNan", [total, by], "divided")
     if rule.root:
-        total = builder.op("Sqrt", [total], name=f"{scope}/Sqrt", device=device, types=types)
-    total = plain_ops.cast(builder, total, dtype, summed.dtype, scope)
-    shape = builder.constant(list(summed.result_shape), device=device)
-    types = {"T": summed.dtype, "Tshape": _INT32}
-    return builder.op("Reshape", [total, shape], name=f"{scope}/sum", device=device, types=types)
+        total = at.op("Sqrt", [total], "Sqrt")
+    return at.reshape(at.cast(total, summed.dtype, "cast"), summed.result_shape, "sum")

@@ -19,7 +19,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.dialects import plain_ops, whole_rows
+from tf_wu_shard.dialects import whole_rows
 from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.op import Op, Value, decoded, parse_value
@@ -80,7 +80,7 @@ class _Lowering:
         self._layouts = layouts
         self._inside = inside
         self._outside = outside
-        self._builder = GraphBuilder(view.ops)
+        self._builder = GraphBuilder(view.ops, view.dtype)
         self._nodes: list[Any] = []
         self._inputs: list[ShardInput] = []
         self._values: dict[Value, Value] = {}
@@ -182,7 +182,8 @@ class _Lowering:
     def _begin(self) -> None:
         """Starts emitting for another program, or the host: no constant serves two of them."""
         self._nodes += self._builder.nodes
-        self._builder = GraphBuilder([*self._view.ops, *(node.name for node in self._nodes)])
+        taken = [*self._view.ops, *(node.name for node in self._nodes)]
+        self._builder = GraphBuilder(taken, self._view.dtype)
 
     def _gather(
         self, reads: Mapping[str, list[Op]], dialect: Dialect, after: Sequence[str]
@@ -201,17 +202,15 @@ class _Lowering:
                 shards.append([shard])
             scope = scope_of(keys[0] if len(keys) == 1 else "reads", "all_gather")
             layouts = [self._layouts[key] for key in keys]
-            whole = dialect.all_gather(self._builder, shards, layouts, dtype, scope)
+            whole = dialect.all_gather(self._builder.at("", scope), shards, layouts)
             for key, values in zip(keys, whole, strict=True):
                 self._values.update({Value(op.name): values[0] for op in reads[key]})
         dialect.adopt(self._builder.nodes)
 
     def _write_own(self, key: str, op: Op, dialect: Dialect) -> None:
         """Serves a program's write: each replica writes its part."""
-        handle, dtype = self._own_handle(key, dialect), op.attribute("dtype").type
-        own = dialect.slice_own(
-            self._builder, op.inputs[1], self._layouts[key], dtype, 0, scope_of(key, "own_part")
-        )
+        handle, at = self._own_handle(key, dialect), self._builder.at("", scope_of(key, "own_part"))
+        own = dialect.slice_own(at, op.inputs[1], self._layouts[key], 0)
         node = tf.compat.v1.NodeDef()
         node.CopyFrom(op.node)
         # The shard has a shape of its own.
@@ -224,15 +223,14 @@ class _Lowering:
         layout, dtype = self._layouts[key], reads[0].attribute("dtype").type
         shards = [self._read(handle, key, dtype, after) for handle in self._all_handles(key)]
         self._note_reads(key, reads, shards)
-        scope = scope_of(key, "read")
-        whole = whole_rows.joined(self._builder, shards, layout, dtype, scope)
+        whole = whole_rows.joined(self._builder.at("", scope_of(key, "read")), shards, layout)
         self._values.update({Value(op.name): whole for op in reads})
 
     def _write_all(self, key: str, op: Op) -> None:
         """Serves a write of the host: every shard is written."""
         layout, dtype = self._layouts[key], op.attribute("dtype").type
         scope = scope_of(key, "write")
-        parts = whole_rows.cut(self._builder, op.inputs[1], layout, dtype, scope)
+        parts = whole_rows.cut(self._builder.at("", scope), op.inputs[1], layout)
         done = []
         for handle, part in zip(self._all_handles(key), parts, strict=True):
             name = self._builder.unique(f"{scope}/shard")
@@ -270,24 +268,22 @@ class _Lowering:
                     self._call_waits.setdefault(name, []).extend(instead)
 
     def _own_handle(self, key: str, dialect: Dialect) -> Value:
-        placeholder, handle = dialect.shard_handle(self._builder, scope_of(key, "shard_0"))
+        at = self._builder.at("", scope_of(key, "shard_0"))
+        placeholder, handle = dialect.shard_handle(at)
         self._inputs.append(ShardInput(placeholder.op, key, 0, handle.op))
         return handle
 
     def _all_handles(self, key: str) -> list[Value]:
         found = []
         for replica in range(self._layouts[key].num_shards):
-            handle = plain_ops.handle_input(self._builder, scope_of(key, f"shard_{replica}"))
+            handle = self._builder.at("", "").handle_input(scope_of(key, f"shard_{replica}"))
             self._inputs.append(ShardInput(handle.op, key, replica, handle.op))
             found.append(handle)
         return found
 
     def _read(self, handle: Value, key: str, dtype: int, after: Iterable[str]) -> Value:
-        read = self._builder.op(
-            READ, [handle], name=scope_of(key, "shard"), device="", types={"dtype": dtype}
-        )
-        self._builder.nodes[-1].input.extend(f"^{write}" for write in after)
-        return read
+        at = self._builder.at("", scope_of(key, "shard"))
+        return at.op(READ, [handle], "", controls=after, dtype=dtype)
 
     def _finish(self) -> Lowered:
         """The new graph, without the reads that were served."""

@@ -12,16 +12,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tf_wu_shard.analysis.types import Analysis, UpdatedVariable
-from tf_wu_shard.dialects.base import Dialect
-from tf_wu_shard.dialects.plain_ops import cast, reshape
-from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.analysis.types import UpdatedVariable, WeightUpdate
+from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
-from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.plan.types import SlotPlan, VariablePlan, bucket_name
 from tf_wu_shard.rewrite.body_emitter import BodyEmitter
-from tf_wu_shard.rewrite.names import scope_of
-from tf_wu_shard.rewrite.remains import Remains
+from tf_wu_shard.rewrite.emission import Emission
 from tf_wu_shard.rewrite.turns import Turns
 from tf_wu_shard.rewrite.weight_reads import Reads, looked_at, wire_dtype
 from tf_wu_shard.rewrite.weight_versions import WeightVersion
@@ -39,31 +35,17 @@ class WeightGathers:
         assigns: For each weight that was assigned, by replica, the ops that write it, in order.
     """
 
-    def __init__(
-        self,
-        view: GraphView,
-        analysis: Analysis,
-        builder: GraphBuilder,
-        dialect: Dialect,
-        turns: Turns,
-        remains: Remains,
-    ) -> None:
+    def __init__(self, emission: Emission, updates: Sequence[WeightUpdate], turns: Turns) -> None:
         """Prepares to emit.
 
         Args:
-            view: The old graph.
-            analysis: What was found in it.
-            builder: Where to emit.
-            dialect: How to communicate.
+            emission: Where to emit.
+            updates: All updates that were found in the old graph.
             turns: When exchanges come.
-            remains: Told what takes the place of reads.
         """
-        self._view = view
-        self._updates = analysis.updates
-        self._builder = builder
-        self._dialect = dialect
+        self._emission = emission
+        self._updates = updates
         self._turns = turns
-        self._remains = remains
         self.count = 0
         self.assigns: dict[str, tuple[tuple[str, ...], ...]] = {}
 
@@ -81,11 +63,11 @@ class WeightGathers:
                 turn = self._turns.after(version.writes[-1] for version in copies)
                 together[weight.dtype, turn].append((member, number))
         written: dict[str, list[Sequence[str]]] = {}
-        for (dtype, _), versions in together.items():
-            scope = scope_of(bucket_name([v for (v, _, _), _ in versions]), "all_gather")
+        for versions in together.values():
+            at = self._at([v for (v, _, _), _ in versions])
             shards = [[_shard(v) for v in _copies(e, w, number)] for (_, e, w), number in versions]
             layouts = [v.layout_of(math.prod(w.shape)) for (v, _, w), _ in versions]
-            whole = self._dialect.all_gather(self._builder, shards, layouts, dtype, scope)
+            whole = self._emission.dialect.all_gather(at, shards, layouts)
             self.count += 1
             for (member, number), values in zip(versions, whole, strict=True):
                 before = written.setdefault(member[2].key, [])
@@ -100,35 +82,36 @@ class WeightGathers:
         assigns = []
         copies = _copies(emitters, weight, number)
         for replica, (version, value) in enumerate(zip(copies, values, strict=True)):
-            shaped = self._in_shape(value, variable, weight, replica)
-            assign = self._builder.op(
+            device = self._updates[variable.update].devices[replica]
+            shaped = self._in_shape(value, variable, weight, device)
+            assign = self._emission.at(device, weight.key, "assign").op(
                 "AssignVariableOp",
                 [Value(weight.handles[replica]), shaped],
-                name=scope_of(weight.key, "assign"),
-                device=self._updates[variable.update].devices[replica],
+                "",
                 controls=[*version.controls, *(names[replica] for names in before[-1:])],
-                types={"dtype": weight.dtype},
             )
             assigns.append(assign.op)
             emitters[replica].replace_writes(version, assign.op)
         return assigns
 
     def _in_shape(
-        self, value: Value, variable: VariablePlan, weight: UpdatedVariable, replica: int
+        self, value: Value, variable: VariablePlan, weight: UpdatedVariable, device: str
     ) -> Value:
         """`value` in the weight's own shape, where the first one of its size has another."""
         if weight.shape == variable.layout_of(math.prod(weight.shape)).shape:
             return value
-        device = self._updates[variable.update].devices[replica]
-        scope = scope_of(variable.variable, "all_gather/reshape")
-        return reshape(self._builder, value, weight.shape, weight.dtype, device, scope)
+        at = self._emission.at(device, variable.variable, "all_gather/reshape")
+        return at.reshape(value, weight.shape, "")
 
-    def serve_reads(self, bucket: Sequence[VariablePlan], handles: dict[str, list[Value]]) -> None:
+    def _at(self, bucket: Sequence[VariablePlan]) -> Emitter:
+        """Where weights that travel together are put together."""
+        return self._emission.at("", bucket_name(bucket), "all_gather")
+
+    def serve_reads(self, bucket: Sequence[VariablePlan]) -> None:
         """Gathers the weights in shards whenever something beside the update reads them.
 
         Args:
             bucket: The variables of a bucket.
-            handles: For each weight in shards, by copy, the handle of its shard.
         """
         by_time: dict[tuple[Any, ...], list[tuple[VariablePlan, SlotPlan, Reads]]] = {}
         for variable in bucket:
@@ -138,31 +121,26 @@ class WeightGathers:
                     when = (weight.dtype, wire, time, self._turns.after(reads.after))
                     by_time.setdefault(when, []).append((variable, weight, reads))
         for (dtype, wire, *_), members in by_time.items():
-            scope = scope_of(bucket_name([v for v, _, _ in members]), "all_gather")
+            at = self._at([v for v, _, _ in members])
             own, wanted = [], []
             for member in members:
                 _, weight, reads = member
-                shard = self._builder.op(
-                    READ,
-                    [handles[weight.variable][0]],
-                    name=scope_of(weight.variable, "shard"),
-                    device="",
-                    controls=reads.after,
-                    types={"dtype": dtype},
-                )
-                self._remains.replace_ops({read.name: [shard.op] for read in reads.ops})
-                if looked_at(self._view, reads.ops):
+                there = self._emission.at("", weight.variable, "shard")
+                handle = self._emission.handles[weight.variable][0]
+                shard = there.op(READ, [handle], "", controls=reads.after, dtype=dtype)
+                self._emission.remains.replace_ops({read.name: [shard.op] for read in reads.ops})
+                if looked_at(self._emission.view, reads.ops):
                     wanted.append(member)
-                    own.append([cast(self._builder, shard, dtype, wire, scope)])
+                    own.append([at.cast(shard, wire, "cast")])
             if not wanted:
                 continue
             layouts = [weight.layout for _, weight, _ in wanted]
-            whole = self._dialect.all_gather(self._builder, own, layouts, wire, scope)
+            whole = self._emission.dialect.all_gather(at, own, layouts)
             self.count += 1
             for (_, _, reads), values in zip(wanted, whole, strict=True):
-                value = cast(self._builder, values[0], wire, dtype, scope)
+                value = at.cast(values[0], dtype, "cast")
                 for read in reads.ops:
-                    self._remains.replace_value(Value(read.name), value)
+                    self._emission.remains.replace_value(Value(read.name), value)
 
 
 def _copies(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Container
 from typing import Any
 
 import tensorflow as tf
@@ -28,7 +27,7 @@ from tf_wu_shard.inspection.steps.found_step import FoundStep
 from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.model_files.source_lines import SourceLines
 from tf_wu_shard.model_files.types import Model, ModelVariable
-from tf_wu_shard.pipeline.stages import Outcome, run_stages
+from tf_wu_shard.pipeline.stages import Outcome, Reported, run_stages
 from tf_wu_shard.report.summary import Report
 from tf_wu_shard.script_inspection.live_model import slot_relations
 from tf_wu_shard.tensorflow_private import function_graph, op_traces, tpu_graph
@@ -65,7 +64,7 @@ class ReplicatedStep:
 
 
 def replicated_step(
-    graph: Any, handles: Handles, options: ShardingOptions, told: Container[Any]
+    graph: Any, handles: Handles, options: ShardingOptions, reported: Reported
 ) -> ReplicatedStep | None:
     """Looks at a function as it is traced; nothing live is changed.
 
@@ -73,7 +72,7 @@ def replicated_step(
         graph: The FuncGraph.
         handles: The resource handles that it captured.
         options: How the script asks for it to be sharded.
-        told: FuncGraphs of which there is a step already.
+        reported: FuncGraphs of which there is a step already, with the variables it names.
 
     Returns:
         The step, or None where it is none of several replicas.
@@ -87,7 +86,7 @@ def replicated_step(
         return None
     with function_graph.no_garbage_collection():
         captured = captured_program(graph)
-        outcome = run_stages(graph, captured, options, told)
+        outcome = run_stages(graph, captured, options, reported)
     if not outcome.reports:
         return None
     return ReplicatedStep(
@@ -125,7 +124,7 @@ def answers(step: ReplicatedStep, question: Question) -> list[FunctionAnswer]:
         return found
     view = step.captured.view
     replicas = len(replica_devices(view)) if step.cluster is None else 1
-    live = FoundStep(view, analysis, step.cluster, replicas, outcome.whole)
+    live = FoundStep(view, analysis, step.cluster, replicas, outcome.constraints)
     answer = described(step.title, _model(step), question, live)
     diff = _diff(step, live) if question.diff else None
     return [*found, dataclasses.replace(answer, diff=diff)]

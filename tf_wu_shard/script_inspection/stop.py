@@ -81,9 +81,10 @@ class Stop:
         """Looks at a traced function in the place of the pass, which would rewrite it."""
         handles = function_graph.captured_handles(graph)
         options = current_options() or ShardingOptions()
-        step = None
+        step: ReplicatedStep | None = None
+        reported = {seen: own.outcome.reported for seen, own in self._steps.items()}
         try:
-            step = replicated_step.replicated_step(graph, handles, options, self._steps)
+            step = replicated_step.replicated_step(graph, handles, options, reported)
         # A failure of ours is not the script's.
         except Exception as error:
             self._failed[graph] = _said(error)

@@ -13,6 +13,7 @@ from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.layout import RowLayout
+from tf_wu_shard.plan.constraints import StorageConstraints
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.fused import FUSED
@@ -152,25 +153,13 @@ def planned_slots(
     return found
 
 
-class Whole(NamedTuple):
-    """The variables of a function's updates that must stay whole, by key, each with the reason.
-
-    Attributes:
-        slots: Their updates stay whole with them.
-        weights: Their updates may be shared, if each replica puts the result together at once.
-    """
-
-    slots: dict[str, Refusal]
-    weights: dict[str, Refusal]
-
-
-def must_stay_whole(
+def storage_constraints(
     graph: Any,
     analysis: Analysis,
     captured: Captured,
-    make_plan: Callable[[Whole], ShardingPlan],
-) -> Whole:
-    """The variables of a function's updates that cannot live in shards.
+    make_plan: Callable[[StorageConstraints], ShardingPlan],
+) -> StorageConstraints:
+    """What the storage of a function's variables asks of a plan: what lives in shards, what cannot.
 
     Args:
         graph: The function's FuncGraph.
@@ -178,17 +167,19 @@ def must_stay_whole(
         captured: Its graph and variables.
         make_plan: Plans what else may be shared.
     """
-    found = Whole({}, {})
+    held = slots_in_shards(captured)
+    found = StorageConstraints(in_shards={key: slot.layout for key, slot in held.items()})
     in_place = _written_in_place(analysis, captured.view)
     # No control edge orders a callee's accesses of the shards against the slot's own.
-    passed_on = set(captured_shards(graph, slots_in_shards(captured)).values())
+    passed_on = set(captured_shards(graph, held).values())
     stored: dict[str, list[Any]] = {}
 
     def stays(updated: UpdatedVariable, refusal: Refusal) -> None:
         handle = original_handle(captured.variables[updated.key].values[0])
         in_shards = sharded_slot_of(handle) is not None
         may = not updated.is_slot and not in_shards and updated.key not in in_place
-        (found.weights if may else found.slots)[updated.key] = refusal
+        nonlocal found
+        found = found.keeping(updated.key, refusal, update=not may)
 
     updated_variables = [v for update in analysis.updates for v in update.variables]
     for updated in updated_variables:

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tf_wu_shard.analysis.types import BodyOp, ShardSum
 from tf_wu_shard.dialects import plain_ops
+from tf_wu_shard.dialects.shard_sums import OwnShard
 from tf_wu_shard.dialects.table_layout import table_layout
 from tf_wu_shard.dialects.torus import one_group
 from tf_wu_shard.dialects.tpu import TpuCluster
@@ -76,7 +77,7 @@ def disagreement(
         return f"{where} is placed {outcome}"
     dtype = tf.as_dtype(values.dtype).as_datatype_enum
     summed = ShardSum(values.shape, axes, whole.shape, dtype)
-    found = _emitted(BodyOp(op_type, ("sum",), (), sum=summed), values, layout, dtype)
+    found = _emitted(BodyOp(op_type, ("sum",), (), sum=summed), values, layout)
     if found.shape != whole.shape or found.tobytes() != whole.tobytes():
         return f"{where} gives {found.reshape(-1)[:6]} in shards, {whole.reshape(-1)[:6]} whole"
     return None
@@ -89,11 +90,10 @@ def _axes(op_type: str, random: np.random.Generator, rank: int) -> tuple[int, ..
     return tuple(sorted(int(a) for a in random.choice(rank, count, replace=False)))
 
 
-def _emitted(op: BodyOp, values: np.ndarray, layout: AnyLayout, dtype: int) -> np.ndarray:
+def _emitted(op: BodyOp, values: np.ndarray, layout: AnyLayout) -> np.ndarray:
     """Runs what is emitted for every replica, and adds up the parts."""
     builder = GraphBuilder(())
     dialect = TpuCluster("proof", one_group(layout.num_shards))
-    wire = emission.wire_dtype(op.sum) if op.sum is not None else dtype
     combine = SUMS[op.type].combine
     parts = []
     for replica in range(layout.num_shards):
@@ -101,11 +101,11 @@ def _emitted(op: BodyOp, values: np.ndarray, layout: AnyLayout, dtype: int) -> n
         own = cut(values, layout, replica, _padding(values.dtype, combine))
         shard = _const(builder, own, f"shard_{replica}")
         before = len(builder.nodes)
-        where = (layout, replica, "", f"replica_{replica}")
-        parts.append(emission.part(builder, dialect, op, shard, *where))
+        at = builder.at("", f"replica_{replica}")
+        parts.append(emission.part(OwnShard(at, dialect, layout, replica), op, shard))
         _number(builder.nodes[before:], replica)
-    total = plain_ops.combined(builder, parts, combine, wire, "", "total")
-    found = emission.result(builder, op, total, wire, "", "result")
+    total = plain_ops.combined(builder.at("", ""), parts, combine, "total")
+    found = emission.result(builder.at("", "result"), op, total)
     graph_def = tf.compat.v1.GraphDef(node=builder.nodes)
     program = tf.compat.v1.wrap_function(
         lambda: tf.graph_util.import_graph_def(graph_def, name=""), []
@@ -125,8 +125,7 @@ def _const(builder: GraphBuilder, array: np.ndarray, name: str) -> Value:
     node = tf.compat.v1.NodeDef(name=builder.unique(name), op="Const")
     node.attr["dtype"].type = tf.as_dtype(array.dtype).as_datatype_enum
     node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(array))
-    builder.nodes.append(node)
-    return Value(node.name)
+    return builder.add(node)
 
 
 def _number(nodes: Sequence[tf.compat.v1.NodeDef], replica: int) -> None:

@@ -84,10 +84,10 @@ def described(
     written = written_variables(view)
     replicas = grounds.asked_replicas(step.program, question, step.replicas)
     ground = grounds.assumed_ground(replicas, step.program, question)
-    there, plan = planned(analysis, ground, replicas, question.options, step.whole)
+    there, plan = planned(analysis, ground, replicas, question.options, step.constraints)
     report = summarize(name, there, plan, {}, ground.place)
     trains = any(written.values()) or bool(plan.variables or plan.left_alone)
-    rows = memory.rows(analysis, step.program, question, step.whole) if trains else ()
+    rows = memory.rows(analysis, step.program, question, step.constraints) if trains else ()
     if _wants_shapes(plan, view):
         notes = (*notes, SHAPELESS)
     lines = op_lines(model, name, (left.where for left in report.left_alone))
@@ -96,7 +96,7 @@ def described(
         held = dataclasses.replace(held, line=dict(lines).get(held.where, ""))
     said = dataclasses.replace(report, notes=(*report.notes, *notes), held_back=held)
     # Of a live step of several replicas the pass itself told what it rewrites.
-    in_file = step.is_assumed or step.program is not None or step.whole is None
+    in_file = step.is_assumed or step.program is not None or step.constraints is None
     return FunctionAnswer(
         name=name,
         trains=trains,

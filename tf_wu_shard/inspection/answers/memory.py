@@ -8,8 +8,8 @@ from tf_wu_shard.inspection.answers.answer import MemoryRow
 from tf_wu_shard.inspection.steps import grounds
 from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.inspection.steps.planning import planned
+from tf_wu_shard.plan.constraints import StorageConstraints
 from tf_wu_shard.report.summary import summarize
-from tf_wu_shard.storage.function_slots import Whole
 
 REPLICAS = tuple(2**power for power in range(1, 11))
 
@@ -18,7 +18,7 @@ def rows(
     analysis: Analysis,
     program: Cluster | None,
     question: Question,
-    whole: Whole | None = None,
+    constraints: StorageConstraints | None = None,
 ) -> tuple[MemoryRow, ...]:
     """What the fullest replica holds, for 2, 4, 8 ... 1024 replicas.
 
@@ -27,12 +27,12 @@ def rows(
             sides.
         program: The TPU program that it is, or None.
         question: What was asked of it.
-        whole: What of it cannot live in shards; None where nothing is known to.
+        constraints: What is known of the variables' storage; None where nothing is.
     """
     found = []
     for replicas in REPLICAS:
         ground = grounds.assumed_ground(replicas, program, question)
-        there, plan = planned(analysis, ground, replicas, question.options, whole)
+        there, plan = planned(analysis, ground, replicas, question.options, constraints)
         report = summarize("", there, plan, {}, "")
         weights, slots = report.weight_bytes_per_replica, report.slot_bytes_per_replica
         found.append(MemoryRow(replicas, weights, slots))

@@ -61,7 +61,7 @@ def rewritten_diff(step: FoundStep, question: Question) -> GraphDiff:
     )
     options = question.options or ShardingOptions()
     if options.min_elements is None:
-        least = grounds.assumed_ground(replicas, None, question).min_elements
+        least = grounds.assumed_ground(replicas, None, question).preferences.min_elements
         options = dataclasses.replace(options, min_elements=least)
     ground = TpuCluster("", torus)
     return _compared(summed, analyze(summed, ground), ground, replicas, about, options)
@@ -75,14 +75,13 @@ def with_sums(view: GraphView, gradients: Sequence[Value], torus: Torus) -> Grap
         gradients: Its gradients.
         torus: The replicas.
     """
-    builder = GraphBuilder(view.ops)
-    everyone = builder.constant([list(range(torus.num_replicas))], device="")
+    builder = GraphBuilder(view.ops, view.dtype)
+    at = builder.at("", "")
+    everyone = at.constant([list(range(torus.num_replicas))])
     summing: dict[str, list[Any]] = {}
     sums: dict[Value, Value] = {}
     for value in gradients:
-        types, name = {"T": view.dtype(value)}, f"{value.op}/summed"
-        operands = [value, everyone]
-        sums[value] = builder.op("CrossReplicaSum", operands, name=name, device="", types=types)
+        sums[value] = at.op("CrossReplicaSum", [value, everyone], f"{value.op}/summed")
         summing.setdefault(value.op, []).append(builder.nodes[-1])
     nodes = builder.nodes[:1]
     for op in view:

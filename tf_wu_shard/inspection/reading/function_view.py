@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from tf_wu_shard.analysis.accesses import feeds_a_layer
 from tf_wu_shard.dialects.tpu import REPLICATED_INPUT
+from tf_wu_shard.dtypes import RESOURCE
 from tf_wu_shard.errors import ModelFileError
 from tf_wu_shard.graph.op import Op, Value, attribute_in
 from tf_wu_shard.graph.view import GraphView, VariableRef
@@ -31,7 +32,6 @@ from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.tensorflow_private import function_graph
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
-_RESOURCE = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +77,7 @@ def view_of_function(model: Model, function: BoundFunction) -> FunctionView:
     own = [
         name
         for name, node in zip(body.arguments, definition.signature.input_arg, strict=True)
-        if node.type != _RESOURCE
+        if node.type != RESOURCE
     ]
     view = _view(model, nodes, handles, body.results, body.control_outputs, own)
     view = with_components(view, replicas, handles)
@@ -130,7 +130,7 @@ def _bound(
     found: dict[str, ModelVariable] = {}
     for node in body.nodes[: len(body.arguments)]:
         key = keys.get(node.name, "")
-        if attribute_in(node.attr, "dtype").type != _RESOURCE:
+        if attribute_in(node.attr, "dtype").type != RESOURCE:
             continue
         if key in variables:
             found[node.name] = variables[key]

@@ -7,7 +7,7 @@ import dataclasses
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.graph.tpu_cluster import Cluster
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.storage.function_slots import Whole
+from tf_wu_shard.plan.constraints import StorageConstraints
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,14 +19,14 @@ class FoundStep:
         analysis: What was found.
         program: The TPU program that it is; None where it is none.
         replicas: For how many replicas of one process it was traced; 1 for one device.
-        whole: What of it cannot live in shards; None where nothing is known to.
+        constraints: What is known of its variables' storage; None where nothing is.
     """
 
     view: GraphView
     analysis: Analysis
     program: Cluster | None = None
     replicas: int = 1
-    whole: Whole | None = None
+    constraints: StorageConstraints | None = None
 
     @property
     def sums_over(self) -> int:

@@ -14,8 +14,8 @@ from tf_wu_shard.inspection.steps.found_step import FoundStep
 from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.inspection.steps.planning import planned
 from tf_wu_shard.pipeline.nested_plans import NestedPlans
+from tf_wu_shard.plan.constraints import StorageConstraints
 from tf_wu_shard.program.if_conversion import telling_why
-from tf_wu_shard.storage.function_slots import Whole
 from tf_wu_shard.tensorflow_private.graph_rebuilding import traced_name
 
 
@@ -44,12 +44,14 @@ def steps_in(
     plans = NestedPlans(captured, nested, grounds.traced_ground(inside, question))
     ground = grounds.assumed_ground(replicas, program, question)
     plans.plan(
-        lambda analysis, _, whole: planned(analysis, ground, replicas, question.options, whole)[1],
-        lambda analysis, _: Whole({}, {}),
+        lambda analysis, asked: planned(analysis, ground, replicas, question.options, asked)[1],
+        lambda analysis, _: StorageConstraints(),
     )
     around = plans.without_inner(telling_why(found, captured), nested)
     steps = [
-        (traced_name(one.name), FoundStep(one.captured.view, analysis, inside, whole=whole))
-        for one, analysis, whole in zip(plans.programs, plans.analyses, plans.wholes, strict=True)
+        (traced_name(one.name), FoundStep(one.captured.view, analysis, inside, constraints=asked))
+        for one, analysis, asked in zip(
+            plans.programs, plans.analyses, plans.constraints, strict=True
+        )
     ]
     return FoundStep(captured.view, around, program), steps

@@ -10,9 +10,9 @@ from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.dialects.base import Dialect, Gathered
 from tf_wu_shard.dialects.tpu import TpuCluster
+from tf_wu_shard.plan.constraints import StorageConstraints
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import ShardingPlan
-from tf_wu_shard.storage.function_slots import Whole
 
 # What of a gradient there is a sum of: a dense one, or the values of a sparse one.
 _SUMMED = (None, Gathered.VALUES)
@@ -23,7 +23,7 @@ def planned(
     ground: Dialect,
     replicas: int,
     options: ShardingOptions | None = None,
-    whole: Whole | None = None,
+    constraints: StorageConstraints | None = None,
 ) -> tuple[Analysis, ShardingPlan]:
     """A plan for some number of replicas.
 
@@ -32,7 +32,7 @@ def planned(
         ground: Where the replicas run.
         replicas: How many there are.
         options: What the user asked for; None for the defaults.
-        whole: What cannot live in shards; None where nothing is known to.
+        constraints: What is known of the variables' storage; None where nothing is.
 
     Returns:
         The analysis for this number, and the plan. On TPUs every gradient is summed as a tensor.
@@ -43,13 +43,8 @@ def planned(
     plan = make_plan(
         there,
         options or ShardingOptions(),
-        min_elements=ground.min_elements,
-        bucket_bytes=ground.bucket_bytes,
-        most_buckets=ground.most_buckets,
-        pinned=whole.slots if whole is not None else None,
-        whole_weights=whole.weights if whole is not None else None,
-        layout_of=ground.layout,
-        weights_in_shards=ground.weights_in_shards,
+        ground.preferences,
+        constraints or StorageConstraints(),
     )
     return there, plan
 

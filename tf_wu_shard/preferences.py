@@ -1,0 +1,30 @@
+"""What replicas of one kind prefer, where the user says nothing else: what the planner reads."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from tf_wu_shard.layout import AnyLayout
+
+
+@dataclasses.dataclass(frozen=True)
+class Preferences:
+    """How replicas of one kind like an update to be shared.
+
+    Attributes:
+        min_elements: Variables below this stay replicated.
+        bucket_bytes: Tensors below this travel together.
+        most_buckets: How many buckets there may be; they hold more than `bucket_bytes` then, and
+            are filled one after the other. None for any number, filled at any time.
+        weights_in_shards: Whether weights live in shards between steps and are gathered where the
+            step reads them, instead of being gathered after the update.
+        layout: How a variable is cut, from its shape and the bytes of an element; None for the flat
+            cut, one run for each replica.
+    """
+
+    min_elements: int
+    bucket_bytes: int
+    most_buckets: int | None = None
+    weights_in_shards: bool = False
+    layout: Callable[[tuple[int, ...], int], AnyLayout] | None = None
