@@ -24,7 +24,7 @@ from tf_wu_shard.pipeline import hand_over, stages
 from tf_wu_shard.storage import sharded_slot
 
 STAGES = (
-    *((graph_pass, "capture"), (stages, "analyze"), (stages, "planned")),
+    *((graph_pass, "capture"), (stages, "analyze"), (stages, "make_plan")),
     *((stages, "rewrite"), (stages, "verify"), (stages, "summarize")),
     *((hand_over, "rebuild"), (sharded_slot, "prepare"), (sharded_slot, "commit_all")),
 )

@@ -30,8 +30,8 @@ def emitted(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     builders: list[builder.GraphBuilder] = []
     start = builder.GraphBuilder.__init__
 
-    def recording(self: builder.GraphBuilder, taken: Any) -> None:
-        start(self, taken)
+    def recording(self: builder.GraphBuilder, *arguments: Any) -> None:
+        start(self, *arguments)
         builders.append(self)
 
     monkeypatch.setattr(builder.GraphBuilder, "__init__", recording)

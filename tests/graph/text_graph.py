@@ -186,7 +186,9 @@ def op_def(op_type: str) -> Any:
     output = types.SimpleNamespace(
         name="output", type_list_attr="", type_attr="T", number_attr="_num", type=0
     )
-    return types.SimpleNamespace(is_stateful=op_type in _STATEFUL, output_arg=[output])
+    return types.SimpleNamespace(
+        name=op_type, is_stateful=op_type in _STATEFUL, input_arg=[], output_arg=[output], attr=[]
+    )
 
 
 def view_of(

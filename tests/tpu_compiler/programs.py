@@ -82,7 +82,7 @@ class Program:
         )
         node.attr["platforms"].list.s.append(b"TPU")
         node.attr["disabled_checks"].list.s.append(b"platform")
-        self.builder.nodes.append(node)
+        self.builder.add(node)
         return Value(node.name)
 
     def body(self, *outputs: Value, num_replicas: int) -> ReplicaBody:
@@ -101,8 +101,7 @@ class Program:
         node = tf.compat.v1.NodeDef(name=name, op="Placeholder")
         node.attr["dtype"].type = dtype
         node.attr["shape"].shape.CopyFrom(tf.TensorShape(shape).as_proto())
-        self.builder.nodes.append(node)
-        return Value(name)
+        return self.builder.add(node)
 
 
 def axis_groups(coordinates: Sequence[tuple[int, ...]], axis: int) -> list[list[int]]:

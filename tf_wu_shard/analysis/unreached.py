@@ -56,7 +56,7 @@ def written_unreached(
             reduces = bool(names or refused or is_call(access.op.type))
             if reduces or _on_several(view, before, devices):
                 keys, refusal = _why_unreached(view, access.op, before, ref.shape, names, refused)
-                if ref.shape is None and not is_call(access.op.type):
+                if ref.shape is None and refusal.kind is refusals.Updates.NOT_SUMMED:
                     refusal = refusals.Updates.VARIABLE_SHAPE_OPEN.at(access.op.name)
                 found[ref.key] = RefusedUpdate(ref.key, keys, refusal)
     return tuple(found.values())
