@@ -94,11 +94,6 @@ class InProcess(CopyOfEachReplica):
             for part, shape in zip(parts, shapes, strict=True)
         ]
 
-    def slice_own(self, at: Emitter, value: Value, layout: Layout, replica: int) -> Value:
-        """See `Dialect.slice_own`."""
-        own = at.on(self._devices[replica])
-        return own.run(own.flat(value, "flat"), *layout.bounds(replica), "")
-
     def _reduce_scatter_one(
         self, at: Emitter, operands: Sequence[Value], layout: Layout
     ) -> list[Value]:

@@ -75,10 +75,5 @@ class Reference(CopyOfEachReplica):
         """See `Uneven.gather_entries`. Each replica makes a list of its own."""
         return [at.on(device).concat(operands, "") for device in self._devices]
 
-    def slice_own(self, at: Emitter, value: Value, layout: Layout, replica: int) -> Value:
-        """See `Dialect.slice_own`."""
-        own = at.on(self._devices[replica])
-        return own.run(own.flat(value, "flat"), *layout.bounds(replica), "")
-
     def _combined(self, at: Emitter, terms: Sequence[Value], combine: Combine) -> Value:
         return plain_ops.combined(at.on(self._devices[0]), terms, combine, "sum")

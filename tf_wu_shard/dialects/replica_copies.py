@@ -10,6 +10,7 @@ from tf_wu_shard.dialects.recognition import recognise_in_process, replica_devic
 from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.layout import Layout
 from tf_wu_shard.refusals import Refusal
 
 
@@ -57,6 +58,11 @@ class CopyOfEachReplica:
             for operand, device in zip(operands, self._devices, strict=True)
         ]
         return at.on(self._devices[owner]).ordered_sum(vectors, "sum")
+
+    def slice_own(self, at: Emitter, value: Value, layout: Layout, replica: int) -> Value:
+        """See `Dialect.slice_own`."""
+        own = at.on(self._devices[replica])
+        return own.run(own.flat(value, "flat"), *layout.bounds(replica), "")
 
     def broadcast_from(self, at: Emitter, value: Value) -> list[Value]:
         """See `Uneven.broadcast_from`. All replicas read the value where it lies."""
