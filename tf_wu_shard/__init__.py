@@ -20,6 +20,8 @@ from tf_wu_shard.errors import (
     UnsupportedTensorFlowError,
     WuShardError,
 )
+from tf_wu_shard.grounds.registry import register_dialect
+from tf_wu_shard.passes import register_pass
 
 if TYPE_CHECKING:
     from tf_wu_shard import emulation, report
@@ -45,6 +47,8 @@ __all__ = [
     "clear_reports",
     "emulation",
     "estimate",
+    "register_dialect",
+    "register_pass",
     "report",
     "reports",
     "rewrite_graph_def",

@@ -11,11 +11,11 @@ import dataclasses
 from typing import Literal, get_args
 
 from tf_wu_shard.errors import OptionError
+from tf_wu_shard.grounds.registry import dialect_names
 
 FLAG = "weight_update_sharding"
 
 OnRefusal = Literal["warn", "raise"]
-DialectName = Literal["auto", "reference"]
 GatherDtype = Literal["bfloat16"]
 
 
@@ -48,7 +48,8 @@ class ShardingOptions:
             bfloat16 at once, which changes nothing, and in its own type elsewhere. "bfloat16" moves
             every float32 weight so: the step computes with rounded weights, the shards keep theirs.
         dialect: How replicas of one process exchange data: "auto" is the fast way, "reference" the
-            plainest one, slow, to hold the other against. On TPUs there is one way.
+            plainest one, slow, to hold the other against; or one of your own, see
+            `tf_wu_shard.register_dialect`. On TPUs there is one way.
 
     Raises:
         OptionError: A field has the wrong type or is out of range.
@@ -60,7 +61,7 @@ class ShardingOptions:
     min_sharded: float = 0.0
     deterministic: bool = False
     gather_dtype: GatherDtype | None = None
-    dialect: DialectName = "auto"
+    dialect: str = "auto"
 
     def __post_init__(self) -> None:
         if self.min_elements is not None:
@@ -71,7 +72,7 @@ class ShardingOptions:
             _check_word("gather_dtype", self.gather_dtype, get_args(GatherDtype))
         _check_share("min_sharded", self.min_sharded)
         _check_word("on_refusal", self.on_refusal, get_args(OnRefusal))
-        _check_word("dialect", self.dialect, get_args(DialectName))
+        _check_word("dialect", self.dialect, dialect_names())
         if not isinstance(self.deterministic, bool):
             raise OptionError(
                 "ShardingOptions.deterministic must be True or False,"

@@ -11,25 +11,16 @@ import dataclasses
 import time
 import traceback
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 from absl import logging
 
-from tf_wu_shard import captures, refusals
-from tf_wu_shard.concern import (
-    Handles,
-    computes_what_it_writes,
-    hands_sums_to_writers,
-    is_left_to_its_function,
-    may_train,
-    uses_variables_on_tpus,
-    writes_a_mirrored_variable,
-)
+from tf_wu_shard import captures, eligibility, gate, passes, refusals
 from tf_wu_shard.config import ShardingOptions, current_options
-from tf_wu_shard.dialects.recognition import sums_in_process
-from tf_wu_shard.errors import StorageError, TooLittleShardedError
-from tf_wu_shard.graph.capture import Captured, capture
-from tf_wu_shard.graph.tpu_cluster import cluster_of
+from tf_wu_shard.errors import StorageError, TooLittleShardedError, WuShardError
+from tf_wu_shard.grounds.in_process.recognise import sums_in_process
+from tf_wu_shard.grounds.tpu.cluster import cluster_of
 from tf_wu_shard.pipeline.hand_over import hand_over
 from tf_wu_shard.pipeline.nested_updates import NestedUpdates
 from tf_wu_shard.pipeline.stages import Outcome, run_stages
@@ -38,6 +29,9 @@ from tf_wu_shard.program.if_conversion import if_converted
 from tf_wu_shard.program.prepare import prepared
 from tf_wu_shard.report.published import is_refused, nothing_sharded, publish, reports
 from tf_wu_shard.report.summary import Report
+from tf_wu_shard.step.capture import Captured, capture
+from tf_wu_shard.step.replicas import dialect_of
+from tf_wu_shard.step.step import Step
 from tf_wu_shard.storage import sharded_slot
 from tf_wu_shard.tensorflow_private import (
     creating_traces,
@@ -49,10 +43,7 @@ from tf_wu_shard.tensorflow_private import (
 from tf_wu_shard.tensorflow_private.distributed_variables import (
     has_distributed_variable,
     is_exporting,
-    num_replicas_of,
-    original_handle,
 )
-from tf_wu_shard.tensorflow_private.sharded_variables import is_in_shards
 
 # Functions already reported; a caller adds no second report.
 _reported: weakref.WeakKeyDictionary[Any, frozenset[int]] = weakref.WeakKeyDictionary()
@@ -99,32 +90,50 @@ def process(graph: Any, trace_seconds: float) -> Any:
             on its shards.
     """
     start = time.perf_counter()
-    # A function traced for a SavedModel is not trained here; its file holds whole variables.
-    options = None if is_exporting() else current_options()
-    if creating_traces.makes_variables(graph):
-        # TensorFlow traces the function once more; that trace is the one to shard and report.
-        options = None
-    handles = function_graph.captured_handles(graph)
-    distributed = [(h, p) for h, p in handles if has_distributed_variable(h)]
-    in_shards = [] if is_exporting() else [(h, p) for h, p in distributed if is_in_shards(h)]
-    if in_shards and is_left_to_its_function(graph, in_shards):
-        return graph
-    if (
-        in_shards
-        or (options is not None and writes_a_mirrored_variable(graph, distributed))
-        or uses_variables_on_tpus(graph, handles, options)
-        or (options is not None and hands_sums_to_writers(graph, distributed))
-    ):
+    asked = _asked(graph)
+    sight = gate.look(graph, asked.anything)
+    if sight.is_let_through:
         with function_graph.no_garbage_collection():
-            graph = _shard(graph, options, start, trace_seconds)
-        handles = function_graph.captured_handles(graph)
-    elif options is not None and may_train(graph):
-        _warn_of_one_replica(graph, handles, options)
-    record(graph, handles)
+            new = _processed(graph, sight, asked, (start, trace_seconds))
+        if new is not None:
+            record(new, sight.handles if new is graph else function_graph.captured_handles(new))
+            return new
+        if sight.in_shards:
+            return graph
+    if asked.sharding is not None:
+        _warn_of_one_replica(graph, sight.handles, asked.sharding)
+    record(graph, sight.handles)
     return graph
 
 
-def record(graph: Any, handles: Handles) -> None:
+@dataclasses.dataclass(frozen=True)
+class _Asked:
+    """What the user has switched on.
+
+    Attributes:
+        sharding: How to shard; None where the flag is off.
+        others: The other passes, each with its options.
+    """
+
+    sharding: ShardingOptions | None = None
+    others: Sequence[tuple[passes.Pass, Any]] = ()
+
+    @property
+    def anything(self) -> bool:
+        """Whether the flag of any pass is on."""
+        return self.sharding is not None or bool(self.others)
+
+
+def _asked(graph: Any) -> _Asked:
+    """What is asked of a FuncGraph."""
+    # A function traced for a SavedModel is not trained here; its file holds whole variables. Of one
+    # that makes variables TensorFlow makes another trace, which is the one to work on and report.
+    if is_exporting() or creating_traces.makes_variables(graph):
+        return _Asked()
+    return _Asked(current_options(), passes.switched_on())
+
+
+def record(graph: Any, handles: gate.Handles) -> None:
     """Notes what a finished function captured of distributed variables, see `captures`.
 
     Args:
@@ -141,37 +150,62 @@ def record(graph: Any, handles: Handles) -> None:
     )
 
 
-def _warn_of_one_replica(graph: Any, handles: Handles, options: ShardingOptions) -> None:
+def _warn_of_one_replica(graph: Any, handles: gate.Handles, options: ShardingOptions) -> None:
     """Says so when a step trains one replica's variables: the flag is on and does nothing."""
-    trainable = [v for v in graph.variables if v.trainable]
-    own = {id(original_handle(c)) for v in trainable for c in getattr(v, "values", (v,))}
-    if any(id(h) in own and computes_what_it_writes(p) for h, p in handles):
-        spread = any(num_replicas_of(h) > 1 for h, _ in handles)
+    alone = gate.trains_alone(graph, handles)
+    if alone is not None:
         refusal = refusals.Topology.ONE_REPLICA.at()
-        if spread:
+        if alone.beside_others:
             refusal = refusals.Topology.OTHER_WORKERS.at()
         publish(nothing_sharded(function_graph.title(graph), refusal), options=options)
 
 
-def _shard(graph: Any, options: ShardingOptions | None, start: float, trace_seconds: float) -> Any:
-    """Analyses, plans, rewrites, and only then hands over storage and graph."""
+def _processed(
+    graph: Any, sight: gate.Sight, asked: _Asked, since: tuple[float, float]
+) -> Any | None:
+    """Lets passes work on a function, and only then hands over storage and graph.
+
+    Args:
+        graph: The FuncGraph.
+        sight: What the gate saw of it.
+        asked: What the user has switched on.
+        since: When this began, and how many seconds tracing took.
+
+    Returns:
+        The FuncGraph to use, or None where it is none for passes: one whose calls train nothing
+        with what it sums, or a branch that is left to the function that takes it.
+    """
+    options = asked.sharding
+    captured: Captured | None = None
     try:
-        captured = captured_program(graph)
-        outcome = run_stages(graph, captured, options, _reported)
+        captured = capture(graph)
+        if not eligibility.is_eligible(graph, captured.view, sight):
+            return None
+        step = step_of(graph, captured, options)
+        for one, own in asked.others:
+            step = one.apply(step, own)
+        outcome = run_stages(step, options, _reported)
         if options is not None and is_refused(outcome.reports, options):
             # Before anything live is changed: the error ends the trace.
-            publish(*_timed(outcome, start, trace_seconds), options=options)
-        new, pending = hand_over(graph, outcome, options)
+            publish(*_timed(outcome, *since), options=options)
+        new, pending = hand_over(step, outcome, options)
         sharded_slot.commit_all(pending)
     except (StorageError, TooLittleShardedError):
         raise
-    # The traced function must survive any bug of ours.
+    # The traced function must survive any bug of ours. What another pass changes of a training is
+    # not to be lost with a line in the log.
     except Exception as error:
+        if asked.others:
+            flags = ", ".join(one.flag for one, _ in asked.others)
+            raise WuShardError(
+                f"{graph.name} could not be changed as asked for by {flags}: {error}; switch that"
+                " off to train without it"
+            ) from error
         _report_failure(graph, error, options)
-        return _only_lowered(graph)
+        return _only_lowered(graph, captured)
     if options is not None and outcome.reports:
         _reported.update(dict.fromkeys((graph, new), outcome.reported))
-        publish(*_timed(outcome, start, trace_seconds), options=options)
+        publish(*_timed(outcome, *since), options=options)
     return new
 
 
@@ -183,28 +217,32 @@ def _timed(outcome: Outcome, start: float, trace_seconds: float) -> list[Report]
     ]
 
 
-def captured_program(graph: Any) -> Captured:
-    """Reads a FuncGraph as the stages want it: one program, branches that may go converted.
+def step_of(graph: Any, captured: Captured, options: ShardingOptions | None) -> Step:
+    """A function as passes want it: one program, branches that may go converted.
 
     Args:
         graph: The FuncGraph.
+        captured: What it holds.
+        options: How to shard it; None where the flag is off.
     """
-    captured = capture(graph)
     cluster = cluster_of(graph)
     if cluster is None:
-        return if_converted(TracedGraph(graph), captured, "", sums_in_process)
-    return prepared(TracedGraph(graph), captured, cluster.name, cluster.num_replicas)
+        program = if_converted(TracedGraph(graph), captured, "", sums_in_process)
+    else:
+        program = prepared(TracedGraph(graph), captured, cluster.name, cluster.num_replicas)
+    name = options.dialect if options is not None else ShardingOptions.dialect
+    return Step(graph, program, dialect_of(program, cluster, name))
 
 
-def _only_lowered(graph: Any) -> Any:
+def _only_lowered(graph: Any, captured: Captured | None) -> Any:
     """The graph as it was traced, but for slots that live in shards already.
 
     Raises:
         StorageError: If even that fails: as traced, it would read storage that is gone.
     """
     try:
-        captured = captured_program(graph)
-        new, _ = hand_over(graph, Outcome(NestedUpdates(captured)), None)
+        step = step_of(graph, captured or capture(graph), None)
+        new, _ = hand_over(step, Outcome(NestedUpdates(step.captured)), None)
     except Exception as error:
         handles = function_graph.captured_handles(graph)
         if not any(

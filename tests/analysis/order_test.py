@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.graph.text_graph import view_of
-from tf_wu_shard.analysis.gradients import gradient_reductions
 from tf_wu_shard.analysis.order import with_order
-from tf_wu_shard.analysis.types import GradientReduction
-from tf_wu_shard.dialects.recognition import recognise_in_process
+from tf_wu_shard.grounds.in_process.recognise import recognise_in_process
+from tf_wu_shard.step.gradients import gradient_reductions
+from tf_wu_shard.step.reductions import GradientReduction
 
 # The second gradient is computed with the first weight as updated, the third with a sum.
 STEP = """

@@ -8,7 +8,7 @@ from tests.graph.text_graph import DIALECT, view_of
 from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.row_body import weights_by_rows
 from tf_wu_shard.analysis.types import Analysis, OperandKind
-from tf_wu_shard.dialects.base import Gathered
+from tf_wu_shard.grounds.dialect import Gathered
 
 # Each replica's entries, and all of them one after the other on every replica.
 GATHERED = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tests.graph.text_graph import DIALECT, view_of
+from tests.graph.text_graph import dialect_of, view_of
 from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.graph.view import VariableRef
@@ -41,7 +41,7 @@ def analysis_of(
     outputs: Sequence[str] = (),
     functions: Mapping[str, tuple[str, str, str]] | None = None,
     refs: Mapping[str, VariableRef] | None = None,
-    dialect: Any = DIALECT,
+    dialect: Any = None,
     **keywords: Any,
 ) -> Analysis:
     """The analysis of a step: `REDUCED`, then `text`."""
@@ -56,7 +56,7 @@ def analysis_of(
         refs=refs,
         **keywords,
     )
-    return analyze(view, dialect)
+    return analyze(view, dialect or dialect_of(replicas))
 
 
 def reasons_of(analysis: Analysis) -> dict[str, str]:

@@ -6,9 +6,9 @@ from tests.analysis.steps import MOMENTUM, REDUCED, SHAPES, STEP, analysis_of
 from tests.graph.text_graph import DIALECT, view_of
 from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import OperandKind
-from tf_wu_shard.dialects.recognition import replica_devices
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import VariableRef
+from tf_wu_shard.grounds.in_process.recognise import replica_devices
 
 
 def test_a_weight_and_its_slot_are_one_update() -> None:

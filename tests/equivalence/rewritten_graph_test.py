@@ -23,9 +23,10 @@ from tests.equivalence.in_process import (
     turn_on,
 )
 from tf_wu_shard.analysis.analyze import analyze
-from tf_wu_shard.dialects.in_process import InProcess
-from tf_wu_shard.dialects.recognition import replica_devices
-from tf_wu_shard.graph.capture import capture
+from tf_wu_shard.grounds.in_process.collectives import InProcess
+from tf_wu_shard.grounds.in_process.recognise import replica_devices
+from tf_wu_shard.replicas import in_this_process
+from tf_wu_shard.step.capture import capture
 
 OPTIMIZERS = {
     "adamw": (lambda: keras.optimizers.AdamW(0.01), 2),
@@ -123,7 +124,7 @@ def test_a_second_look_finds_nothing_more_to_shard(traced: Pair) -> None:
 
 def _updates(graph: Any) -> int:
     view = capture(graph).view
-    return len(analyze(view, InProcess(replica_devices(view))).updates)
+    return len(analyze(view, InProcess(in_this_process(replica_devices(view)))).updates)
 
 
 def test_a_large_tensor_has_under_one_percent_of_padding(strategy_of: StrategyOf) -> None:

@@ -17,12 +17,15 @@ import types
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tf_wu_shard.dialects.base import CarriedReduction
-from tf_wu_shard.dialects.recognition import recognise_in_process, replica_devices
 from tf_wu_shard.dtypes import FLOAT32, INT32
 from tf_wu_shard.graph.op import Value, parse_value
 from tf_wu_shard.graph.view import GraphView, VariableRef
+from tf_wu_shard.grounds.dialect import CarriedReduction
+from tf_wu_shard.grounds.in_process.recognise import recognise_in_process
+from tf_wu_shard.grounds.tpu.stack_exchange import StackExchange
+from tf_wu_shard.grounds.tpu.torus import one_group
 from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.replicas import in_this_process, of_one_program
 
 _LINE = re.compile(
     r"(?P<name>\S+) += (?P<type>\w+)\((?P<inputs>.*?)\)"
@@ -103,43 +106,38 @@ class _Attributes(dict[str, Attribute]):
 class _ReadHalf:
     """The read half of the dialect of replicas in one process, without its TensorFlow."""
 
-    def __init__(self, uneven: object | None = None, stacks: object | None = None) -> None:
+    def __init__(
+        self, replicas: int = 2, uneven: object | None = None, stacks: object | None = None
+    ) -> None:
+        self.replicas = in_this_process(f"d{number}" for number in range(replicas))
         self.uneven = uneven
         self.stacks = stacks
 
-    def copies(self, view: GraphView) -> tuple[str, ...]:
-        return replica_devices(view)
-
-    def num_replicas(self, copies: Sequence[str]) -> int:
-        return len(copies)
-
-    def recognise(
-        self, view: GraphView, devices: Sequence[str]
-    ) -> tuple[list[CarriedReduction], list[Refusal]]:
-        return recognise_in_process(view, devices)
+    def recognise(self, view: GraphView) -> tuple[list[CarriedReduction], list[Refusal]]:
+        return recognise_in_process(view, self.replicas.devices)
 
 
 class _OneProgram(_ReadHalf):
     """The read half of the dialect of a TPU program that two replicas run."""
 
-    def copies(self, view: GraphView) -> tuple[str, ...]:
-        return ("",)
+    def __init__(self, stacks: object) -> None:
+        super().__init__(stacks=stacks)
+        self.replicas = of_one_program(2)
 
-    def num_replicas(self, copies: Sequence[str]) -> int:
-        return 2
-
-    def recognise(
-        self, view: GraphView, devices: Sequence[str]
-    ) -> tuple[list[CarriedReduction], list[Refusal]]:
+    def recognise(self, view: GraphView) -> tuple[list[CarriedReduction], list[Refusal]]:
         sums = [op for op in view if op.type == "CrossReplicaSum"]
         found = [CarriedReduction((op.inputs[0],), (Value(op.name),), 1, (op.name,)) for op in sums]
         return found, []
 
 
-# Anything that recognises reductions is enough of a dialect to analyse with.
-DIALECT: Any = _ReadHalf()
+def dialect_of(replicas: int) -> Any:
+    """What recognises reductions of replicas on devices d0, d1, ...: enough to analyse with."""
+    return _ReadHalf(replicas)
+
+
+DIALECT: Any = dialect_of(2)
 OWNERS_DIALECT: Any = _ReadHalf(uneven=object())
-STACKS_DIALECT: Any = _OneProgram(stacks=object())
+STACKS_DIALECT: Any = _OneProgram(stacks=StackExchange(one_group(2)))
 
 
 def node(line: str) -> Any:

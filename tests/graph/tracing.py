@@ -7,8 +7,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.graph.capture import Captured, capture
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.step.capture import Captured, capture
 from tf_wu_shard.tensorflow_private import function_graph
 
 # What one replica does: from its number to what it returns.

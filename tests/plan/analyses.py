@@ -5,15 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from tf_wu_shard.analysis.types import (
-    Analysis,
-    GradientReduction,
-    RefusedUpdate,
-    UpdatedVariable,
-    WeightUpdate,
-)
+from tf_wu_shard.analysis.types import Analysis, RefusedUpdate, UpdatedVariable, WeightUpdate
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.refusals import Rules
+from tf_wu_shard.step.reductions import GradientReduction
 
 FLOAT32, FLOAT64, FLOAT16 = 1, 2, 19
 

@@ -7,8 +7,7 @@ import dataclasses
 from tests.plan.analyses import Weight, analysis_of
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.dialects.owner_layout import OwnerLayout, owner_layout
-from tf_wu_shard.layout import AnyLayout, flat_layout
+from tf_wu_shard.layout import AnyLayout, OwnerLayout, flat_layout, owner_layout
 from tf_wu_shard.plan.constraints import StorageConstraints
 from tf_wu_shard.plan.owners import assign_owners, cost_of
 from tf_wu_shard.plan.planner import make_plan

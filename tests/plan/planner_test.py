@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from tests.plan.analyses import FLOAT16, FLOAT64, Weight, analysis_of
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.layout import AnyLayout, flat_layout, row_layout
+from tf_wu_shard.layout import AnyLayout, flat_layout, tile_layout
 from tf_wu_shard.plan.constraints import StorageConstraints
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import ShardingPlan, plan_from_json
@@ -205,7 +205,7 @@ def sides(analysis: Analysis, *shapes: tuple[int, ...]) -> ShardingPlan:
         Preferences(
             min_elements=1,
             bucket_bytes=10**6,
-            layout=lambda shape, width: row_layout(shape, (4,), tuple(range(4))),
+            layout=lambda shape, width: tile_layout(shape, (4,), tuple(range(4))),
             weights_in_shards=True,
         ),
     )

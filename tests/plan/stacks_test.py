@@ -8,15 +8,9 @@ import math
 import pytest
 
 from tests.plan.analyses import Weight, analysis_of
-from tf_wu_shard.analysis.types import (
-    Analysis,
-    FunctionValue,
-    MatrixFunction,
-    Operand,
-    OperandKind,
-)
+from tf_wu_shard.analysis.types import Analysis, FunctionValue, MatrixFunction, Operand, OperandKind
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.layout import row_layout
+from tf_wu_shard.layout import tile_layout
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.stacks import StackPlan
 from tf_wu_shard.plan.types import ShardingPlan, plan_from_json
@@ -107,7 +101,7 @@ def test_functions_of_slots_are_one_stack_whatever_their_weights_are() -> None:
         Preferences(
             min_elements=1,
             bucket_bytes=10**6,
-            layout=lambda shape, width: row_layout(shape, (4,), tuple(range(4))),
+            layout=lambda shape, width: tile_layout(shape, (4,), tuple(range(4))),
             weights_in_shards=True,
         ),
     )

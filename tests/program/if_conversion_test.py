@@ -11,13 +11,13 @@ import tensorflow as tf
 from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import BRANCHES
 from tf_wu_shard.analysis.types import Analysis, RefusedUpdate
-from tf_wu_shard.graph.capture import Captured, capture
 from tf_wu_shard.graph.op import Value
-from tf_wu_shard.graph.tpu_cluster import cluster_of
+from tf_wu_shard.grounds.tpu.cluster import cluster_of
 from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.if_conversion import if_converted, telling_why
 from tf_wu_shard.program.prepare import sums
 from tf_wu_shard.program.reduced_operands import branches_with_reduced_operands
+from tf_wu_shard.step.capture import Captured, capture
 
 Strategies = Callable[[int], tf.distribute.TPUStrategy]
 Step = Callable[["Given"], Any]

@@ -11,13 +11,13 @@ import tensorflow as tf
 
 from tests.graph.text_graph import view_of
 from tf_wu_shard.analysis.single_program import SingleProgram
-from tf_wu_shard.graph.capture import Captured, capture
-from tf_wu_shard.graph.tpu_cluster import cluster_of
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.tpu.cluster import cluster_of
 from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.nesting import Nested, everything, nested_programs, uses
 from tf_wu_shard.program.prepare import prepared
 from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.step.capture import Captured, capture
 
 Strategies = Callable[[int], tf.distribute.TPUStrategy]
 Step = Callable[[tf.Tensor, tf.Tensor, tf.Variable], Any]

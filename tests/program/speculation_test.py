@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from tf_wu_shard.graph.capture import capture
 from tf_wu_shard.program.speculation import RunsInVainError, check_ops, check_shapes
+from tf_wu_shard.step.capture import capture
 
 FLOATS = tf.TensorSpec((3, 4))
 WHOLE = tf.TensorSpec((), tf.int32)

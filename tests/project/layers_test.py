@@ -11,15 +11,17 @@ from tests.project.imports import CHECKOUT
 LEVELS = (
     (
         *("captures", "colocation", "errors", "dtypes", "layout", "placement", "refusals"),
-        *("script_words", "topology"),
+        *("replicas", "script_words", "topology"),
     ),
     ("graph",),
+    ("grounds",),
     ("rules",),
+    ("step",),
     ("analysis",),
     ("plan", "program"),
-    ("storage", "report", "ground"),
-    ("rewrite", "concern"),
-    ("pipeline",),
+    ("storage", "report"),
+    ("rewrite", "gate"),
+    ("pipeline", "eligibility", "passes"),
     ("graph_pass", "graph_def", "inspection"),
     ("estimation",),
     ("script_inspection", "tensorboard_report"),
@@ -32,14 +34,10 @@ LEVELS = (
 
 # Rooms beside the tower, which know only this much of it. The tower's levels may know them.
 ASIDE = {
-    "config": {"errors", "tensorflow_private"},
+    "config": {"errors", "grounds", "tensorflow_private"},
     "deferred": {"errors"},
     "tensorflow_private": {"colocation", "errors", "layout"},
-    "dialects": {
-        *("errors", "dtypes", "layout", "placement", "preferences", "refusals"),
-        "graph",
-    },
-    "emulation": {"errors", "graph", "tensorflow_private", "topology"},
+    "emulation": {"errors", "graph", "grounds", "tensorflow_private", "topology"},
     "model_files": {"errors", "tensorflow_private"},
     "models": {"errors"},
     "preferences": {"layout"},
@@ -48,7 +46,7 @@ ASIDE = {
 # These answer from plain data, in milliseconds, with no TensorFlow import of their own.
 PURE = (
     *("errors", "dtypes", "layout", "placement", "preferences", "refusals"),
-    *("topology", "config"),
+    *("replicas", "topology", "config"),
     *("rules", "analysis", "plan", "report"),
 )
 PURE_FILES = ("tf_wu_shard/graph/view.py", "tf_wu_shard/cli/main.py", "tf_wu_shard/cli/program.py")

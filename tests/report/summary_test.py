@@ -7,13 +7,7 @@ import json
 from typing import Any
 
 from tests.plan.analyses import FLOAT16, Weight, analysis_of
-from tf_wu_shard.analysis.types import (
-    Analysis,
-    FunctionValue,
-    MatrixFunction,
-    Operand,
-    OperandKind,
-)
+from tf_wu_shard.analysis.types import Analysis, FunctionValue, MatrixFunction, Operand, OperandKind
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.preferences import Preferences

@@ -9,12 +9,13 @@ import pytest
 import tensorflow as tf
 
 from tests.graph.tracing import captured_step, weight_and_slot
-from tf_wu_shard.dialects.in_process import InProcess
 from tf_wu_shard.errors import StorageError
-from tf_wu_shard.graph.capture import Captured, capture
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.in_process.collectives import InProcess
 from tf_wu_shard.layout import flat_layout
+from tf_wu_shard.replicas import in_this_process
 from tf_wu_shard.rewrite.lowering import Lowered, lower_slot_accesses
+from tf_wu_shard.step.capture import Captured, capture
 from tf_wu_shard.tensorflow_private import function_graph
 
 Strategies = Callable[[int], tf.distribute.MirroredStrategy]
@@ -22,7 +23,9 @@ LAYOUT = flat_layout((5, 7), 2, 4)
 
 
 def lowered(step: Captured) -> Lowered | None:
-    dialect = InProcess([f"/device:CPU:{replica}" for replica in range(LAYOUT.num_shards)])
+    dialect = InProcess(
+        in_this_process(f"/device:CPU:{replica}" for replica in range(LAYOUT.num_shards))
+    )
     return lower_slot_accesses(
         step.view, {"momentum": LAYOUT}, {}, step.view, {"momentum": dialect}
     )

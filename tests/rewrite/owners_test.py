@@ -14,8 +14,8 @@ from tests.equivalence.matrix_optimizers import Shampoo
 from tests.graph.tracing import weight_and_slot
 from tests.rewrite.stages import Stages, keras_step, run_stages
 from tf_wu_shard.analysis.types import WeightUpdate
-from tf_wu_shard.dialects.owner_layout import OwnerLayout
 from tf_wu_shard.errors import WuShardError
+from tf_wu_shard.layout import OwnerLayout
 from tf_wu_shard.rewrite.result import RewriteResult
 from tf_wu_shard.rewrite.verify import verify
 

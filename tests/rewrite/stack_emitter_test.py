@@ -15,14 +15,14 @@ from tests.equivalence.matrix_optimizers import Cooled, Shampoo
 from tests.rewrite.stages import Stages, keras_step
 from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.dialects.torus import one_group
-from tf_wu_shard.dialects.tpu import TpuCluster
-from tf_wu_shard.graph.capture import capture
-from tf_wu_shard.graph.tpu_cluster import cluster_of
-from tf_wu_shard.ground import tpu_dialect
+from tf_wu_shard.grounds.tpu.cluster import cluster_of
+from tf_wu_shard.grounds.tpu.collectives import TpuCluster
+from tf_wu_shard.grounds.tpu.torus import one_group
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.rewrite.rewriter import rewrite
 from tf_wu_shard.rewrite.verify import verify
+from tf_wu_shard.step.capture import capture
+from tf_wu_shard.step.replicas import tpu_dialect
 
 Strategies = Callable[..., tf.distribute.TPUStrategy]
 

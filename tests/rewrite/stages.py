@@ -11,15 +11,16 @@ import tensorflow as tf
 from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.dialects.base import Dialect
-from tf_wu_shard.dialects.in_process import InProcess
-from tf_wu_shard.dialects.recognition import replica_devices
-from tf_wu_shard.graph.capture import Captured, capture
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.dialect import Dialect
+from tf_wu_shard.grounds.in_process.collectives import InProcess
+from tf_wu_shard.grounds.in_process.recognise import replica_devices
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import ShardingPlan
+from tf_wu_shard.replicas import in_this_process
 from tf_wu_shard.rewrite.result import RewriteResult
 from tf_wu_shard.rewrite.rewriter import rewrite
+from tf_wu_shard.step.capture import Captured, capture
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +42,7 @@ class Stages:
 def run_stages(graph: Any, options: ShardingOptions | None = None) -> Stages:
     """Captures, analyses, plans and rewrites a FuncGraph; changes nothing."""
     captured = capture(graph)
-    dialect = InProcess(replica_devices(captured.view))
+    dialect = InProcess(in_this_process(replica_devices(captured.view)))
     analysis = analyze(captured.view, dialect)
     plan = make_plan(
         analysis,

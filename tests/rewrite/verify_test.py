@@ -11,9 +11,10 @@ import tensorflow as tf
 
 from tests.graph.tracing import momentum_step, traced, weight_and_slot
 from tests.rewrite.stages import Stages, run_stages
-from tf_wu_shard.dialects.in_process import InProcess
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.op import Value
+from tf_wu_shard.grounds.in_process.collectives import InProcess
+from tf_wu_shard.replicas import in_this_process
 from tf_wu_shard.rewrite.result import RewriteResult
 from tf_wu_shard.rewrite.rewriter import rewrite
 from tf_wu_shard.rewrite.verify import verify
@@ -176,4 +177,4 @@ def test_a_plan_for_another_graph_is_refused(stages: Stages) -> None:
     other = dataclasses.replace(stages.plan, fingerprint="0123")
     devices = stages.analysis.updates[0].devices
     with pytest.raises(WuShardError, match=r"made for graph 0123.*plan again"):
-        rewrite(stages.view, stages.analysis, other, InProcess(devices))
+        rewrite(stages.view, stages.analysis, other, InProcess(in_this_process(devices)))

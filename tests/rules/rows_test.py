@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_wu_shard.dialects.table_layout import table_layout
+from tf_wu_shard.layout import row_layout
 from tf_wu_shard.rules.sparse import LOOK_UP, READ_ROWS
 
 
@@ -18,7 +18,7 @@ def test_each_shard_looks_up_what_its_entries_name(op_type: str, seed: int) -> N
     table = random.standard_normal(shape, dtype=np.float32)
     rows = random.integers(0, shape[0], 12)
     joined = np.full((len(rows), 3), np.nan, np.float32)
-    layout = table_layout(shape, shards, table.itemsize)
+    layout = row_layout(shape, shards, table.itemsize)
     for shard in range(shards):
         start, stop = layout.rows(shard)
         (own,) = np.nonzero((rows >= start) & (rows < stop))

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tf_wu_shard.dialects.shard_sums import OwnShard
 from tf_wu_shard.placement import Combine
+from tf_wu_shard.rewrite.own_shard import OwnShard
 from tf_wu_shard.rules import fused, registry, sums
 from tf_wu_shard.rules.fused import FusedUpdate
 from tf_wu_shard.rules.registry import Family

@@ -16,7 +16,7 @@ from hypothesis import strategies as draw
 
 from tests.emulation.replicas import run
 from tests.storage.slots import values_of
-from tf_wu_shard.layout import RowLayout, row_layout
+from tf_wu_shard.layout import TileLayout, tile_layout
 from tf_wu_shard.storage import sharded_slot
 from tf_wu_shard.storage.parts import cut, cut_all, join
 from tf_wu_shard.storage.sharded_slot import ShardedSlot
@@ -40,14 +40,14 @@ def sharded(strategy: tf.distribute.Strategy, value: np.ndarray) -> tuple[Any, S
     """A variable in shards, and the slot that it lives in."""
     with strategy.scope():
         variable = tf.Variable(value)
-    pending = sharded_slot.prepare(variable, row_layout(value.shape, (4,), HELD[4]))
+    pending = sharded_slot.prepare(variable, tile_layout(value.shape, (4,), HELD[4]))
     return variable, pending.commit()
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("replicas", HELD)
 def test_joining_the_cut_rows_gives_the_value(shape: tuple[int, ...], replicas: int) -> None:
-    layout = row_layout(shape, (replicas,), HELD[replicas])
+    layout = tile_layout(shape, (replicas,), HELD[replicas])
     value = tf.constant(values_of(shape))
     shards = cut_all(value, layout)
     assert {tuple(shard.shape) for shard in shards} == {layout.shard_shape(0)}
@@ -57,7 +57,7 @@ def test_joining_the_cut_rows_gives_the_value(shape: tuple[int, ...], replicas: 
 
 
 def test_each_replica_holds_the_run_that_the_layout_says() -> None:
-    layout = RowLayout((32, 2), (0, 1), 4, 8, (2, 0, 3, 1))
+    layout = TileLayout((32, 2), (0, 1), 4, 8, (2, 0, 3, 1))
     value = np.arange(64, dtype=np.float32).reshape(32, 2)
     shards = cut_all(tf.constant(value), layout)
     for shard, number in zip(shards, layout.held, strict=True):
@@ -75,7 +75,7 @@ def test_joining_the_cuts_gives_the_value_whatever_the_padding_holds(
 ) -> None:
     held = list(range(math.prod(torus)))
     random.shuffle(held)
-    layout = row_layout(shape, torus, tuple(held))
+    layout = tile_layout(shape, torus, tuple(held))
     value = values_of(shape)
     shards = cut_all(tf.constant(value), layout)
     assert {tuple(shard.shape) for shard in shards} == {layout.shard_shape(0)}

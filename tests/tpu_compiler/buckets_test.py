@@ -8,8 +8,8 @@ import pytest
 
 from tests.tpu_compiler.programs import Program
 from tf_wu_shard.bench.conversation import Worker
-from tf_wu_shard.dialects import axis_ops
-from tf_wu_shard.dialects.torus import torus_of
+from tf_wu_shard.grounds.tpu import axis_ops
+from tf_wu_shard.grounds.tpu.torus import torus_of
 from tf_wu_shard.topology import parse_topology
 from tf_wu_shard.tpu_compiler.chips import CHIPS
 from tf_wu_shard.tpu_compiler.figures import Memory, figures_of

@@ -14,9 +14,9 @@ import tf_wu_shard
 from tests.equivalence.in_process import state, turn_off, turn_on
 from tests.equivalence.matrix_optimizers import Shampoo, root_by_newton
 from tf_wu_shard import models
-from tf_wu_shard.dialects.torus import torus_of
-from tf_wu_shard.dialects.tpu import TpuCluster
-from tf_wu_shard.layout import RowLayout
+from tf_wu_shard.grounds.tpu.collectives import TpuCluster
+from tf_wu_shard.grounds.tpu.torus import torus_of
+from tf_wu_shard.layout import TileLayout
 from tf_wu_shard.report.summary import Report
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.topology import Topology
@@ -117,12 +117,12 @@ def traced(
     return TracedStep(model, body, reports[-1] if reports else None)
 
 
-def layout_of(variable: keras.Variable, place: Topology) -> RowLayout:
+def layout_of(variable: keras.Variable, place: Topology) -> TileLayout:
     """How the dialect of a slice cuts a variable."""
     layout_of = TpuCluster("cluster", torus_of(place.coordinates)).preferences.layout
     assert layout_of is not None
     layout = layout_of(tuple(variable.shape), 4)
-    assert isinstance(layout, RowLayout)
+    assert isinstance(layout, TileLayout)
     return layout
 
 

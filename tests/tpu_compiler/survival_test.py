@@ -14,10 +14,10 @@ import pathlib
 import pytest
 
 from tests.tpu_compiler.keras_steps import TracedStep, muon, shampoo, traced
-from tf_wu_shard import ground
 from tf_wu_shard.bench.conversation import Worker
-from tf_wu_shard.dialects.torus import one_group
-from tf_wu_shard.graph import all_gather_module
+from tf_wu_shard.grounds.tpu import all_gather_module
+from tf_wu_shard.grounds.tpu.torus import one_group
+from tf_wu_shard.step import replicas
 from tf_wu_shard.topology import parse_topology
 from tf_wu_shard.tpu_compiler.chips import CHIPS
 from tf_wu_shard.tpu_compiler.hlo import hlo_of
@@ -146,7 +146,7 @@ def test_so_do_matrices_that_are_kept_of_matrices_of_other_sizes(
 def test_a_step_that_scatters_over_all_chips_at_once_fails_the_check(
     compiler: Worker, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ground, "torus_of", lambda places: one_group(len(places)))
+    monkeypatch.setattr(replicas, "torus_of", lambda places: one_group(len(places)))
     found = judged(transformer(), compiler, tmp_path)
     assert found.requested["reduce-scatter"] == 4
     assert not found.of_kind("reduce-scatter")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from tf_wu_shard.analysis.gradient_shapes import ensured_shapes, with_ensured
-from tf_wu_shard.analysis.gradients import gradient_reductions, result_names
 from tf_wu_shard.analysis.kept_slots import with_variables
 from tf_wu_shard.analysis.matrix_updates import matrix_updates
 from tf_wu_shard.analysis.order import with_order
@@ -11,8 +9,10 @@ from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.analysis.unreached import only_weights, written_unreached
 from tf_wu_shard.analysis.updates import weight_updates
 from tf_wu_shard.analysis.whole_updates import whole_updates
-from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.dialect import Dialect
+from tf_wu_shard.step.gradient_shapes import ensured_shapes, with_ensured
+from tf_wu_shard.step.gradients import gradient_reductions, result_names
 
 
 def analyze(view: GraphView, dialect: Dialect) -> Analysis:
@@ -25,29 +25,26 @@ def analyze(view: GraphView, dialect: Dialect) -> Analysis:
     Returns:
         What was found. `num_replicas` is 0 where the graph reduces no gradient.
     """
-    devices = dialect.copies(view)
-    num_replicas = dialect.num_replicas(devices)
-    carried, refusals = dialect.recognise(view, devices)
+    replicas = dialect.replicas
+    carried, refusals = dialect.recognise(view)
     ensured = ensured_shapes(view, carried)
     view = with_ensured(view, ensured)
     reductions = gradient_reductions(view, carried, ensured)
     names = result_names(view, reductions)
-    updates, refused = (
-        weight_updates(view, reductions, names, devices, num_replicas) if reductions else ((), ())
-    )
+    updates, refused = weight_updates(view, reductions, names, replicas) if reductions else ((), ())
     reached = {v.key for u in updates for v in u.variables} | {r.variable for r in refused}
-    unreached = written_unreached(view, names, reached, devices, refusals)
+    unreached = written_unreached(view, names, reached, replicas.devices, refusals)
     refused = (*only_weights(view, refused, unreached, updates), *unreached)
     if dialect.uneven is not None and reductions:
-        found = whole_updates(view, reductions, names, devices, updates, refused)
+        found = whole_updates(view, reductions, names, replicas, updates, refused)
         updates, refused = (*updates, *found[0]), found[1]
     if dialect.stacks is not None and reductions:
-        found = matrix_updates(view, reductions, names, devices, num_replicas, updates, refused)
+        found = matrix_updates(view, reductions, names, dialect, updates, refused)
         updates, refused = (*updates, *found[0]), found[1]
     told = {r.refusal for r in refused}
     return Analysis(
         fingerprint=view.fingerprint,
-        num_replicas=num_replicas if reductions else 0,
+        num_replicas=replicas.total if reductions else 0,
         reductions=with_order(view, reductions, {key for u in updates for key in u.reductions}),
         updates=updates,
         refused=with_variables(view, updates, refused),

@@ -12,17 +12,10 @@ import math
 
 from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import VariableAccess, accesses, check_order
-from tf_wu_shard.analysis.gradients import ResultNames
 from tf_wu_shard.analysis.part_wise_writes import part_wise_with_others
 from tf_wu_shard.analysis.replicas import ReplicaMatcher
 from tf_wu_shard.analysis.side_sums import sums_over_gradients
-from tf_wu_shard.analysis.types import (
-    BodyOp,
-    Operand,
-    OperandKind,
-    UpdatedVariable,
-    WeightUpdate,
-)
+from tf_wu_shard.analysis.types import BodyOp, Operand, OperandKind, UpdatedVariable, WeightUpdate
 from tf_wu_shard.analysis.update_slice import UpdateSlice
 from tf_wu_shard.analysis.updated_variables import look_from_outside, updated_variables
 from tf_wu_shard.analysis.written_beside import written_beside
@@ -32,6 +25,7 @@ from tf_wu_shard.placement import Sharded
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ, WRITES, Access
+from tf_wu_shard.step.gradients import ResultNames
 
 
 class BodyBuilder:

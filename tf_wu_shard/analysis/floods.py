@@ -9,18 +9,18 @@ from typing import NamedTuple
 
 from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import accesses
-from tf_wu_shard.analysis.gradients import ResultNames
 from tf_wu_shard.analysis.row_branches import depending
-from tf_wu_shard.analysis.types import GradientReduction
-from tf_wu_shard.dialects.base import Gathered
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.dialect import Gathered
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.handles import num_written
 from tf_wu_shard.rules.registry import Family, family_of, no_rule
 from tf_wu_shard.rules.sparse import BRANCH, ROW_OPS, SPARSE_WRITES, UNIQUE
 from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.step.gradients import ResultNames
+from tf_wu_shard.step.reductions import GradientReduction
 
 
 @dataclasses.dataclass

@@ -19,14 +19,12 @@ from tf_wu_shard.analysis.accesses import VariableAccess
 from tf_wu_shard.analysis.body import BodyBuilder
 from tf_wu_shard.analysis.exchanges import exchanges, function_ops, steps_behind
 from tf_wu_shard.analysis.floods import mirrored_handles
-from tf_wu_shard.analysis.gradients import ResultNames
 from tf_wu_shard.analysis.matrix_slice import MatrixSlice
 from tf_wu_shard.analysis.second_look import look_again, still_refused
 from tf_wu_shard.analysis.single_program import SingleProgram
 from tf_wu_shard.analysis.types import (
     BodyOp,
     FunctionValue,
-    GradientReduction,
     MatrixFunction,
     Operand,
     OperandKind,
@@ -36,19 +34,20 @@ from tf_wu_shard.analysis.types import (
 )
 from tf_wu_shard.analysis.update_slice import UpdateSlice
 from tf_wu_shard.dtypes import dtype_name
-from tf_wu_shard.graph.all_gather_module import element_type
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.dialect import Dialect, Stacks
 from tf_wu_shard.placement import Sharded
 from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.step.gradients import ResultNames
+from tf_wu_shard.step.reductions import GradientReduction
 
 
 def matrix_updates(
     view: GraphView,
     reductions: tuple[GradientReduction, ...],
     names: ResultNames,
-    devices: tuple[str, ...],
-    num_replicas: int,
+    dialect: Dialect,
     sharded: Sequence[WeightUpdate],
     refused: Sequence[RefusedUpdate],
 ) -> tuple[tuple[WeightUpdate, ...], tuple[RefusedUpdate, ...]]:
@@ -58,8 +57,7 @@ def matrix_updates(
         view: The graph, which holds one program that all replicas run.
         reductions: Its gradient reductions.
         names: Every name of a reduced gradient.
-        devices: The device of the one copy.
-        num_replicas: How many replicas run it.
+        dialect: How the replicas that run it exchange data.
         sharded: The updates that can be computed in shards throughout.
         refused: The others.
 
@@ -68,14 +66,16 @@ def matrix_updates(
         functions, and the rest; where only the rules stood in the way, their reasons now also say
         why whole tensors do not help.
     """
-    handles = mirrored_handles(view, len(devices))
+    replicas, stacks = dialect.replicas, dialect.stacks
+    assert stacks is not None, "whole tensors are put together in one program of all replicas"
+    handles = mirrored_handles(view, len(replicas.local))
 
     def builder_of(claimed: set[str]) -> BodyBuilder:
-        matcher = SingleProgram(view, names, num_replicas)
-        return MatrixBodyBuilder(view, matcher, names, handles, devices, claimed)
+        matcher = SingleProgram(view, names, replicas.total)
+        return MatrixBodyBuilder(view, matcher, names, handles, replicas.devices, claimed)
 
     found, reasons = look_again(view, reductions, names, handles, sharded, refused, builder_of)
-    unsent = {update.name: name for update in found if (name := _unsent(update))}
+    unsent = {u.name: name for u in found if (name := _unsent(u, stacks))}
     sent = [update for update in found if update.name not in unsent]
     placed, waiting = _with_steps(view, sent, sharded)
     against = {
@@ -92,11 +92,11 @@ def _not_whole(why: Refusal) -> Refusal:
     return refusals.Matrices.NOR_WHOLE.at(why.where, why=str(why))
 
 
-def _unsent(update: WeightUpdate) -> str | None:
+def _unsent(update: WeightUpdate, stacks: Stacks) -> str | None:
     """The element type of a tensor that cannot be put together or cut again, or None."""
     for function in update.functions:
         for value in (*function.inputs, *function.results):
-            if element_type(value.dtype) is None:
+            if not stacks.carries(value.dtype):
                 return dtype_name(value.dtype)
     return None
 

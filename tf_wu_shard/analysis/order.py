@@ -10,8 +10,8 @@ import dataclasses
 import itertools
 from collections.abc import Set
 
-from tf_wu_shard.analysis.types import GradientReduction
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.step.reductions import GradientReduction
 
 
 def with_order(

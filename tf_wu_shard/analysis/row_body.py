@@ -14,20 +14,15 @@ from tf_wu_shard.analysis.body import BodyBuilder
 from tf_wu_shard.analysis.part_wise_writes import refuse_part_wise
 from tf_wu_shard.analysis.row_slice import RowSlice
 from tf_wu_shard.analysis.side_sums import sums_over_gradients
-from tf_wu_shard.analysis.types import (
-    BodyOp,
-    GradientReduction,
-    Operand,
-    OperandKind,
-    WeightUpdate,
-)
+from tf_wu_shard.analysis.types import BodyOp, Operand, OperandKind, WeightUpdate
 from tf_wu_shard.analysis.update_slice import UpdateSlice
 from tf_wu_shard.analysis.updated_variables import look_from_outside
-from tf_wu_shard.dialects.base import Gathered
 from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.grounds.dialect import Gathered
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.sparse import READ_ROWS, SCATTERS, SPARSE_FUSED, SPARSE_WRITES
 from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.step.reductions import GradientReduction
 
 
 class RowBodyBuilder(BodyBuilder):

@@ -10,18 +10,18 @@ import math
 from collections.abc import Sequence
 
 from tf_wu_shard import refusals
-from tf_wu_shard.analysis.gradients import sparse_gradients
 from tf_wu_shard.analysis.row_branches import branch_on_rows
 from tf_wu_shard.analysis.row_lies import Lies, RowBranch, What, all_entries
 from tf_wu_shard.analysis.row_rules import Judged, RowRules
-from tf_wu_shard.analysis.types import GradientReduction
 from tf_wu_shard.analysis.update_slice import UpdateSlice
-from tf_wu_shard.dialects.base import Gathered
 from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.grounds.dialect import Gathered
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.sparse import BRANCH, EXACT, READ_ROWS, SAME, SCATTERS, SPARSE_FUSED, UNIQUE
 from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.step.gradients import sparse_gradients
+from tf_wu_shard.step.reductions import GradientReduction
 
 
 class RowSlice(UpdateSlice):

@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Sequence
 from tf_wu_shard import refusals
 from tf_wu_shard.analysis.body import BodyBuilder
 from tf_wu_shard.analysis.floods import Flood, entangled
-from tf_wu_shard.analysis.gradients import ResultNames
-from tf_wu_shard.analysis.types import GradientReduction, RefusedUpdate, WeightUpdate
+from tf_wu_shard.analysis.types import RefusedUpdate, WeightUpdate
 from tf_wu_shard.analysis.whole_flow import WholeFlow
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.step.gradients import ResultNames
+from tf_wu_shard.step.reductions import GradientReduction
 
 
 def look_again(

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tf_wu_shard.analysis.gradients import ResultNames
 from tf_wu_shard.analysis.row_branches import depending
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.sparse import BRANCH, ROW_OPS
+from tf_wu_shard.step.gradients import ResultNames
 
 
 def sums_over_gradients(

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import accesses, feeds_a_layer, is_call
 from tf_wu_shard.analysis.floods import is_broadcast
-from tf_wu_shard.analysis.gradients import ResultNames
 from tf_wu_shard.analysis.types import RefusedUpdate, WeightUpdate
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
@@ -21,6 +20,7 @@ from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import Family, family_of, no_rule
 from tf_wu_shard.rules.sparse import BRANCH, ROW_OPS
 from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.step.gradients import ResultNames
 
 
 def written_unreached(

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import VariableAccess
-from tf_wu_shard.analysis.gradients import ResultNames
 from tf_wu_shard.analysis.types import ShardSum
 from tf_wu_shard.dtypes import dtype_name
 from tf_wu_shard.graph.constants import integers
@@ -26,6 +25,7 @@ from tf_wu_shard.rules.shapes import source_operands
 from tf_wu_shard.rules.sparse import SPARSE_WRITES
 from tf_wu_shard.rules.sums import COMBINED_DTYPES
 from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.step.gradients import ResultNames
 
 
 class UpdateSlice:

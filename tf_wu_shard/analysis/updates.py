@@ -11,21 +11,22 @@ from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import feeds_a_layer
 from tf_wu_shard.analysis.body import BodyBuilder
 from tf_wu_shard.analysis.floods import entangled, follow, mirrored_handles
-from tf_wu_shard.analysis.gradients import ResultNames, SparseParts
 from tf_wu_shard.analysis.replicas import ReplicaMatcher
 from tf_wu_shard.analysis.row_body import RowBodyBuilder
 from tf_wu_shard.analysis.single_program import SingleProgram
-from tf_wu_shard.analysis.types import GradientReduction, RefusedUpdate, WeightUpdate
+from tf_wu_shard.analysis.types import RefusedUpdate, WeightUpdate
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.replicas import Replicas
+from tf_wu_shard.step.gradients import ResultNames, SparseParts
+from tf_wu_shard.step.reductions import GradientReduction
 
 
 def weight_updates(
     view: GraphView,
     reductions: tuple[GradientReduction, ...],
     names: ResultNames,
-    devices: tuple[str, ...],
-    num_replicas: int,
+    replicas: Replicas,
 ) -> tuple[tuple[WeightUpdate, ...], tuple[RefusedUpdate, ...]]:
     """Finds every update that a gradient reduction feeds.
 
@@ -33,23 +34,22 @@ def weight_updates(
         view: The graph.
         reductions: Its gradient reductions.
         names: Every name of a reduced gradient, as `gradients.result_names` gives them.
-        devices: Per copy of the update in the graph, its device.
-        num_replicas: How many replicas run them; more than copies where all run one program.
+        replicas: Who does them.
 
     Returns:
         The updates that can be sharded, and the refused ones with their reasons. A reduction
         that reaches no variable (a loss, a metric) is in neither.
     """
-    handles = mirrored_handles(view, len(devices))
+    handles = mirrored_handles(view, len(replicas.local))
     matcher = (
-        ReplicaMatcher(view, names)
-        if len(devices) == num_replicas
-        else SingleProgram(view, names, num_replicas)
+        SingleProgram(view, names, replicas.total)
+        if replicas.run_one_program
+        else ReplicaMatcher(view, names)
     )
     floods = follow(view, reductions, names, handles)
     names.broadcast = frozenset(key for flood in floods if flood.broadcast for key in flood.keys)
     claimed = {variable for flood in floods for variable in flood.variables}
-    common = (view, matcher, names, handles, devices, claimed)
+    common = (view, matcher, names, handles, replicas.devices, claimed)
     builder = BodyBuilder(*common)
     row_builder = RowBodyBuilder(*common, reductions=reductions)
     parts = SparseParts(reductions)

@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import accesses, is_call
 from tf_wu_shard.analysis.floods import Flood, written_keys
-from tf_wu_shard.analysis.gradients import ResultNames
-from tf_wu_shard.analysis.types import GradientReduction
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.rules.handles import num_written
 from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.step.gradients import ResultNames
+from tf_wu_shard.step.reductions import GradientReduction
 
 
 class WholeFlow:

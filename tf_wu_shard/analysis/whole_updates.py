@@ -16,32 +16,27 @@ from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import VariableAccess, reads_after
 from tf_wu_shard.analysis.body import BodyBuilder
 from tf_wu_shard.analysis.floods import mirrored_handles
-from tf_wu_shard.analysis.gradients import ResultNames
 from tf_wu_shard.analysis.part_wise_writes import refuse_part_wise
 from tf_wu_shard.analysis.replicas import ReplicaMatcher
 from tf_wu_shard.analysis.second_look import look_again, still_refused
-from tf_wu_shard.analysis.types import (
-    BodyOp,
-    GradientReduction,
-    Operand,
-    OperandKind,
-    RefusedUpdate,
-    WeightUpdate,
-)
+from tf_wu_shard.analysis.types import BodyOp, Operand, OperandKind, RefusedUpdate, WeightUpdate
 from tf_wu_shard.analysis.update_slice import UpdateSlice
 from tf_wu_shard.analysis.whole_slice import WholeSlice
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.replicas import Replicas
 from tf_wu_shard.rules.handles import num_written
 from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.step.gradients import ResultNames
+from tf_wu_shard.step.reductions import GradientReduction
 
 
 def whole_updates(
     view: GraphView,
     reductions: tuple[GradientReduction, ...],
     names: ResultNames,
-    devices: tuple[str, ...],
+    replicas: Replicas,
     sharded: Sequence[WeightUpdate],
     refused: Sequence[RefusedUpdate],
 ) -> tuple[tuple[WeightUpdate, ...], tuple[RefusedUpdate, ...]]:
@@ -51,7 +46,7 @@ def whole_updates(
         view: The graph, which holds a copy of every update for each replica.
         reductions: Its gradient reductions.
         names: Every name of a reduced gradient.
-        devices: Per replica, its device.
+        replicas: Who does them.
         sharded: The updates that can be computed in shards.
         refused: The others.
 
@@ -59,11 +54,11 @@ def whole_updates(
         The updates among the refused ones that one replica can do, and the rest; where only the
         rules stood in the way, their reasons now also say why one replica cannot.
     """
-    handles = mirrored_handles(view, len(devices))
+    handles = mirrored_handles(view, len(replicas.local))
 
     def builder_of(claimed: set[str]) -> BodyBuilder:
         matcher = ReplicaMatcher(view, names)
-        return WholeBodyBuilder(view, matcher, names, handles, devices, claimed)
+        return WholeBodyBuilder(view, matcher, names, handles, replicas.devices, claimed)
 
     found, reasons = look_again(view, reductions, names, handles, sharded, refused, builder_of)
     return _without_common_ops(found), still_refused(refused, reasons, _not_alone)

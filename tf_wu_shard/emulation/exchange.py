@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tf_wu_shard.emulation import attributes
 from tf_wu_shard.emulation.clones import SHARED_SCOPE, Clones
 from tf_wu_shard.errors import EmulationError
-from tf_wu_shard.graph import all_gather_module
+from tf_wu_shard.grounds.tpu import all_gather_module
 
 _INT32 = attributes.dtype(3)
 

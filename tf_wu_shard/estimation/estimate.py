@@ -10,7 +10,6 @@ from typing import Any
 from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis, UpdatedVariable
 from tf_wu_shard.config import ShardingOptions, current_options
-from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dtypes import item_bytes
 from tf_wu_shard.errors import OptionError
 from tf_wu_shard.estimation.grounds import ground_of
@@ -22,6 +21,7 @@ from tf_wu_shard.estimation.optimizer_step import (
 )
 from tf_wu_shard.estimation.result import Estimate, ReplicaEstimate
 from tf_wu_shard.estimation.weights import TrainedWeight, number_of, trained_weights
+from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.inspection.steps.planning import planned
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.report.summary import bytes_on_fullest_replica, summarize
@@ -88,7 +88,7 @@ def estimate(
         grounds = [ground_of(number, topology, step.gradients) for number in numbers]
         analysis = analysis_of(step, weights, grounds[0])
         rows = tuple(
-            row_of(step, weights, *planned(analysis, ground, number, wanted), ground.place)
+            row_of(step, weights, *planned(analysis, ground, number, wanted), ground.replicas.place)
             for ground, number in zip(grounds, numbers, strict=True)
         )
     return Estimate(
@@ -147,7 +147,7 @@ def row_of(
         weights: What it updates.
         analysis: What was found in it, for as many replicas as it is planned for.
         plan: What is done to it.
-        place: Where the replicas sit; see `Dialect.place`.
+        place: Where the replicas sit; see `Replicas.place`.
     """
     number = analysis.num_replicas
     report = summarize("estimate", analysis, plan, {}, place)

@@ -7,9 +7,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.dialects.base import CarriedReduction, Dialect
-from tf_wu_shard.dialects.torus import one_group, torus_of
 from tf_wu_shard.errors import OptionError
+from tf_wu_shard.grounds.dialect import CarriedReduction, Dialect
+from tf_wu_shard.grounds.tpu.torus import one_group, torus_of
 from tf_wu_shard.inspection.one_device.what_if import ReplicasInProcess, ReplicasOnTpu
 from tf_wu_shard.tensorflow_private import tpu_strategy
 from tf_wu_shard.topology import parse_topology

@@ -182,7 +182,7 @@ def _planned(
             ground = ground_of(replicas, topology, step.gradients)
         options = current_options() or ShardingOptions()
         analysis, plan = planned(analysis_of(step, weights, ground), ground, replicas, options)
-    report = summarize("summary", analysis, plan, {}, ground.place)
+    report = summarize("summary", analysis, plan, {}, ground.replicas.place)
     return _State(
         replicas=replicas,
         says=_said({weight.name: weight.name for weight in weights}, report),

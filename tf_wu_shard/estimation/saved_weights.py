@@ -176,12 +176,12 @@ def _answer(step: OptimizerStep, weights: list[TrainedWeight], asked: Question) 
     found = analysis_of(step, weights, ground)
     analysis, plan = planned(found, ground, number, options)
     name = f"trained with {step.name}"
-    report = summarize(name, analysis, plan, {}, ground.place)
+    report = summarize(name, analysis, plan, {}, ground.replicas.place)
     notes = (*report.notes, *notes_on(weights, step, where))
     anywhere = None if slice_ is None else UNKNOWN
     grounds = [(ground_of(n, anywhere, step.gradients), n) for n in REPLICAS]
     rows = (
-        row_of(step, weights, *planned(found, ground, n, options), ground.place)
+        row_of(step, weights, *planned(found, ground, n, options), ground.replicas.place)
         for ground, n in grounds
     )
     return FunctionAnswer(

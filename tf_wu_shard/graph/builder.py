@@ -47,10 +47,25 @@ def with_inputs(node: Any, instead: Mapping[str, str]) -> Any:
     return new
 
 
+def with_operands(node: Any, operands: Mapping[int, Value]) -> Any:
+    """A NodeDef that takes other values as some operands, by number; the same one if none."""
+    if not operands:
+        return node
+    new = _NodeDef()
+    new.CopyFrom(node)
+    for slot, value in operands.items():
+        new.input[slot] = _edge(value)
+    return new
+
+
+def _edge(value: Value) -> str:
+    return f"{value.op}:{value.index}" if value.index else value.op
+
+
 def _node(
     name: str, op_type: str, inputs: Sequence[Value], controls: Iterable[str], device: str
 ) -> Any:
-    edges = [f"{v.op}:{v.index}" if v.index else v.op for v in inputs]
+    edges = [_edge(value) for value in inputs]
     edges += [f"^{c}" for c in sorted(set(controls))]
     return _NodeDef(name=name, op=op_type, device=device, input=edges)
 

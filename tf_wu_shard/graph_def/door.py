@@ -21,7 +21,6 @@ from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.colocation import rename_wishes
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.dtypes import dtype_name
 from tf_wu_shard.errors import GraphDefError, OptionError
 from tf_wu_shard.graph.builder import graph_def_of
@@ -30,7 +29,8 @@ from tf_wu_shard.graph_def.outside import Outside, Shards, must_stay_whole, uses
 from tf_wu_shard.graph_def.places import Places, places_of
 from tf_wu_shard.graph_def.program import program_of
 from tf_wu_shard.graph_def.program_view import ProgramView, imported, program_view
-from tf_wu_shard.layout import RowLayout
+from tf_wu_shard.grounds.tpu.collectives import TpuCluster
+from tf_wu_shard.layout import TileLayout
 from tf_wu_shard.plan.constraints import StorageConstraints
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import ShardingPlan
@@ -159,13 +159,13 @@ def _rewritten(
     constraints = _constraints(seen, analysis, must_stay_whole(graph_def, uses))
     plan = make_plan(analysis, options, dialect.preferences, constraints)
     if not plan.variables:
-        report = summarize(name, analysis, plan, {}, dialect.place)
+        report = summarize(name, analysis, plan, {}, dialect.replicas.place)
         if not report.left_alone:
             report = nothing_sharded(name, refusals.Topology.NO_GRADIENT_SUMMED.at())
         return RewrittenGraphDef(graph_def, report, ())
     result = rewrite(seen.view, analysis, plan, dialect)
     verify(seen.view, analysis, plan, result)
-    report = summarize(name, analysis, plan, result.emitted, dialect.place)
+    report = summarize(name, analysis, plan, result.emitted, dialect.replicas.place)
     report = dataclasses.replace(report, notes=(*report.notes, *places.notes))
     assembly = _Assembly(graph_def, seen, plan, result, places)
     new, variables = assembly.assembled(uses)
@@ -212,10 +212,10 @@ class _Assembly:
         self._shards = {
             slot.variable: self._shards_of(slot.variable, slot.layout, slot.dtype, places)
             for slot in plan.in_shards
-            if isinstance(slot.layout, RowLayout)
+            if isinstance(slot.layout, TileLayout)
         }
 
-    def _shards_of(self, key: str, layout: RowLayout, dtype: int, places: Places) -> Shards:
+    def _shards_of(self, key: str, layout: TileLayout, dtype: int, places: Places) -> Shards:
         names = [scope_of(key, f"replica_{replica}") for replica in range(layout.num_shards)]
         handles = tuple(map(self._outside.unique, names))
         return Shards(key, dtype, layout, handles, places.devices)

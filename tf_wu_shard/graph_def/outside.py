@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tf_wu_shard import refusals
-from tf_wu_shard.dialects import whole_rows
 from tf_wu_shard.dtypes import INT32
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 from tf_wu_shard.graph_def.program import Program
 from tf_wu_shard.graph_def.program_view import HANDLE
-from tf_wu_shard.layout import RowLayout
+from tf_wu_shard.grounds.tpu import whole_rows
+from tf_wu_shard.layout import TileLayout
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rules.variables import READ
@@ -47,7 +47,7 @@ class Shards(NamedTuple):
 
     key: str
     dtype: int
-    layout: RowLayout
+    layout: TileLayout
     handles: tuple[str, ...]
     devices: tuple[str, ...]
 

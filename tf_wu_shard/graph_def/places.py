@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from tf_wu_shard.dialects.torus import Torus, one_group, torus_of
 from tf_wu_shard.errors import OptionError
 from tf_wu_shard.graph.op import attribute_in
 from tf_wu_shard.graph_def.program import Program
+from tf_wu_shard.grounds.tpu.torus import Torus, one_group, torus_of
 
 
 class Places(NamedTuple):

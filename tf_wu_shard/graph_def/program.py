@@ -12,7 +12,7 @@ from typing import Any
 
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import attribute_in, decoded
-from tf_wu_shard.graph.tpu_obstacles import MARK, METADATA, cores_obstacle, obstacle
+from tf_wu_shard.grounds.tpu.obstacles import MARK, METADATA, cores_obstacle, obstacle
 from tf_wu_shard.refusals import Refusal
 
 # TensorFlow 1's loops are cycles of plain ops.

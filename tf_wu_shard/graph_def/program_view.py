@@ -14,12 +14,12 @@ from typing import Any
 import tensorflow as tf
 
 from tf_wu_shard.analysis.accesses import is_call
-from tf_wu_shard.dialects.tpu import REPLICATED_INPUT
 from tf_wu_shard.errors import GraphDefError
 from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.graph_def.program import Program
+from tf_wu_shard.grounds.tpu.collectives import REPLICATED_INPUT
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.tensorflow_private import function_graph

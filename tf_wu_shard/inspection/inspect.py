@@ -11,9 +11,9 @@ import dataclasses
 from collections.abc import Callable, Iterator
 
 from tf_wu_shard.analysis.analyze import analyze
-from tf_wu_shard.dialects.in_process import InProcess
-from tf_wu_shard.dialects.recognition import replica_devices
 from tf_wu_shard.errors import OptionError, WuShardError
+from tf_wu_shard.grounds.in_process.collectives import InProcess
+from tf_wu_shard.grounds.in_process.recognise import replica_devices
 from tf_wu_shard.inspection.answers.answer import FunctionAnswer, Inspection
 from tf_wu_shard.inspection.answers.describing import GUESSED, described, written_variables
 from tf_wu_shard.inspection.reading.calls import WRITERS, Calls
@@ -31,6 +31,7 @@ from tf_wu_shard.inspection.steps.nested_steps import steps_in
 from tf_wu_shard.model_files.graph_variables import GIVEN
 from tf_wu_shard.model_files.types import BoundFunction, Model
 from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.replicas import in_this_process
 from tf_wu_shard.tensorflow_private import function_graph
 
 # What a model's own graph is called in the answer.
@@ -189,7 +190,9 @@ class _Inspecting:
             return [FunctionAnswer(name, any(written.values()), refusal, len(written))]
         notes = tuple(_notes(found))
         if devices:
-            step = FoundStep(view, analyze(view, InProcess(devices)), None, len(devices))
+            step = FoundStep(
+                view, analyze(view, InProcess(in_this_process(devices))), None, len(devices)
+            )
             return [described(name, self._model, self._question, step, notes)]
         around, steps = steps_in(view, self._model.functions, program, self._question)
         nested = [

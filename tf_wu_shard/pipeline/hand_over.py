@@ -10,23 +10,25 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.errors import StorageError
-from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.op import Op
-from tf_wu_shard.graph.tpu_cluster import cluster_of
-from tf_wu_shard.graph.tpu_obstacles import METADATA
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.ground import in_process_dialect, tpu_dialect
-from tf_wu_shard.layout import Layout, RowLayout
+from tf_wu_shard.grounds.tpu.cluster import cluster_of
+from tf_wu_shard.grounds.tpu.collectives import TpuCluster
+from tf_wu_shard.grounds.tpu.obstacles import METADATA
+from tf_wu_shard.layout import Layout, TileLayout
 from tf_wu_shard.pipeline.stages import Outcome
 from tf_wu_shard.program.flatten import program_of
 from tf_wu_shard.program.functionalize import functionalized
 from tf_wu_shard.program.fused_values import on_scratch
+from tf_wu_shard.replicas import in_this_process
 from tf_wu_shard.rewrite.lowering import Lowered, lower_slot_accesses
 from tf_wu_shard.rewrite.result import ShardInput
 from tf_wu_shard.rewrite.tpu_accesses import Host
 from tf_wu_shard.rewrite.tpu_lowering import lower_accesses_on_tpus
+from tf_wu_shard.step.capture import Captured
+from tf_wu_shard.step.replicas import in_process_dialect, tpu_dialect
+from tf_wu_shard.step.step import Step
 from tf_wu_shard.storage import function_slots, sharded_slot
 from tf_wu_shard.tensorflow_private.graph_rebuilding import rebuild
 
@@ -34,12 +36,12 @@ AnySlot = sharded_slot.ShardedSlot | sharded_slot.PendingSlot
 
 
 def hand_over(
-    graph: Any, outcome: Outcome, options: ShardingOptions | None
+    step: Step, outcome: Outcome, options: ShardingOptions | None
 ) -> tuple[Any, list[sharded_slot.PendingSlot]]:
     """Makes the FuncGraph to use.
 
     Args:
-        graph: The FuncGraph as it was traced; it stays as it is.
+        step: The function; its FuncGraph stays as it is.
         outcome: What the stages made of it.
         options: What the user asked for; None where the flag is off.
 
@@ -51,15 +53,16 @@ def hand_over(
         StorageError: If the function does something to a variable in shards that cannot be
             expressed on them.
     """
-    captured, nested = outcome.nested.captured, outcome.nested
+    graph, captured, nested = step.graph, outcome.nested.captured, outcome.nested
     planned = {
         **nested.slots,
         **function_slots.planned_slots(captured, outcome.plan),
     }
     pending = {k: s for k, s in planned.items() if isinstance(s, sharded_slot.PendingSlot)}
-    owners: list[Any] = [s.shards for s in planned.values()]
+    owners: list[Any] = [*step.owners, *(s.shards for s in planned.values())]
     added_inputs = [*nested.inputs, *(outcome.result.shard_inputs if outcome.result else ())]
     bound = {a.placeholder: _handle(planned[a.slot], a) for a in added_inputs}
+    bound |= step.bindings
     slots: dict[str, Any] = dict(function_slots.slots_in_shards(captured))
     lowered: Lowered | None = None
     functions = captured.functions
@@ -75,11 +78,13 @@ def hand_over(
         captured = functionalized(graph, captured, handles, on_scratch)
         traced = outcome.nested.captured.view
         devices = {key: tuple(shard.device for shard in slots[key].shards) for key in layouts}
-        by_devices = {d: in_process_dialect(d, options) for d in devices.values()}
+        name = options.dialect if options is not None else "auto"
+        by_devices = {d: in_process_dialect(in_this_process(d), name) for d in devices.values()}
         dialects = {key: by_devices[d] for key, d in devices.items()}
         lowered = lower_slot_accesses(captured.view, layouts, shards, traced, dialects)
         functions = captured.functions
-    final = lowered or outcome.result or (_as_it_is(outcome) if nested.slots else None)
+    changed = bool(nested.slots) or step.is_changed
+    final = lowered or outcome.result or (_as_it_is(outcome) if changed else None)
     if final is None:
         return graph, []
     if lowered is not None:
@@ -118,7 +123,7 @@ def _lowered_on_tpus(
     """
     captured = dataclasses.replace(outcome.nested.captured, view=outcome.view)
     slots, captured, host_keys = _by_one_key(captured, outcome.nested.slots, on_host.slots)
-    layouts = {key: s.layout for key, s in slots.items() if isinstance(s.layout, RowLayout)}
+    layouts = {key: s.layout for key, s in slots.items() if isinstance(s.layout, TileLayout)}
     refs = captured.view.variables
     handles = {name: ref for name, ref in refs.items() if ref.key in layouts}
     handles |= {name: dataclasses.replace(refs[name], key=key) for name, key in host_keys.items()}

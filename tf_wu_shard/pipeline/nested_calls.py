@@ -7,10 +7,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.dtypes import BOOL, FLOAT32
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.op import attribute_in, parse_value
+from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.program.nesting import Nested
 from tf_wu_shard.rewrite.names import scope_of
 
@@ -83,7 +83,7 @@ def agreeing(
             votes = at.cast(builder.note(value, BOOL), FLOAT32, "votes")
             ((total,),) = dialect.all_reduce(at, [[votes]], [()])
             # All vote for the first branch, or, where the update is in the second, any of them.
-            needed = dialect.num_replicas(()) if branches[old.name] else 1
+            needed = dialect.replicas.total if branches[old.name] else 1
             least = at.constant(needed - 0.5, FLOAT32)
             node.input[0] = str(at.op("Greater", [total, least], ""))
         found.append(node)

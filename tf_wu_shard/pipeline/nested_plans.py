@@ -12,13 +12,13 @@ from collections.abc import Callable, Container
 from tf_wu_shard import refusals
 from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis
-from tf_wu_shard.dialects.base import Dialect
-from tf_wu_shard.graph.capture import Captured
+from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.plan.constraints import StorageConstraints
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.program.if_conversion import telling_why
 from tf_wu_shard.program.nesting import Nested, everything, uses
 from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.step.capture import Captured
 
 # A plan for what was found in a graph, of which some must stay whole.
 MakePlan = Callable[[Analysis, StorageConstraints], ShardingPlan]

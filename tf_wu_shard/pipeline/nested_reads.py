@@ -12,17 +12,17 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.graph.builder import graph_def_of, with_inputs
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.layout import RowLayout
+from tf_wu_shard.grounds.dialect import Dialect
+from tf_wu_shard.layout import TileLayout
 from tf_wu_shard.rewrite.lowering import Lowered
 from tf_wu_shard.rewrite.tpu_accesses import Host
 from tf_wu_shard.rewrite.tpu_lowering import lower_accesses_on_tpus
 
 
 def lead_reads(
-    view: GraphView, layouts: Mapping[str, RowLayout], writers: Iterable[str], dialect: Dialect
+    view: GraphView, layouts: Mapping[str, TileLayout], writers: Iterable[str], dialect: Dialect
 ) -> Lowered | None:
     """Replaces reads of variables that ops of the same graph write in shards.
 

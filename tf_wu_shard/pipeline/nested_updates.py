@@ -15,12 +15,11 @@ from typing import Any
 
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.op import Value
-from tf_wu_shard.graph.tpu_cluster import Cluster
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.dialect import Dialect
+from tf_wu_shard.grounds.tpu.cluster import Cluster
 from tf_wu_shard.pipeline.nested_calls import Place, agreeing, as_arguments, by_place, calling
 from tf_wu_shard.pipeline.nested_plans import NestedPlans
 from tf_wu_shard.pipeline.nested_reads import lead_reads
@@ -35,6 +34,7 @@ from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.result import RewriteResult, ShardInput
 from tf_wu_shard.rewrite.rewriter import rewrite
 from tf_wu_shard.rewrite.verify import verify
+from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.storage import function_slots
 from tf_wu_shard.tensorflow_private import function_graph
 from tf_wu_shard.tensorflow_private.graph_rebuilding import make_function, traced_name
@@ -141,7 +141,7 @@ class _Work:
             title = f"{function_graph.title(self._graph)}/{traced_name(one.name)}"
             result = self._results.get(number)
             emitted = result.emitted if result else {}
-            report = summarize(title, analysis, plan, emitted, self._dialect.place)
+            report = summarize(title, analysis, plan, emitted, self._dialect.replicas.place)
             yield with_line(report, one.graph.graph)
 
     def disagreements(self, nested: Iterable[Nested]) -> dict[str, bool]:

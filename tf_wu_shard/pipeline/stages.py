@@ -12,11 +12,9 @@ from tf_wu_shard.analysis.accesses import accesses, is_call
 from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.graph.capture import Captured
-from tf_wu_shard.graph.tpu_cluster import cluster_of
-from tf_wu_shard.graph.tpu_obstacles import obstacle, sums_over_replicas
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.ground import dialect_of, tpu_dialect
+from tf_wu_shard.grounds.tpu.cluster import cluster_of
+from tf_wu_shard.grounds.tpu.obstacles import obstacle, sums_over_replicas
 from tf_wu_shard.pipeline.nested_updates import NestedUpdates, share_nested_updates
 from tf_wu_shard.pipeline.report_lines import with_line
 from tf_wu_shard.plan.constraints import StorageConstraints
@@ -29,6 +27,9 @@ from tf_wu_shard.report.summary import Report, summarize
 from tf_wu_shard.rewrite.result import RewriteResult
 from tf_wu_shard.rewrite.rewriter import rewrite
 from tf_wu_shard.rewrite.verify import verify
+from tf_wu_shard.step.capture import Captured
+from tf_wu_shard.step.replicas import tpu_dialect
+from tf_wu_shard.step.step import Step
 from tf_wu_shard.storage import function_slots
 from tf_wu_shard.tensorflow_private import function_graph
 
@@ -71,20 +72,18 @@ class Outcome:
         return captured if self.result is None else self.result.view(captured)
 
 
-def run_stages(
-    graph: Any, captured: Captured, options: ShardingOptions | None, reported: Reported
-) -> Outcome:
+def run_stages(step: Step, options: ShardingOptions | None, reported: Reported) -> Outcome:
     """Analyses, plans, rewrites and verifies; nothing live is changed.
 
     Args:
-        graph: The FuncGraph.
-        captured: Its graph, what its TPU program calls brought out, and its variables.
+        step: The function, what its TPU program calls brought out.
         options: What the user asked for; None where the flag is off.
         reported: FuncGraphs that were reported, with the variables that their reports name.
 
     Returns:
         What was made of it.
     """
+    graph, captured, dialect = step.graph, step.captured, step.dialect
     nested = NestedUpdates(captured)
     cluster = cluster_of(graph)
     if options is None:
@@ -106,7 +105,6 @@ def run_stages(
         )
     captured = nested.captured
     view = captured.view
-    dialect = dialect_of(view, cluster, captured, options)
     found = telling_why(analyze(view, dialect), captured)
     analysis = _without_reported(graph, captured, found, nested.reports, reported)
     planned = functools.partial(make_plan, analysis, options, dialect.preferences)
@@ -114,12 +112,14 @@ def run_stages(
     plan = planned(constraints)
     if not plan.variables:
         concerns = bool(analysis.updates or analysis.refusals or plan.left_alone)
-        said = summarize(title, analysis, plan, {}, dialect.place)
+        said = summarize(title, analysis, plan, {}, dialect.replicas.place)
         report = with_line(said, graph) if concerns else None
         return Outcome(nested, report=report, analysis=analysis, constraints=constraints)
     result = rewrite(view, analysis, plan, dialect)
     verify(view, analysis, plan, result)
-    report = with_line(summarize(title, analysis, plan, result.emitted, dialect.place), graph)
+    report = with_line(
+        summarize(title, analysis, plan, result.emitted, dialect.replicas.place), graph
+    )
     return Outcome(nested, plan, result, report, analysis, constraints)
 
 

@@ -8,18 +8,21 @@ from collections.abc import Mapping, Sequence
 
 from tf_wu_shard import refusals
 from tf_wu_shard.analysis.row_body import weights_by_rows
-from tf_wu_shard.analysis.types import (
-    Analysis,
-    GradientReduction,
-    UpdatedVariable,
-    WeightUpdate,
-)
+from tf_wu_shard.analysis.types import Analysis, UpdatedVariable, WeightUpdate
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.dialects.base import Gathered
-from tf_wu_shard.dialects.owner_layout import OwnerLayout, owner_layout
-from tf_wu_shard.dialects.table_layout import table_layout
 from tf_wu_shard.dtypes import BFLOAT16, FLOAT32, item_bytes
-from tf_wu_shard.layout import TILE, AnyLayout, Layout, RowLayout, flat_layout, of_size
+from tf_wu_shard.grounds.dialect import Gathered
+from tf_wu_shard.layout import (
+    TILE,
+    AnyLayout,
+    Layout,
+    OwnerLayout,
+    TileLayout,
+    flat_layout,
+    of_size,
+    owner_layout,
+    row_layout,
+)
 from tf_wu_shard.plan.buckets import assign_buckets, assign_in_turn
 from tf_wu_shard.plan.constraints import StorageConstraints
 from tf_wu_shard.plan.owners import assign_owners, cost_of
@@ -33,6 +36,7 @@ from tf_wu_shard.plan.types import (
 )
 from tf_wu_shard.preferences import Preferences
 from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.step.reductions import GradientReduction
 
 _TILE_ELEMENTS = math.prod(TILE)
 
@@ -175,7 +179,7 @@ def _layouts(
     dtypes = [dtype, *(v.dtype for v in update.variables)]
     width = min(item_bytes(d) for d in dtypes)
     if _gradient(analysis, update).gathered:
-        return (table_layout(update.variables[0].shape, count, width),)
+        return (row_layout(update.variables[0].shape, count, width),)
     # Of variables of one size, all are cut like the first.
     shapes: dict[int, tuple[int, ...]] = {}
     for variable in update.variables:
@@ -185,7 +189,7 @@ def _layouts(
 
 
 def _against_cut(update: WeightUpdate, layouts: Sequence[AnyLayout]) -> Refusal | None:
-    if not layouts or not isinstance(layouts[0], RowLayout):
+    if not layouts or not isinstance(layouts[0], TileLayout):
         return None
     own = [of_size(layouts, math.prod(variable.shape)) for variable in update.variables]
     for variable, layout in zip(update.variables, own, strict=True):
@@ -214,7 +218,7 @@ def _travels(
     """How many bytes of a gradient travel, and what must be alike in what travels with it."""
     reduction = _gradient(analysis, update)
     depth, _ = _ready(analysis, update)
-    alike: tuple[int | str, ...] = layout.bucket_kind if isinstance(layout, RowLayout) else ()
+    alike: tuple[int | str, ...] = layout.bucket_kind if isinstance(layout, TileLayout) else ()
     if reduction.gathered:
         alike = ("table", reduction.key)  # each travels alone
     if update.whole:

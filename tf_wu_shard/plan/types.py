@@ -12,9 +12,15 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from tf_wu_shard.dialects.owner_layout import OwnerLayout, owner_layout
-from tf_wu_shard.dialects.table_layout import TableLayout
-from tf_wu_shard.layout import AnyLayout, Layout, RowLayout, of_size
+from tf_wu_shard.layout import (
+    AnyLayout,
+    Layout,
+    OwnerLayout,
+    RowLayout,
+    TileLayout,
+    of_size,
+    owner_layout,
+)
 from tf_wu_shard.plan.stacks import StackPlan
 from tf_wu_shard.refusals import Refusal, refusal_from
 
@@ -144,7 +150,7 @@ def _data_of(value: Any) -> Any:
     if not dataclasses.is_dataclass(value):
         return value
     data = {f.name: _data_of(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, TableLayout):
+    if isinstance(value, RowLayout):
         data["kind"] = "table"
     if isinstance(value, OwnerLayout):
         data["kind"] = "owner"
@@ -200,7 +206,7 @@ def _slot(data: dict[str, Any]) -> SlotPlan:
 
 def _layout(data: dict[str, Any]) -> AnyLayout:
     if "order" in data:
-        return RowLayout(
+        return TileLayout(
             tuple(data["shape"]),
             tuple(data["order"]),
             data["num_shards"],
@@ -211,5 +217,5 @@ def _layout(data: dict[str, Any]) -> AnyLayout:
         )
     if data.get("kind") == "owner":
         return owner_layout(tuple(data["shape"]), data["num_shards"], data["owner"])
-    kind = TableLayout if data.get("kind") == "table" else Layout
+    kind = RowLayout if data.get("kind") == "table" else Layout
     return kind(tuple(data["shape"]), data["num_shards"], data["shard_size"])

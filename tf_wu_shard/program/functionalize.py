@@ -23,7 +23,6 @@ from tf_wu_shard.analysis.accesses import (
     is_call,
 )
 from tf_wu_shard.graph.builder import graph_def_of
-from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.fused_values import OnValues
@@ -31,6 +30,7 @@ from tf_wu_shard.program.lifting import HandleNeededError, taking_values
 from tf_wu_shard.program.specialise import Specialiser
 from tf_wu_shard.program.value_ops import is_write, on_value
 from tf_wu_shard.rules.variables import READ, WRITES, Access
+from tf_wu_shard.step.capture import Captured
 
 _PROGRAM = "_tpu_replicate"
 

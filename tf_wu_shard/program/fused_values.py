@@ -18,10 +18,10 @@ from typing import Any
 import tensorflow as tf
 
 from tf_wu_shard import refusals
-from tf_wu_shard.dialects.scratch import scratch_variable
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 from tf_wu_shard.graph.view import VariableRef
+from tf_wu_shard.grounds.scratch import scratch_variable
 from tf_wu_shard.program.speculation import RunsInVainError
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ

@@ -22,13 +22,11 @@ import tensorflow as tf
 
 from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import BRANCHES, accesses, ignores, is_call
-from tf_wu_shard.analysis.gradient_shapes import ensured_shapes, with_ensured
 from tf_wu_shard.analysis.types import Analysis, RefusedUpdate
-from tf_wu_shard.dialects.base import CarriedReduction
 from tf_wu_shard.graph.builder import graph_def_of
-from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView, VariableRef
+from tf_wu_shard.grounds.dialect import CarriedReduction
 from tf_wu_shard.program.called_graph import CalledGraph, Shape
 from tf_wu_shard.program.flat_functions import FlatFunctions, with_operands
 from tf_wu_shard.program.fused_values import restored, stand_in
@@ -38,6 +36,8 @@ from tf_wu_shard.program.specialise import Specialiser
 from tf_wu_shard.program.speculation import RunsInVainError, check_shapes
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.step.capture import Captured
+from tf_wu_shard.step.gradient_shapes import ensured_shapes, with_ensured
 
 _PROGRAM = "_tpu_replicate"
 

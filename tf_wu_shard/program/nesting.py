@@ -18,7 +18,6 @@ from tf_wu_shard.analysis.accesses import (
     first_argument,
     is_call,
 )
-from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.program.called_graph import CalledGraph
@@ -27,6 +26,7 @@ from tf_wu_shard.program.inside import differs, view_inside
 from tf_wu_shard.program.lifting import LOOPS
 from tf_wu_shard.program.prepare import prepared
 from tf_wu_shard.rules.variables import READ, Access
+from tf_wu_shard.step.capture import Captured
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from tf_wu_shard.dialects.base import CarriedReduction
-from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.dialect import CarriedReduction
 from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.flatten import SUM, lift, write_out
 from tf_wu_shard.program.if_conversion import if_converted
 from tf_wu_shard.program.part_wise import with_part_wise
+from tf_wu_shard.step.capture import Captured
 
 
 def prepared(

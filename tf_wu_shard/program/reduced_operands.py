@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tf_wu_shard.analysis.accesses import BRANCHES
-from tf_wu_shard.dialects.base import CarriedReduction
 from tf_wu_shard.graph.dimensions import Dims
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.dialect import CarriedReduction
 from tf_wu_shard.program.flatten import program_of
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.variables import READ, WRITES

@@ -158,7 +158,7 @@ def summarize(
         analysis: What was found in it.
         plan: What is done to it.
         emitted: How many communication steps of each kind the rewrite emitted, see `Report`.
-        place: Where the replicas sit; see `Dialect.place`.
+        place: Where the replicas sit; see `Replicas.place`.
 
     Returns:
         The report, without times.

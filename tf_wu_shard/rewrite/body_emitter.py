@@ -11,12 +11,12 @@ import math
 from collections.abc import Mapping, Sequence
 
 from tf_wu_shard.analysis.types import BodyOp, Operand, OperandKind, WeightUpdate
-from tf_wu_shard.dialects.scratch import scratch_variable
-from tf_wu_shard.dialects.shard_sums import OwnShard
 from tf_wu_shard.graph.op import Value
+from tf_wu_shard.grounds.scratch import scratch_variable
 from tf_wu_shard.layout import AnyLayout, of_size
 from tf_wu_shard.rewrite.access_order import AccessOrder
 from tf_wu_shard.rewrite.emission import Emission
+from tf_wu_shard.rewrite.own_shard import OwnShard
 from tf_wu_shard.rewrite.sums import part
 from tf_wu_shard.rewrite.weight_reads import idle_reads
 from tf_wu_shard.rewrite.weight_versions import WeightVersion, open_version, weight_versions

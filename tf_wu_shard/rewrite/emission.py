@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from tf_wu_shard.dialects.base import Dialect, Uneven
 from tf_wu_shard.graph.builder import Emitter, GraphBuilder
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.dialect import Dialect, Uneven
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.remains import Remains
 

@@ -23,14 +23,14 @@ from typing import Any
 import tensorflow as tf
 
 from tf_wu_shard.analysis.accesses import accesses, is_call
-from tf_wu_shard.dialects import plain_ops
-from tf_wu_shard.dialects.base import Dialect
-from tf_wu_shard.dialects.scratch import scratch_variable
 from tf_wu_shard.dtypes import BOOL
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds import plain_ops
+from tf_wu_shard.grounds.dialect import Dialect
+from tf_wu_shard.grounds.scratch import scratch_variable
 from tf_wu_shard.layout import Layout
 from tf_wu_shard.rewrite.callees import calls_on_shards
 from tf_wu_shard.rewrite.names import scope_of

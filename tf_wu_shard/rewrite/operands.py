@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tf_wu_shard.analysis.types import GradientReduction
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.rewrite.emission import Emission
 from tf_wu_shard.rewrite.names import LEFT_WHOLE
+from tf_wu_shard.step.reductions import GradientReduction
 
 
 class Operands:

@@ -13,7 +13,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.analysis.gradients import result_names
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.colocation import rename_wishes, wishes
 from tf_wu_shard.graph.builder import GraphBuilder
@@ -22,6 +21,7 @@ from tf_wu_shard.graph.ordering import in_cycles
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.rewrite.names import LEFT_WHOLE, scope_of
 from tf_wu_shard.rules.registry import Family, family_of
+from tf_wu_shard.step.gradients import result_names
 
 _INPUTS = frozenset({"Placeholder", "_Arg", "Arg"})
 

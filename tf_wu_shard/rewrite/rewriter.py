@@ -8,16 +8,14 @@ from __future__ import annotations
 import collections
 from collections.abc import Sequence
 
-from tf_wu_shard.analysis.gradient_shapes import with_ensured
 from tf_wu_shard.analysis.types import Analysis
-from tf_wu_shard.dialects.base import Dialect, Gathered
-from tf_wu_shard.dialects.owner_layout import OwnerLayout
-from tf_wu_shard.dialects.plain_ops import divided
-from tf_wu_shard.dialects.table_layout import TableLayout
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.dialect import Dialect, Gathered
+from tf_wu_shard.grounds.plain_ops import divided
+from tf_wu_shard.layout import OwnerLayout, RowLayout
 from tf_wu_shard.plan.types import ShardingPlan, VariablePlan, bucket_name
 from tf_wu_shard.rewrite.body_emitter import BodyEmitter
 from tf_wu_shard.rewrite.emission import Emission
@@ -31,6 +29,7 @@ from tf_wu_shard.rewrite.stack_emitter import StackEmitter, Wholes
 from tf_wu_shard.rewrite.sums import Parts, add_up, parts_of
 from tf_wu_shard.rewrite.turns import Turns
 from tf_wu_shard.rewrite.weight_gathers import WeightGathers
+from tf_wu_shard.step.gradient_shapes import with_ensured
 
 
 def rewrite(
@@ -158,7 +157,7 @@ class _Rewriter:
 
     def _update(self, bucket: Sequence[VariablePlan]) -> None:
         """Emits the bodies of a bucket and gathers its weights."""
-        rows = isinstance(bucket[0].layout, TableLayout)
+        rows = isinstance(bucket[0].layout, RowLayout)
         emitters = self._by_rows(bucket[0]) if rows else self._by_elements(bucket)
         self._gather(bucket, emitters)
         for per_replica in emitters:
@@ -185,7 +184,7 @@ class _Rewriter:
 
     def _by_rows(self, variable: VariablePlan) -> list[list[BodyEmitter]]:
         """Emits the body of an update that a sparse gradient feeds, which travels alone."""
-        assert isinstance(variable.layout, TableLayout), "a bucket of two kinds"
+        assert isinstance(variable.layout, RowLayout), "a bucket of two kinds"
         update = self._analysis.updates[variable.update]
         reductions = [self._analysis.reductions[key] for key in variable.reductions]
         emitters, replaced = emit_rows(self._emission, update, variable.layout, reductions)

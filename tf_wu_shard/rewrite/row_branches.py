@@ -13,8 +13,8 @@ from typing import Any
 
 from tf_wu_shard.analysis.row_lies import Lies, RowBranch, What
 from tf_wu_shard.analysis.types import BodyOp, OperandKind
-from tf_wu_shard.dialects import row_exchange
 from tf_wu_shard.graph.op import Value, attribute_in
+from tf_wu_shard.grounds import row_exchange
 from tf_wu_shard.rewrite.emission import Emission
 from tf_wu_shard.rewrite.row_emitter import RowEmitter
 

@@ -16,10 +16,10 @@ from typing import Any
 
 from tf_wu_shard.analysis.row_body import weights_by_rows
 from tf_wu_shard.analysis.types import BodyOp, Operand, OperandKind
-from tf_wu_shard.dialects import row_exchange
-from tf_wu_shard.dialects.scratch import scratch_variable
-from tf_wu_shard.dialects.table_layout import TableLayout
 from tf_wu_shard.graph.op import Value
+from tf_wu_shard.grounds import row_exchange
+from tf_wu_shard.grounds.scratch import scratch_variable
+from tf_wu_shard.layout import RowLayout
 from tf_wu_shard.rewrite.body_emitter import BodyEmitter
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.sparse import READ_ROWS, SCATTERS, SEGMENT_SUM, SPARSE_FUSED, UNIQUE
@@ -56,7 +56,7 @@ class RowEmitter(BodyEmitter):
             results.
     """
 
-    layout: TableLayout
+    layout: RowLayout
 
     def __init__(self, *args: Any, places: Mapping[str, Value]) -> None:
         """Prepares to emit.

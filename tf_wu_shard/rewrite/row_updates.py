@@ -8,23 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tf_wu_shard.analysis.gradients import sparse_gradients
 from tf_wu_shard.analysis.row_lies import all_entries
-from tf_wu_shard.analysis.types import GradientReduction, WeightUpdate
-from tf_wu_shard.dialects import row_exchange
-from tf_wu_shard.dialects.base import Gathered
-from tf_wu_shard.dialects.table_layout import TableLayout
+from tf_wu_shard.analysis.types import WeightUpdate
 from tf_wu_shard.graph.op import Value
+from tf_wu_shard.grounds import row_exchange
+from tf_wu_shard.grounds.dialect import Gathered
+from tf_wu_shard.layout import RowLayout
 from tf_wu_shard.rewrite.body_emitter import BodyEmitter
 from tf_wu_shard.rewrite.emission import Emission
 from tf_wu_shard.rewrite.row_branches import emit_branch
 from tf_wu_shard.rewrite.row_emitter import RowEmitter
+from tf_wu_shard.step.gradients import sparse_gradients
+from tf_wu_shard.step.reductions import GradientReduction
 
 
 def emit_rows(
     emission: Emission,
     update: WeightUpdate,
-    layout: TableLayout,
+    layout: RowLayout,
     reductions: Sequence[GradientReduction],
 ) -> tuple[list[RowEmitter], dict[Value, Value]]:
     """Emits the body of an update for all replicas.
@@ -72,7 +73,7 @@ def emit_rows(
 def own_entries(
     emission: Emission,
     reductions: Sequence[GradientReduction],
-    layout: TableLayout,
+    layout: RowLayout,
     update: WeightUpdate,
 ) -> tuple[dict[int, list[Value]], list[Value]]:
     """What each replica has of one sparse gradient.

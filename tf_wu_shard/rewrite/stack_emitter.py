@@ -13,13 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from tf_wu_shard.analysis.types import (
-    BodyOp,
-    FunctionValue,
-    MatrixFunction,
-    Operand,
-    OperandKind,
-)
+from tf_wu_shard.analysis.types import BodyOp, FunctionValue, MatrixFunction, Operand, OperandKind
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.plan.stacks import StackPlan
@@ -79,7 +73,7 @@ class StackEmitter:
         self._by_turns = stack.by_turns
         self._known = known
         self._members = [_Member(emitters[update], number) for update, number in stack.members]
-        turns = stack.turns(dialect.num_replicas(dialect.copies(view)))
+        turns = stack.turns(dialect.replicas.total)
         self._turns = [_Member(emitters[update], number) for update, number in turns]
         self._copies = stack.each
         # All members are one program, so that any of them tells what it is.

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 
 from tf_wu_shard.analysis.exchanges import exchanges, steps_behind
 from tf_wu_shard.analysis.types import BodyOp, ShardSum, WeightUpdate
-from tf_wu_shard.dialects.shard_sums import OwnShard
 from tf_wu_shard.dtypes import BOOL, FLOAT32, item_bytes
 from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.placement import Combine
 from tf_wu_shard.rewrite.emission import Emission
+from tf_wu_shard.rewrite.own_shard import OwnShard
 from tf_wu_shard.rewrite.turns import Turns
 from tf_wu_shard.rules.sums import SUMS, kept_shape
 

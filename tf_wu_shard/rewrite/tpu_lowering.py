@@ -19,12 +19,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.dialects import whole_rows
-from tf_wu_shard.dialects.base import Dialect
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.op import Op, Value, decoded, parse_value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.layout import RowLayout
+from tf_wu_shard.grounds.dialect import Dialect
+from tf_wu_shard.grounds.tpu import whole_rows
+from tf_wu_shard.layout import TileLayout
 from tf_wu_shard.rewrite.callees import calls_on_shards
 from tf_wu_shard.rewrite.lowering import Lowered
 from tf_wu_shard.rewrite.names import scope_of
@@ -38,7 +38,7 @@ _PROGRAM = "_tpu_replicate"
 
 def lower_accesses_on_tpus(
     view: GraphView,
-    layouts: Mapping[str, RowLayout],
+    layouts: Mapping[str, TileLayout],
     host: Host,
     dialect_of: Callable[[str], Dialect],
     writers: Mapping[str, Sequence[str]],
@@ -69,7 +69,7 @@ class _Lowering:
     def __init__(
         self,
         view: GraphView,
-        layouts: Mapping[str, RowLayout],
+        layouts: Mapping[str, TileLayout],
         calls: Mapping[str, Mapping[str, bool]],
         turn: Callable[[Op], int],
         writers: Mapping[str, Sequence[str]],

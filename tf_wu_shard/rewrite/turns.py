@@ -16,11 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from tf_wu_shard.analysis.order import marked_behind
-from tf_wu_shard.analysis.types import Analysis, GradientReduction, WeightUpdate
+from tf_wu_shard.analysis.types import Analysis, WeightUpdate
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.plan.types import ShardingPlan, VariablePlan
 from tf_wu_shard.rewrite.weight_reads import Reads, reads_by_time
+from tf_wu_shard.step.reductions import GradientReduction
 
 
 class Turns:

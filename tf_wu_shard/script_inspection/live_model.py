@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.concern import WRITING
+from tf_wu_shard.gate import WRITING
 from tf_wu_shard.inspection.answers.answer import SCRIPT
 from tf_wu_shard.model_files.source_lines import SourceLines
 from tf_wu_shard.model_files.types import BoundFunction, Model, ModelVariable, SlotRelation

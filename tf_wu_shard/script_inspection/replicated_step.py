@@ -7,17 +7,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.concern import (
-    Handles,
-    hands_sums_to_writers,
-    uses_variables_on_tpus,
-    writes_a_mirrored_variable,
-)
+from tf_wu_shard import eligibility, gate
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.dialects.recognition import replica_devices
-from tf_wu_shard.graph.capture import Captured
-from tf_wu_shard.graph.tpu_cluster import Cluster, cluster_of
-from tf_wu_shard.graph_pass import captured_program
+from tf_wu_shard.graph_pass import step_of
+from tf_wu_shard.grounds.in_process.recognise import replica_devices
+from tf_wu_shard.grounds.tpu.cluster import Cluster, cluster_of
 from tf_wu_shard.inspection.answers.answer import SCRIPT, FunctionAnswer
 from tf_wu_shard.inspection.answers.describing import described
 from tf_wu_shard.inspection.answers.graph_diff import GraphDiff
@@ -30,10 +24,10 @@ from tf_wu_shard.model_files.types import Model, ModelVariable
 from tf_wu_shard.pipeline.stages import Outcome, Reported, run_stages
 from tf_wu_shard.report.summary import Report
 from tf_wu_shard.script_inspection.live_model import slot_relations
+from tf_wu_shard.step.capture import Captured, capture
 from tf_wu_shard.tensorflow_private import function_graph, op_traces, tpu_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import (
     distributed_variable_of,
-    has_distributed_variable,
     original_handle,
 )
 
@@ -64,29 +58,26 @@ class ReplicatedStep:
 
 
 def replicated_step(
-    graph: Any, handles: Handles, options: ShardingOptions, reported: Reported
+    graph: Any, options: ShardingOptions, reported: Reported
 ) -> ReplicatedStep | None:
     """Looks at a function as it is traced; nothing live is changed.
 
     Args:
         graph: The FuncGraph.
-        handles: The resource handles that it captured.
         options: How the script asks for it to be sharded.
         reported: FuncGraphs of which there is a step already, with the variables it names.
 
     Returns:
         The step, or None where it is none of several replicas.
     """
-    distributed = [(h, p) for h, p in handles if has_distributed_variable(h)]
-    if not (
-        writes_a_mirrored_variable(graph, distributed)
-        or uses_variables_on_tpus(graph, handles, options)
-        or hands_sums_to_writers(graph, distributed)
-    ):
+    sight = gate.look(graph, wanted=True)
+    if not sight.is_let_through:
         return None
     with function_graph.no_garbage_collection():
-        captured = captured_program(graph)
-        outcome = run_stages(graph, captured, options, reported)
+        captured = capture(graph)
+        if not eligibility.is_eligible(graph, captured.view, sight):
+            return None
+        outcome = run_stages(step_of(graph, captured, options), options, reported)
     if not outcome.reports:
         return None
     return ReplicatedStep(

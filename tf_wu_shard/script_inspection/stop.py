@@ -84,7 +84,7 @@ class Stop:
         step: ReplicatedStep | None = None
         reported = {seen: own.outcome.reported for seen, own in self._steps.items()}
         try:
-            step = replicated_step.replicated_step(graph, handles, options, reported)
+            step = replicated_step.replicated_step(graph, options, reported)
         # A failure of ours is not the script's.
         except Exception as error:
             self._failed[graph] = _said(error)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tf_wu_shard.analysis.accesses import callees, first_argument, is_call
-from tf_wu_shard.concern import WRITING
+from tf_wu_shard.gate import WRITING
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import family_of
 from tf_wu_shard.rules.variables import READ, WRITES

@@ -9,15 +9,15 @@ from tf_wu_shard import captures, refusals
 from tf_wu_shard.analysis.accesses import accesses, ignores, is_call
 from tf_wu_shard.analysis.types import Analysis, UpdatedVariable
 from tf_wu_shard.errors import WuShardError
-from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.layout import RowLayout
+from tf_wu_shard.layout import TileLayout
 from tf_wu_shard.plan.constraints import StorageConstraints
 from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.storage import sharded_slot
 from tf_wu_shard.storage.sharded_slot import (
     PendingSlot,
@@ -116,7 +116,7 @@ def slots_on_host(graph: Any) -> OnHost:
     for handle, placeholder in function_graph.captured_handles(graph):
         packed, own = sharded_slot.slot_of_packed(handle), sharded_slot_of(handle)
         slot = packed or own
-        if slot is not None and isinstance(slot.layout, RowLayout):
+        if slot is not None and isinstance(slot.layout, TileLayout):
             slots[placeholder.op.name] = slot
             if packed is None:
                 components.add(placeholder.op.name)

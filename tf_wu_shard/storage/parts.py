@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 
 import tensorflow as tf
 
-from tf_wu_shard.layout import TILE, AnyLayout, Layout, RowLayout
+from tf_wu_shard.layout import TILE, AnyLayout, Layout, TileLayout
 
 # Eager ops whose inputs are copied over from another device mix these up when several threads run
 # such ops (seen with TensorFlow 2.21 and two logical CPUs). Here all constants come from the first.
@@ -39,7 +39,7 @@ def cut(value: tf.Tensor, layout: AnyLayout, shard: int) -> tf.Tensor:
     Returns:
         A tensor of shape `layout.shard_shape(shard)`, sharing no memory with `value`.
     """
-    if isinstance(layout, RowLayout):
+    if isinstance(layout, TileLayout):
         return cut_all(value, layout)[shard]
     start, stop = layout.bounds(shard)
     with _alone():
@@ -60,7 +60,7 @@ def cut_all(value: tf.Tensor, layout: AnyLayout) -> list[tf.Tensor]:
         For each shard what `cut` returns.
     """
     with _alone():
-        if isinstance(layout, RowLayout):
+        if isinstance(layout, TileLayout):
             return _cut_rows(value, layout)
         return _cut_flat(value, layout)
 
@@ -93,14 +93,14 @@ def join(shards: Sequence[tf.Tensor], layout: AnyLayout) -> tf.Tensor:
         The value, shape `layout.shape`.
     """
     with _alone():
-        if isinstance(layout, RowLayout):
+        if isinstance(layout, TileLayout):
             return _joined_rows(shards, layout)
         held = [shards[shard] for shard in layout.holders] or list(shards)
         vector = held[0] if len(held) == 1 else tf.concat(held, 0)
         return tf.reshape(vector, layout.shape)
 
 
-def _cut_rows(value: tf.Tensor, layout: RowLayout) -> list[tf.Tensor]:
+def _cut_rows(value: tf.Tensor, layout: TileLayout) -> list[tf.Tensor]:
     # Raw ops here too: this runs for every weight and slot of a TPU program.
     if layout.order != tuple(range(len(layout.order))):
         value = tf.raw_ops.Transpose(x=value, perm=layout.order)
@@ -119,7 +119,7 @@ def _cut_rows(value: tf.Tensor, layout: RowLayout) -> list[tf.Tensor]:
     return [tf.raw_ops.DeepCopy(x=shards[number]) for number in layout.held]
 
 
-def _joined_rows(shards: Sequence[tf.Tensor], layout: RowLayout) -> tf.Tensor:
+def _joined_rows(shards: Sequence[tf.Tensor], layout: TileLayout) -> tf.Tensor:
     ordered = [shards[layout.held.index(number)] for number in range(layout.num_shards)]
     matrix = tf.concat(ordered, 0)
     if layout.tile_shards > 1:

@@ -1,7 +1,7 @@
-"""One more key among the optimizer options of TensorFlow's context.
+"""More keys among the optimizer options of TensorFlow's context.
 
 TensorFlow's context keeps any key it is given, but its getter shows only the ones it knows and
-nothing checks the others. Answers: what is the key's value now; and, once installed, makes the
+nothing checks the others. Answers: what is a key's value now; and, once installed, makes the
 context's own setter check the key and the getter show it. Both are methods of the context class,
 which every public way to these options ends in. It does not promise to see a value written
 straight into the context's private dictionary before that value is read.
@@ -52,6 +52,9 @@ _ORIGINAL = "_wu_shard_original"
 
 Check = Callable[[object], object]
 
+# What was installed: the check of each key.
+_checks: dict[str, Check] = {}
+
 
 def option(key: str) -> object:
     """Reads one optimizer option from the live context.
@@ -68,8 +71,8 @@ def option(key: str) -> object:
 def install(key: str, check: Check) -> None:
     """Makes the context check `key` when it is set and show it when its options are read.
 
-    A second call replaces the first. The options that the context already holds are checked
-    first, and if they are wrong nothing is installed.
+    A second call for a key replaces its check. The options that the context already holds are
+    checked first, and if they are wrong nothing is installed.
 
     Args:
         key: The new option's name.
@@ -78,13 +81,15 @@ def install(key: str, check: Check) -> None:
     Raises:
         OptionError: The context already holds a wrong value or a misspelt key.
     """
-    _check_options(tf_context.context()._optimizer_experimental_options, key, check)
+    checks = {**_checks, key: check}
+    _check_options(tf_context.context()._optimizer_experimental_options, checks)
+    _checks[key] = check
     context_class = tf_context.Context
     context_class.set_optimizer_experimental_options = _checking_setter(
-        _unwrapped(context_class.set_optimizer_experimental_options), key, check
+        _unwrapped(context_class.set_optimizer_experimental_options)
     )
     context_class.get_optimizer_experimental_options = _showing_getter(
-        _unwrapped(context_class.get_optimizer_experimental_options), key
+        _unwrapped(context_class.get_optimizer_experimental_options)
     )
 
 
@@ -93,7 +98,7 @@ def _unwrapped(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _checking_setter(
-    original: Callable[..., Any], key: str, check: Check
+    original: Callable[..., Any],
 ) -> Callable[[Any, Mapping[object, object]], Any]:
     @functools.wraps(original)
     def set_optimizer_experimental_options(
@@ -101,34 +106,39 @@ def _checking_setter(
     ) -> Any:
         # A copy, as pairs from an iterator are accepted too and can be read only once.
         wanted = dict(options)
-        _check_options(wanted, key, check)
+        _check_options(wanted, _checks)
         return original(self, wanted)
 
     setattr(set_optimizer_experimental_options, _ORIGINAL, original)
     return set_optimizer_experimental_options
 
 
-def _showing_getter(original: Callable[..., Any], key: str) -> Callable[[Any], dict[str, object]]:
+def _showing_getter(original: Callable[..., Any]) -> Callable[[Any], dict[str, object]]:
     @functools.wraps(original)
     def get_optimizer_experimental_options(self: Any) -> dict[str, object]:
         options: dict[str, object] = original(self)
-        value = self._optimizer_experimental_options.get(key)
-        if value is not None:
-            options[key] = value
+        for key in _checks:
+            value = self._optimizer_experimental_options.get(key)
+            if value is not None:
+                options[key] = value
         return options
 
     setattr(get_optimizer_experimental_options, _ORIGINAL, original)
     return get_optimizer_experimental_options
 
 
-def _check_options(options: Mapping[object, object], key: str, check: Check) -> None:
+def _check_options(options: Mapping[object, object], checks: Mapping[str, Check]) -> None:
     for name, value in options.items():
-        if name == key:
-            check(value)
-        elif isinstance(name, str) and name not in TENSORFLOW_KEYS and _is_misspelt(name, key):
-            valid = ", ".join(sorted((*TENSORFLOW_KEYS, key)))
+        if not isinstance(name, str) or name in TENSORFLOW_KEYS:
+            continue
+        if name in checks:
+            checks[name](value)
+            continue
+        meant = next((key for key in checks if _is_misspelt(name, key)), None)
+        if meant is not None:
+            valid = ", ".join(sorted((*TENSORFLOW_KEYS, *checks)))
             raise OptionError(
-                f"unknown optimizer option {name!r}; did you mean {key!r}? Valid options: {valid}"
+                f"unknown optimizer option {name!r}; did you mean {meant!r}? Valid options: {valid}"
             )
 
 

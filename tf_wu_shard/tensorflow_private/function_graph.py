@@ -170,6 +170,11 @@ def may_write(graph: Any, op_types: frozenset[str]) -> bool:
     return not graph.control_outputs or any(op.type in op_types for op in graph.control_outputs)
 
 
+def op_types(graph: Any) -> set[str]:
+    """Types of all ops of a FuncGraph, its branches and bodies apart."""
+    return {op.type for op in graph.get_operations()}
+
+
 def consumer_types(placeholder: Any) -> list[str]:
     """Types of the ops that take a captured handle."""
     return [op.type for op in placeholder.consumers()]

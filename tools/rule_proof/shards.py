@@ -15,9 +15,9 @@ from tf_wu_shard.layout import (
     TILE,
     AnyLayout,
     Layout,
-    RowLayout,
+    TileLayout,
     flat_layout,
-    row_layout,
+    tile_layout,
 )
 
 
@@ -81,5 +81,5 @@ def layouts(
     if shape and math.prod(shape) * item_bytes % ALIGNMENT_BYTES == 0:
         for axes in ((int(random.integers(2, 6)),), (2, 2), (2, 4)):
             held = tuple(int(h) for h in random.permutation(int(np.prod(axes))))
-            found.append(row_layout(shape, axes, held))
-    return [lay for lay in found if isinstance(lay, (Layout, RowLayout)) and lay.size]
+            found.append(tile_layout(shape, axes, held))
+    return [lay for lay in found if isinstance(lay, (Layout, TileLayout)) and lay.size]

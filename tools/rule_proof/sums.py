@@ -13,17 +13,16 @@ import numpy as np
 import tensorflow as tf
 
 from tf_wu_shard.analysis.types import BodyOp, ShardSum
-from tf_wu_shard.dialects import plain_ops
-from tf_wu_shard.dialects.shard_sums import OwnShard
-from tf_wu_shard.dialects.table_layout import table_layout
-from tf_wu_shard.dialects.torus import one_group
-from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.op import Value
-from tf_wu_shard.layout import AnyLayout
+from tf_wu_shard.grounds import plain_ops
+from tf_wu_shard.grounds.tpu.collectives import TpuCluster
+from tf_wu_shard.grounds.tpu.torus import one_group
+from tf_wu_shard.layout import AnyLayout, row_layout
 from tf_wu_shard.placement import Combine, Partial, Sharded
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rewrite import sums as emission
+from tf_wu_shard.rewrite.own_shard import OwnShard
 from tf_wu_shard.rules.registry import propagate
 from tf_wu_shard.rules.sums import SUMS
 from tools.rule_proof.samples import definition, run_op, shapes
@@ -54,7 +53,7 @@ def disagreements(op_type: str, random: np.random.Generator) -> Iterator[str | R
             yield disagreement(op_type, values, axes, layout, keep=bool(random.integers(2)))
         if shape:
             # Of whole rows, those of several shards are summed only over the first axis.
-            table = table_layout(shape, int(random.integers(2, 6)), values.itemsize)
+            table = row_layout(shape, int(random.integers(2, 6)), values.itemsize)
             axes = tuple(sorted({0, *_axes(op_type, random, len(shape))}))
             yield disagreement(op_type, values, axes, table, keep=bool(random.integers(2)))
 

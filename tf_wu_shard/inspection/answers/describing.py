@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 from tf_wu_shard import refusals
 from tf_wu_shard.analysis.types import Analysis
-from tf_wu_shard.dialects.base import Gathered
 from tf_wu_shard.dtypes import dtype_name, item_bytes
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.dialect import Gathered
 from tf_wu_shard.inspection.answers import memory
 from tf_wu_shard.inspection.answers.answer import FunctionAnswer, RefusedAnswer, UpdateAnswer
 from tf_wu_shard.inspection.answers.picturing import picture_of
@@ -85,7 +85,7 @@ def described(
     replicas = grounds.asked_replicas(step.program, question, step.replicas)
     ground = grounds.assumed_ground(replicas, step.program, question)
     there, plan = planned(analysis, ground, replicas, question.options, step.constraints)
-    report = summarize(name, there, plan, {}, ground.place)
+    report = summarize(name, there, plan, {}, ground.replicas.place)
     trains = any(written.values()) or bool(plan.variables or plan.left_alone)
     rows = memory.rows(analysis, step.program, question, step.constraints) if trains else ()
     if _wants_shapes(plan, view):

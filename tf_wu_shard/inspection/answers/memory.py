@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tf_wu_shard.analysis.types import Analysis
-from tf_wu_shard.graph.tpu_cluster import Cluster
+from tf_wu_shard.grounds.tpu.cluster import Cluster
 from tf_wu_shard.inspection.answers.answer import MemoryRow
 from tf_wu_shard.inspection.steps import grounds
 from tf_wu_shard.inspection.steps.grounds import Question

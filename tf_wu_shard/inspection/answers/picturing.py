@@ -6,8 +6,6 @@ import math
 from collections.abc import Sequence
 
 from tf_wu_shard.analysis.types import Analysis, BodyOp, OperandKind, WeightUpdate
-from tf_wu_shard.dialects.owner_layout import OwnerLayout
-from tf_wu_shard.dialects.table_layout import TableLayout
 from tf_wu_shard.dtypes import dtype_name, item_bytes
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.op import Value
@@ -18,6 +16,7 @@ from tf_wu_shard.inspection.answers.update_picture import (
     PictureTensor,
     UpdatePicture,
 )
+from tf_wu_shard.layout import OwnerLayout, RowLayout
 from tf_wu_shard.plan.types import ShardingPlan, VariablePlan
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ, WRITES
@@ -44,7 +43,7 @@ def picture_of(view: GraphView, analysis: Analysis, plan: ShardingPlan) -> Updat
     drawable = [
         planned
         for planned in plan.variables
-        if not isinstance(planned.layout, TableLayout)
+        if not isinstance(planned.layout, RowLayout)
         and len(analysis.updates[planned.update].body) <= _MOST_OPS
         and not any(analysis.reductions[key].gathered for key in planned.reductions)
     ]

@@ -17,21 +17,22 @@ import tensorflow as tf
 from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.dialects.base import Dialect
-from tf_wu_shard.dialects.in_process import InProcess
-from tf_wu_shard.dialects.recognition import replica_devices
-from tf_wu_shard.dialects.torus import Torus
-from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.builder import GraphBuilder, graph_def_of
 from tf_wu_shard.graph.op import Op, Value, parse_value
 from tf_wu_shard.graph.view import GraphView, VariableRef
+from tf_wu_shard.grounds.dialect import Dialect
+from tf_wu_shard.grounds.in_process.collectives import InProcess
+from tf_wu_shard.grounds.in_process.recognise import replica_devices
+from tf_wu_shard.grounds.tpu.collectives import TpuCluster
+from tf_wu_shard.grounds.tpu.torus import Torus
 from tf_wu_shard.inspection.answers.graph_diff import GraphDiff, graph_diff
 from tf_wu_shard.inspection.steps import grounds
 from tf_wu_shard.inspection.steps.found_step import FoundStep
 from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.inspection.steps.planning import planned
 from tf_wu_shard.plan.types import ShardingPlan
+from tf_wu_shard.replicas import in_this_process
 from tf_wu_shard.rewrite.result import RewriteResult
 from tf_wu_shard.rewrite.rewriter import rewrite
 from tf_wu_shard.rewrite.verify import verify
@@ -45,7 +46,7 @@ def rewritten_diff(step: FoundStep, question: Question) -> GraphDiff:
         question: For which replicas, where the step is of one device.
     """
     if not step.is_assumed:
-        ground: Dialect = InProcess(replica_devices(step.view))
+        ground: Dialect = InProcess(in_this_process(replica_devices(step.view)))
         if step.program is not None:
             ground = grounds.traced_ground(step.program, question)
         about = f"the step as it was traced, for {step.sums_over} replicas, and as rewritten"

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tf_wu_shard.dialects.base import CarriedReduction, CarriedSlices, Gathered
-from tf_wu_shard.dialects.in_process import InProcess
-from tf_wu_shard.dialects.torus import Torus
-from tf_wu_shard.dialects.tpu import TpuCluster, not_scattered
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.dialect import CarriedReduction, CarriedSlices, Gathered
+from tf_wu_shard.grounds.in_process.collectives import InProcess
+from tf_wu_shard.grounds.tpu.collectives import TpuCluster, not_scattered
+from tf_wu_shard.grounds.tpu.torus import Torus
 from tf_wu_shard.inspection.one_device.entering import Entering
 from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.replicas import of_one_program
 
 Recognised = tuple[list[CarriedReduction], list[Refusal]]
 
@@ -32,18 +33,10 @@ class ReplicasInProcess(InProcess):
             num_replicas: How many replicas would run the step.
             gradients: What is summed; None to find where gradients enter their updates.
         """
-        super().__init__([f"replica {number}" for number in range(num_replicas)])
+        super().__init__(of_one_program(num_replicas))
         self._gradients = gradients
 
-    def copies(self, view: GraphView) -> tuple[str, ...]:
-        """See `Dialect.copies`: one."""
-        return ("",)
-
-    def num_replicas(self, copies: Sequence[str]) -> int:
-        """See `Dialect.num_replicas`."""
-        return len(self._devices)
-
-    def recognise(self, view: GraphView, devices: Sequence[str]) -> Recognised:
+    def recognise(self, view: GraphView) -> Recognised:
         """See `Dialect.recognise`."""
         return entering_gradients(view) if self._gradients is None else ([*self._gradients], [])
 
@@ -61,7 +54,7 @@ class ReplicasOnTpu(TpuCluster):
         super().__init__("", torus)
         self._gradients = gradients
 
-    def recognise(self, view: GraphView, devices: Sequence[str]) -> Recognised:
+    def recognise(self, view: GraphView) -> Recognised:
         """See `Dialect.recognise`. Gradients of types that no TPU reduces to shards are refused."""
         if self._gradients is None:
             carried, refusals = entering_gradients(view)

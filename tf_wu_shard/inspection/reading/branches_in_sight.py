@@ -16,13 +16,12 @@ from typing import Any
 import tensorflow as tf
 
 from tf_wu_shard.analysis.accesses import BRANCHES, callees, first_argument, ignores, is_call
-from tf_wu_shard.dialects.base import CarriedReduction
 from tf_wu_shard.errors import ModelFileError
 from tf_wu_shard.graph.builder import graph_def_of
-from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.graph.op import Op
-from tf_wu_shard.graph.tpu_cluster import Cluster
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.dialect import CarriedReduction
+from tf_wu_shard.grounds.tpu.cluster import Cluster
 from tf_wu_shard.inspection.reading.calls import WRITERS
 from tf_wu_shard.inspection.reading.checked_nodes import is_type
 from tf_wu_shard.inspection.reading.defined_graph import DefinedGraph, Definitions
@@ -33,6 +32,7 @@ from tf_wu_shard.program.inlining import Body
 from tf_wu_shard.program.inside import differs
 from tf_wu_shard.program.nesting import Looking, Nested, nested_programs
 from tf_wu_shard.program.prepare import prepared
+from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.tensorflow_private import function_graph
 
 # Branches times ops: less than a minute's work.

@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from tf_wu_shard.analysis.accesses import callees, first_argument, is_call
 from tf_wu_shard.graph.builder import graph_def_of, with_inputs
-from tf_wu_shard.graph.capture import Captured
 from tf_wu_shard.program.called_graph import CalledGraph
+from tf_wu_shard.step.capture import Captured
 
 
 def by_one_operand(graph: CalledGraph, captured: Captured) -> Captured:

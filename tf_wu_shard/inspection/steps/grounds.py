@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.dialects.base import Dialect
-from tf_wu_shard.dialects.torus import Torus, one_group, torus_of
-from tf_wu_shard.dialects.tpu import TpuCluster
 from tf_wu_shard.errors import ModelFileError
-from tf_wu_shard.graph.tpu_cluster import Cluster, cluster_by
-from tf_wu_shard.graph.tpu_obstacles import METADATA, obstacle
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.dialect import Dialect
+from tf_wu_shard.grounds.tpu.cluster import Cluster, cluster_by
+from tf_wu_shard.grounds.tpu.collectives import TpuCluster
+from tf_wu_shard.grounds.tpu.obstacles import METADATA, obstacle
+from tf_wu_shard.grounds.tpu.torus import Torus, one_group, torus_of
 from tf_wu_shard.inspection.one_device.what_if import ReplicasInProcess, ReplicasOnTpu
 from tf_wu_shard.topology import Topology
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tf_wu_shard.analysis.analyze import analyze
-from tf_wu_shard.graph.tpu_cluster import Cluster
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.tpu.cluster import Cluster
 from tf_wu_shard.inspection.reading.branches_in_sight import branches_in_sight
 from tf_wu_shard.inspection.steps import grounds
 from tf_wu_shard.inspection.steps.found_step import FoundStep

@@ -8,8 +8,8 @@ import math
 from tf_wu_shard import refusals
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.dialects.base import Dialect, Gathered
-from tf_wu_shard.dialects.tpu import TpuCluster
+from tf_wu_shard.grounds.dialect import Dialect, Gathered
+from tf_wu_shard.grounds.tpu.collectives import TpuCluster
 from tf_wu_shard.plan.constraints import StorageConstraints
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import ShardingPlan

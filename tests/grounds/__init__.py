@@ -1,0 +1,1 @@
+"""Tests of the grounds, and of one that only this folder knows."""

@@ -1,0 +1,87 @@
+"""Passes by their flags: a wrong one is one clear error, and what fails is not hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+import tf_wu_shard
+from tf_wu_shard import OptionError, WuShardError, passes
+from tf_wu_shard.step.step import Step
+
+
+class Doing:
+    """A pass that does what it is given."""
+
+    def __init__(self, flag: Any, work: Callable[[Step], Step] = lambda step: step) -> None:
+        self.flag = flag
+        self._work = work
+
+    def parse(self, value: object) -> object | None:
+        """Whatever is true is on."""
+        return value or None
+
+    def apply(self, step: Step, options: object) -> Step:
+        """Does it."""
+        return self._work(step)
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(passes, "_registered", {})
+    yield
+    tf.config.optimizer.set_experimental_options({"first": False, "second": False})
+
+
+def trained(strategy: tf.distribute.Strategy) -> None:
+    """Takes one step that sums a gradient."""
+    with strategy.scope():
+        weight = tf.Variable(tf.ones((8,)))
+
+    def replica() -> None:
+        context = tf.distribute.get_replica_context()
+        weight.assign_sub(context.all_reduce("SUM", tf.tanh(weight)))
+
+    tf.function(lambda: strategy.run(replica), autograph=False)()
+
+
+def test_passes_see_a_step_in_the_order_in_which_they_were_registered(
+    strategy_of: Callable[[int], tf.distribute.Strategy],
+) -> None:
+    seen: list[str] = []
+
+    def noting(flag: str) -> Callable[[Step], Step]:
+        def work(step: Step) -> Step:
+            assert step.replicas.total == 2 and len(step.reductions) == 1
+            seen.append(flag)
+            return step
+
+        return work
+
+    for flag in ("second", "first"):
+        tf_wu_shard.register_pass(Doing(flag, noting(flag)))
+    tf.config.optimizer.set_experimental_options({"first": 1, "second": 1})
+    trained(strategy_of(2))
+    assert seen == ["second", "first"]
+
+
+def test_a_pass_that_fails_ends_the_trace_and_is_named(
+    strategy_of: Callable[[int], tf.distribute.Strategy],
+) -> None:
+    def failing(step: Step) -> Step:
+        raise ValueError("no such gradient")
+
+    tf_wu_shard.register_pass(Doing("first", failing))
+    tf.config.optimizer.set_experimental_options({"first": 1})
+    with pytest.raises(WuShardError, match="as asked for by first: no such gradient; switch that"):
+        trained(strategy_of(2))
+
+
+@pytest.mark.parametrize("flag", ["weight_update_sharding", "", "two words", 3])
+def test_a_flag_that_is_taken_or_no_word_is_refused(flag: Any) -> None:
+    with pytest.raises(OptionError, match=r"give the pass another|must be a word"):
+        tf_wu_shard.register_pass(Doing(flag))
+    assert passes.switched_on() == []

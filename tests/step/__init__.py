@@ -1,0 +1,1 @@
+"""Tests of what is known of a step, whichever pass looks at it."""

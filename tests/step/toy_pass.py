@@ -1,0 +1,45 @@
+"""A pass of its own, as a user would add one: gradients travel rounded to bfloat16.
+
+What a replica rounds away it keeps, and adds to its next gradient (error feedback; Seide et al.,
+*1-Bit Stochastic Gradient Descent*, Interspeech 2014). Nothing in tf_wu_shard knows it.
+"""
+
+from __future__ import annotations
+
+from tf_wu_shard.dtypes import BFLOAT16, FLOAT32
+from tf_wu_shard.errors import OptionError
+from tf_wu_shard.step.edit import StepEdit
+from tf_wu_shard.step.step import Step
+from tf_wu_shard.storage import own_variables
+
+
+class RoundedGradients:
+    """The pass."""
+
+    flag = "rounded_gradients"
+
+    def parse(self, value: object) -> bool | None:
+        """True is on; False and None are off."""
+        if not isinstance(value, bool | None):
+            raise OptionError(f"{self.flag!r} must be True or False, not {value!r}")
+        return value or None
+
+    def apply(self, step: Step, options: bool) -> Step:
+        """Rounds every dense float32 gradient of a variable on its way into the sum."""
+        edit, rounded = StepEdit(step), False
+        for reduction in step.reductions:
+            key, travelling = step.weight_of(reduction), step.view.shape(reduction.operands[0])
+            if not key or travelling is None or reduction.dtype != FLOAT32:
+                continue
+            variable = step.captured.variables[key]
+            handles = edit.handles(own_variables.beside(variable, self.flag), f"{key}/rounded_away")
+            for copy, (operand, handle) in enumerate(zip(reduction.operands, handles, strict=True)):
+                at = edit.at(copy, f"{key}/rounded")
+                late = at.op("ReadVariableOp", [handle], "late", dtype=FLOAT32)
+                wanted = at.op("AddV2", [operand, at.reshape(late, travelling, "flat")], "wanted")
+                sent = at.cast(at.cast(wanted, BFLOAT16, "rounded"), FLOAT32, "sent")
+                rest = at.reshape(at.op("Sub", [wanted, sent], "rest"), variable.shape, "own")
+                edit.must_run(at.op("AssignVariableOp", [handle, rest], "keep"))
+                edit.replace_operand(reduction, copy, sent)
+            rounded = True
+        return edit.done() if rounded else step

@@ -1,1 +1,0 @@
-"""How shards are summed and gathered on each ground."""

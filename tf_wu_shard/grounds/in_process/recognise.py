@@ -1,0 +1,164 @@
+"""How a sum over replicas looks in a graph that holds all of them.
+
+Two forms: one CollectiveReduceV2 per replica (MirroredStrategy's default on CPU devices), and one
+AddN over all replicas whose result, perhaps divided by their number, is passed to each device by an
+Identity (`cross_device_ops=tf.distribute.ReductionToOneDevice()`, and what replicas write to a
+variable with an aggregation).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tf_wu_shard import refusals
+from tf_wu_shard.graph.constants import floating_scalar
+from tf_wu_shard.graph.op import Op, Value, decoded
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.dialect import CarriedReduction, CarriedSlices
+from tf_wu_shard.grounds.in_process.gathered_slices import gathered_slices
+from tf_wu_shard.refusals import Refusal
+
+_COLLECTIVE = "CollectiveReduceV2"
+_SUM = "AddN"
+
+# What may be a sum over replicas.
+SUMS = frozenset({_COLLECTIVE, _SUM})
+
+
+def replica_devices(view: GraphView) -> tuple[str, ...]:
+    """Per replica, its device, as the mirrored variables of a graph show it.
+
+    Returns:
+        The devices, or () where no variable is mirrored or the variables do not agree.
+    """
+    layouts: set[tuple[str, ...]] = set()
+    devices: dict[str, dict[int, str]] = {}
+    counts: dict[str, int] = {}
+    for ref in view.variables.values():
+        if ref.num_replicas > 1:
+            devices.setdefault(ref.key, {})[ref.replica] = ref.device
+            counts[ref.key] = ref.num_replicas
+    for key, found in devices.items():
+        if len(found) == counts[key]:
+            layouts.add(tuple(found[r] for r in range(counts[key])))
+    return layouts.pop() if len(layouts) == 1 else ()
+
+
+def recognise_in_process(
+    view: GraphView, devices: Sequence[str]
+) -> tuple[list[CarriedReduction], list[Refusal]]:
+    """Finds the sums over replicas, see `Dialect.recognise`."""
+    collectives = [op for op in view if op.type == _COLLECTIVE and op.name in view.live]
+    if not devices:
+        return [], [refusals.Topology.REPLICA_UNKNOWN.at(c.name) for c in collectives[:1]]
+    found, refused = _collective_sums(view, collectives, devices)
+    found += _sums_on_one_device(view, devices)
+    found += gathered_slices(view, devices)
+    found.sort(key=lambda r: view.ops[r.carriers[0]].position)
+    return found, refused
+
+
+def sums_in_process(view: GraphView) -> list[CarriedReduction]:
+    """Every sum over the replicas of a graph that holds all of them.
+
+    Parts of sparse gradients, which are put one after the other and not added up, are left out.
+    """
+    found, _ = recognise_in_process(view, replica_devices(view))
+    return [reduction for reduction in found if not isinstance(reduction, CarriedSlices)]
+
+
+def reduced_values(view: GraphView) -> tuple[Value, ...]:
+    """What every sum over the replicas of a graph that holds all of them yields."""
+    return tuple(result for reduction in sums_in_process(view) for result in reduction.results)
+
+
+def _collective_sums(
+    view: GraphView, collectives: list[Op], devices: Sequence[str]
+) -> tuple[list[CarriedReduction], list[Refusal]]:
+    """Pairs the replicas' collectives: the i-th of a group on each device belong together."""
+    groups: dict[int, dict[str, list[Op]]] = {}
+    refused: list[Refusal] = []
+    for op in collectives:
+        merge, final = op.attribute("merge_op").s, op.attribute("final_op").s
+        size, key = _integer(view, op.inputs[1]), _integer(view, op.inputs[2])
+        if merge != b"Add" or final not in (b"Id", b"Div"):
+            refused.append(
+                refusals.Topology.NO_SUM.at(op.name, merge=decoded(merge), final=decoded(final))
+            )
+        elif size != len(devices) or key is None:
+            refused.append(
+                refusals.Topology.OTHER_GROUP.at(op.name, members=str(size), replicas=len(devices))
+            )
+        else:
+            groups.setdefault(key, {}).setdefault(op.device, []).append(op)
+    found: list[CarriedReduction] = []
+    for per_device in groups.values():
+        columns = [per_device.get(device, []) for device in devices]
+        if len({len(c) for c in columns}) != 1 or len(per_device) != len(devices):
+            where = next(iter(per_device.values()))[0].name
+            refused.append(refusals.Topology.SUM_OF_SOME_IN_THIS_GRAPH.at(where))
+            continue
+        for ops in zip(*columns, strict=True):
+            if len({(op.attribute("final_op").s, op.attribute("T").type) for op in ops}) != 1:
+                refused.append(refusals.Topology.SUMMED_DIFFERENTLY.at(ops[0].name))
+                continue
+            found.append(
+                CarriedReduction(
+                    operands=tuple(op.inputs[0] for op in ops),
+                    results=tuple(Value(op.name) for op in ops),
+                    divisor=len(devices) if ops[0].attribute("final_op").s == b"Div" else 1,
+                    carriers=tuple(op.name for op in ops),
+                )
+            )
+    return found, refused
+
+
+def _sums_on_one_device(view: GraphView, devices: Sequence[str]) -> list[CarriedReduction]:
+    """AddN over one value of each replica, handed back to each by an Identity of its own.
+
+    For a mean, the sum is divided by the number of replicas first.
+    """
+    found: list[CarriedReduction] = []
+    for op in view:
+        if op.type != _SUM or len(op.inputs) != len(devices) or op.name not in view.live:
+            continue
+        terms = {view.producer(v).device: v for v in op.inputs}
+        if set(terms) != set(devices):
+            continue
+        results: dict[str, Value] = {}
+        carriers = _with_division(view, op, len(devices))
+        consumers = view.consumers(Value(carriers[-1]))
+        for consumer, _ in consumers:
+            if consumer.type == "Identity":
+                results[consumer.device] = Value(consumer.name)
+        if len(consumers) == len(devices) == len(results) and set(results) == set(devices):
+            found.append(
+                CarriedReduction(
+                    tuple(terms[d] for d in devices),
+                    tuple(results[d] for d in devices),
+                    1 if len(carriers) == 1 else len(devices),
+                    carriers,
+                )
+            )
+    return found
+
+
+def _with_division(view: GraphView, total: Op, count: int) -> tuple[str, ...]:
+    """The op that sums, and the one that divides the sum by the number of terms, if one does."""
+    consumers = view.consumers(Value(total.name))
+    if len(consumers) == 1 and consumers[0][0].type == "RealDiv" and consumers[0][1] == 0:
+        division = consumers[0][0]
+        if floating_scalar(view.constant(division.inputs[1])) == count:
+            return (total.name, division.name)
+    return (total.name,)
+
+
+def _integer(view: GraphView, value: Value) -> int | None:
+    tensor = view.constant(value)
+    if tensor is None:
+        return None
+    if tensor.int_val:
+        return int(tensor.int_val[0])
+    return int(np.frombuffer(tensor.tensor_content, np.int32)[0]) if tensor.tensor_content else 0

@@ -1,0 +1,1 @@
+"""The oracle for replicas of one process: every verb in its plainest form."""

@@ -1,0 +1,1 @@
+"""Replicas of a TPU cluster: all run one program."""

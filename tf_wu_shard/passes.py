@@ -1,0 +1,85 @@
+"""Passes over train steps: who registered one, and which of them the user has switched on.
+
+Sharding the weight update is the package's own and comes last, as it takes the sums of gradients
+apart. A registered pass sees the step before that: it may change what is summed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tf_wu_shard.config import FLAG
+from tf_wu_shard.errors import OptionError
+
+if TYPE_CHECKING:
+    from tf_wu_shard.step.step import Step
+
+
+class Pass(Protocol):
+    """A change of train steps, behind a flag of its own.
+
+    Attributes:
+        flag: The key of `tf.config.optimizer.set_experimental_options` that switches it on.
+    """
+
+    flag: str
+
+    def parse(self, value: object) -> Any | None:
+        """Reads a value of the flag.
+
+        Args:
+            value: What the user set; None where the flag was never set.
+
+        Returns:
+            The options to work with, or None when the flag is off.
+
+        Raises:
+            OptionError: The value is no value of the flag.
+        """
+
+    def apply(self, step: Step, options: Any) -> Step:
+        """Changes a step; nothing live, and nothing of the step that it is given.
+
+        Args:
+            step: A traced function that trains variables of several replicas.
+            options: What `parse` returned.
+
+        Returns:
+            The step for the next pass; the same one where there is nothing to do.
+        """
+
+
+_registered: dict[str, Pass] = {}
+
+
+def register_pass(new: Pass) -> None:
+    """Adds a pass over train steps, and teaches TensorFlow's context its flag.
+
+    Passes work in the order in which they were registered. Registering a flag again replaces its
+    pass, for functions that are traced from then on.
+
+    Args:
+        new: The pass.
+
+    Raises:
+        OptionError: The flag is tf_wu_shard's own, is no name, or is set to a wrong value already.
+    """
+    if new.flag == FLAG:
+        raise OptionError(f"the flag {FLAG!r} is tf_wu_shard's own; give the pass another")
+    if not isinstance(new.flag, str) or not new.flag.isidentifier():
+        raise OptionError(f"a pass's flag must be a word such as 'my_pass', not {new.flag!r}")
+    # Imported here, as registering must not be what loads TensorFlow for whoever only reads plans.
+    from tf_wu_shard.tensorflow_private import context_options
+
+    context_options.install(new.flag, new.parse)
+    _registered[new.flag] = new
+
+
+def switched_on() -> list[tuple[Pass, Any]]:
+    """The passes whose flags are on right now, each with its options, in their order."""
+    if not _registered:
+        return []
+    from tf_wu_shard.tensorflow_private import context_options
+
+    asked = [(one, one.parse(context_options.option(flag))) for flag, one in _registered.items()]
+    return [(one, options) for one, options in asked if options is not None]

@@ -1,0 +1,133 @@
+"""Ops put into a step before its gradients are summed."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from typing import Any
+
+from tf_wu_shard.errors import WuShardError
+from tf_wu_shard.graph.builder import Emitter, GraphBuilder, graph_def_of, with_operands
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import VariableRef
+from tf_wu_shard.step.reductions import GradientReduction
+from tf_wu_shard.step.step import PerReplica, Step
+
+
+class StepEdit:
+    """Collects what one pass changes in a step; the step itself stays as it is."""
+
+    def __init__(self, step: Step) -> None:
+        """Starts with nothing changed.
+
+        Args:
+            step: The step.
+        """
+        self._step = step
+        self._view = step.view
+        self._builder = GraphBuilder(self._view.ops, self._view.dtype)
+        self._bindings = dict(step.bindings)
+        self._owners = step.owners
+        self._refs: dict[str, VariableRef] = {}
+        self._must_run: list[str] = []
+        # By the name of an op, for the number of an operand, what takes its place.
+        self._operands: dict[str, dict[int, Value]] = collections.defaultdict(dict)
+
+    def at(self, copy: int, scope: str) -> Emitter:
+        """Where ops of one copy of the replicas' program are added.
+
+        Args:
+            copy: Its position in `Replicas.local`.
+            scope: The name scope of the ops.
+        """
+        return self._builder.at(self._step.replicas.devices[copy], scope)
+
+    def handles(self, storage: PerReplica, name: str) -> list[Value]:
+        """Gives the step variables that each replica has of its own.
+
+        Args:
+            storage: The variables; they live as long as the function.
+            name: What to call them in the graph.
+
+        Returns:
+            Per copy of the replicas' program, the handle as its ops use it.
+        """
+        found = []
+        for number, copy in enumerate(self._step.replicas.local):
+            at = self._builder.at("", f"{name}/own_{number}")
+            placeholder, handle = self._step.dialect.shard_handle(at)
+            packed = copy.replica is None
+            self._bindings[placeholder.op] = (
+                storage.packed_handle if packed else storage.handles[number]
+            )
+            self._refs[handle.op] = VariableRef(
+                key=name,
+                replica=number,
+                num_replicas=len(self._step.replicas.local),
+                shape=None,
+                dtype=0,
+                mirrored=False,
+                device=copy.device,
+            )
+            found.append(handle)
+        self._owners = (*self._owners, storage)
+        return found
+
+    def replace_operand(self, reduction: GradientReduction, copy: int, value: Value) -> None:
+        """Lets the replicas sum another value than a gradient.
+
+        Whatever else reads the gradient goes on doing so.
+
+        Args:
+            reduction: One of the step's reductions.
+            copy: Whose contribution; a position in `Replicas.local`.
+            value: What is summed instead, of the operand's shape and element type.
+
+        Raises:
+            WuShardError: The operand does not go into the sum directly.
+        """
+        operand = reduction.operands[copy]
+        entering = [
+            (op.name, slot)
+            for op, slot in self._view.consumers(operand)
+            if self._leads_to(op.name, reduction.carriers)
+        ]
+        if not entering:
+            raise WuShardError(f"{operand} does not enter {reduction.carriers[copy]}")
+        for name, slot in entering:
+            self._operands[name][slot] = value
+
+    def must_run(self, value: Value) -> None:
+        """Makes an op run in every step though nobody reads its result."""
+        self._must_run.append(value.op)
+
+    def done(self) -> Step:
+        """The step with everything that was changed."""
+        step, view = self._step, self._view
+        step.dialect.adopt(self._builder.nodes)
+        nodes = [with_operands(op.node, self._operands.get(op.name, {})) for op in view]
+        graph_def = graph_def_of([*nodes, *self._builder.nodes], view.graph_def)
+        after = view.with_graph(graph_def, self._shapes(), self._must_run)
+        after = after.with_variables({**view.variables, **self._refs})
+        return dataclasses.replace(
+            step,
+            captured=step.captured.with_view(after),
+            bindings=self._bindings,
+            owners=self._owners,
+            is_changed=True,
+        )
+
+    def _leads_to(self, name: str, carriers: tuple[str, ...]) -> bool:
+        """Whether an op is one of those that carry a sum, or packs what they sum."""
+        if name in carriers:
+            return True
+        packs = self._view.consumers(Value(name))
+        return any(op.name in carriers for op, _ in packs)
+
+    def _shapes(self) -> dict[str, Any]:
+        """The shapes of values that stand for others, which they share."""
+        found: dict[str, Any] = {}
+        for name, operands in self._operands.items():
+            for slot, value in operands.items():
+                found[value.op] = self._view.shape(self._view.ops[name].inputs[slot])
+        return found

@@ -1,0 +1,85 @@
+"""A traced train step as passes hand it on: data, of which nothing live is changed."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.dialect import Dialect
+from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.replicas import Replicas
+from tf_wu_shard.step.capture import Captured
+from tf_wu_shard.step.gradient_shapes import ensured_shapes, weight_of, with_ensured
+from tf_wu_shard.step.gradients import gradient_reductions
+from tf_wu_shard.step.reductions import GradientReduction
+
+
+class PerReplica(Protocol):
+    """Storage with a variable on each replica, each of which only that replica uses."""
+
+    @property
+    def handles(self) -> tuple[Any, ...]:
+        """Their resource handles, eager tensors, by replica."""
+
+    @property
+    def packed_handle(self) -> Any:
+        """One handle for all, of which an op on a replica's device sees that replica's."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A traced function, and what passes have made of it so far.
+
+    Attributes:
+        graph: The FuncGraph as it was traced.
+        captured: The program as it is now, and the variables behind it.
+        dialect: How its replicas exchange data.
+        bindings: For each input that a pass added, by its placeholder's name, the handle to bind.
+        owners: What is to live as long as the function does.
+        is_changed: Whether a pass has changed the program.
+    """
+
+    graph: Any
+    captured: Captured
+    dialect: Dialect
+    bindings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    owners: tuple[Any, ...] = ()
+    is_changed: bool = False
+
+    @property
+    def view(self) -> GraphView:
+        """The program as it is now."""
+        return self.captured.view
+
+    @property
+    def replicas(self) -> Replicas:
+        """Who runs it."""
+        return self.dialect.replicas
+
+    @functools.cached_property
+    def _found(self) -> tuple[tuple[GradientReduction, ...], tuple[Refusal, ...]]:
+        carried, refused = self.dialect.recognise(self.view)
+        ensured = ensured_shapes(self.view, carried)
+        view = with_ensured(self.view, ensured)
+        return gradient_reductions(view, carried, ensured), tuple(refused)
+
+    @property
+    def reductions(self) -> tuple[GradientReduction, ...]:
+        """What the replicas sum: gradients, and perhaps losses and metrics."""
+        return self._found[0]
+
+    @property
+    def refused(self) -> tuple[Refusal, ...]:
+        """Why other sums are none that a pass can work with."""
+        return self._found[1]
+
+    def weight_of(self, reduction: GradientReduction) -> str:
+        """The variable that a sum updates, by its key; "" where it reaches none.
+
+        Args:
+            reduction: One of `reductions`.
+        """
+        return weight_of(self.view, reduction.operands[0], reduction.results[0])

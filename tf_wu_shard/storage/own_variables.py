@@ -1,0 +1,63 @@
+"""Variables that each replica has of its own beside one of the model's.
+
+What a pass wants to remember between steps, and no replica shares: what was rounded away, what came
+too late. They begin as zeros, last as long as the variable that they stand beside, and are the same
+for every trace. They are no slots: no checkpoint holds them.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import tensorflow as tf
+
+from tf_wu_shard.tensorflow_private import resources
+
+# Where a distributed variable keeps them: it is to own them, and cannot be a key.
+_ATTRIBUTE = "_wu_shard_own_variables"
+
+
+class OwnVariables:
+    """One variable a replica, on its device, of one shape and type."""
+
+    def __init__(self, like: Any) -> None:
+        """Makes them, all zeros.
+
+        Args:
+            like: A distributed variable of known shape.
+        """
+        self._shards = tuple(
+            resources.Shard(tuple(like.shape), like.dtype, component.device)
+            for component in like.values
+        )
+        with tf.init_scope():
+            zeros = tf.zeros(like.shape, like.dtype)
+            resources.refill(self.handles, [zeros] * len(self._shards))
+
+    @property
+    def handles(self) -> tuple[tf.Tensor, ...]:
+        """Their resource handles, eager tensors, by replica."""
+        return tuple(shard.handle for shard in self._shards)
+
+    @functools.cached_property
+    def packed_handle(self) -> tf.Tensor:
+        """One handle for all, of which an op on a replica's device sees that replica's."""
+        return resources.packed(self.handles)
+
+    def values(self) -> list[tf.Tensor]:
+        """What each replica's holds, in the order of the replicas."""
+        return [shard.value() for shard in self._shards]
+
+
+def beside(variable: Any, name: str) -> OwnVariables:
+    """The variables of one name that replicas have beside a variable; made when first asked for.
+
+    Args:
+        variable: A distributed variable of known shape.
+        name: Which of them; a pass uses its own name.
+    """
+    found: dict[str, OwnVariables] = variable.__dict__.setdefault(_ATTRIBUTE, {})
+    if name not in found:
+        found[name] = OwnVariables(variable)
+    return found[name]
