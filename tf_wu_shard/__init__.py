@@ -24,7 +24,7 @@ from tf_wu_shard.grounds.registry import register_dialect
 from tf_wu_shard.passes import register_pass
 
 if TYPE_CHECKING:
-    from tf_wu_shard import emulation, report
+    from tf_wu_shard import emulation, extending, report
     from tf_wu_shard.estimation.estimate import estimate
     from tf_wu_shard.estimation.model_summary import summary
     from tf_wu_shard.graph_def import RewrittenGraphDef, VariableInShards, rewrite_graph_def
@@ -47,6 +47,7 @@ __all__ = [
     "clear_reports",
     "emulation",
     "estimate",
+    "extending",
     "register_dialect",
     "register_pass",
     "report",
@@ -89,7 +90,7 @@ def __getattr__(name: str) -> Any:
         from tf_wu_shard.estimation.model_summary import summary
 
         return summary
-    if name in ("emulation", "report"):
+    if name in ("emulation", "extending", "report"):
         return importlib.import_module(f"tf_wu_shard.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

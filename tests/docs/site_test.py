@@ -59,9 +59,10 @@ def test_every_page_is_in_a_table_of_contents(site: pathlib.Path) -> None:
 
 def test_every_public_name_is_in_the_reference(site: pathlib.Path) -> None:
     reference = (site / "api.html").read_text(encoding="utf-8")
-    modules = {"emulation", "report"}
+    modules = {"emulation", "extending", "report"}
     names = [f"tf_wu_shard.{name}" for name in tf_wu_shard.__all__ if name not in modules]
     names += ["tf_wu_shard.emulation.emulated_tpu_strategy", "tf_wu_shard.report.TensorBoardReport"]
+    names += [f"tf_wu_shard.extending.{name}" for name in ("Pass", "Step", "StepEdit", "beside")]
     assert [name for name in names if f'id="{name}"' not in reference] == []
 
 

@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tf_wu_shard.graph.builder import Emitter
-from tf_wu_shard.graph.op import Value
+from tf_wu_shard.extending import (
+    Combine,
+    CopyOfEachReplica,
+    Emitter,
+    Layout,
+    Preferences,
+    Value,
+)
 from tf_wu_shard.grounds import plain_ops
-from tf_wu_shard.grounds.in_process.replica_copies import CopyOfEachReplica
-from tf_wu_shard.layout import Layout
-from tf_wu_shard.placement import Combine
-from tf_wu_shard.preferences import Preferences
 
 NAME = "through_the_last"
 

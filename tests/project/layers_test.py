@@ -22,6 +22,7 @@ LEVELS = (
     ("storage", "report"),
     ("rewrite", "gate"),
     ("pipeline", "eligibility", "passes"),
+    ("extending",),
     ("graph_pass", "graph_def", "inspection"),
     ("estimation",),
     ("script_inspection", "tensorboard_report"),

@@ -6,11 +6,8 @@ What a replica rounds away it keeps, and adds to its next gradient (error feedba
 
 from __future__ import annotations
 
-from tf_wu_shard.dtypes import BFLOAT16, FLOAT32
 from tf_wu_shard.errors import OptionError
-from tf_wu_shard.step.edit import StepEdit
-from tf_wu_shard.step.step import Step
-from tf_wu_shard.storage import own_variables
+from tf_wu_shard.extending import BFLOAT16, FLOAT32, Step, StepEdit, beside
 
 
 class RoundedGradients:
@@ -32,7 +29,7 @@ class RoundedGradients:
             if not key or travelling is None or reduction.dtype != FLOAT32:
                 continue
             variable = step.captured.variables[key]
-            handles = edit.handles(own_variables.beside(variable, self.flag), f"{key}/rounded_away")
+            handles = edit.handles(beside(variable, self.flag), f"{key}/rounded_away")
             for copy, (operand, handle) in enumerate(zip(reduction.operands, handles, strict=True)):
                 at = edit.at(copy, f"{key}/rounded")
                 late = at.op("ReadVariableOp", [handle], "late", dtype=FLOAT32)

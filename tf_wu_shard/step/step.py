@@ -68,7 +68,7 @@ class Step:
 
     @property
     def reductions(self) -> tuple[GradientReduction, ...]:
-        """What the replicas sum: gradients, and perhaps losses and metrics."""
+        """Every sum over the replicas, of gradients and perhaps of losses and metrics."""
         return self._found[0]
 
     @property
