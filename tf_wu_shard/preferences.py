@@ -14,6 +14,8 @@ class Preferences:
 
     Attributes:
         min_elements: Variables below this stay replicated.
+        smallest_shard: Elements of a tile, where no shard is smaller and `min_elements` is a tile
+            for each replica; None where shards are of any size.
         bucket_bytes: Tensors below this travel together.
         most_buckets: How many buckets there may be; they hold more than `bucket_bytes` then, and
             are filled one after the other. None for any number, filled at any time.
@@ -25,6 +27,7 @@ class Preferences:
 
     min_elements: int
     bucket_bytes: int
+    smallest_shard: int | None = None
     most_buckets: int | None = None
     weights_in_shards: bool = False
     layout: Callable[[tuple[int, ...], int], AnyLayout] | None = None

@@ -22,13 +22,14 @@ def plan_of(
     *,
     min_elements: int = 1,
     bucket_bytes: int = 1,
+    tile: int | None = None,
     pinned: Mapping[str, Refusal] | None = None,
     in_shards: Mapping[str, AnyLayout] | None = None,
 ) -> ShardingPlan:
     return make_plan(
         analysis,
         options or ShardingOptions(),
-        Preferences(min_elements, bucket_bytes),
+        Preferences(min_elements, bucket_bytes, tile),
         StorageConstraints(whole_updates=pinned or {}, in_shards=in_shards or {}),
     )
 
@@ -100,10 +101,10 @@ def test_a_limit_that_grows_with_the_replicas_says_so() -> None:
     """2,048 elements are not few: they are for four replicas that each want a tile."""
     analysis = analysis_of([Weight("w", (2048,))])
     each = ", for each of 4 replicas a tile of 1024"
-    assert left(plan_of(analysis, min_elements=4096)) == {
+    assert left(plan_of(analysis, min_elements=4096, tile=1024)) == {
         "w": f"2048 elements, below min_elements=4096{each}"
     }
-    asked = plan_of(analysis, ShardingOptions(min_elements=4096), min_elements=4096)
+    asked = plan_of(analysis, ShardingOptions(min_elements=4096), min_elements=4096, tile=1024)
     assert left(asked) == {"w": "2048 elements, below min_elements=4096"}
 
 

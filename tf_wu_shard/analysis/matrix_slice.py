@@ -18,16 +18,10 @@ from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import callees, is_call
 from tf_wu_shard.analysis.update_slice import UpdateSlice
 from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.grounds.tpu.ops import ACROSS_REPLICAS
 from tf_wu_shard.placement import Sharded
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ
-
-# What comes of them is made of what other replicas have, or of which replica it is: another one
-# that computes a function in their place would have another result.
-_OF_REPLICAS = frozenset(
-    {"CrossReplicaSum", "XlaAllReduce", "XlaReduceScatter", "AllToAll", "CollectivePermute"}
-    | {"XlaReplicaId", "XlaCallModule", "XlaSharding", "XlaHostCompute"}
-)
 
 
 class MatrixSlice(UpdateSlice):
@@ -109,7 +103,7 @@ class MatrixSlice(UpdateSlice):
 
     def _not_movable(self, op_type: str, attributes: Any, calling: tuple[str, ...]) -> str | None:
         """The type of the op, or of one in a function it calls, that each replica does itself."""
-        if op_type in _OF_REPLICAS or self._view.is_stateful(op_type):
+        if op_type in ACROSS_REPLICAS or self._view.is_stateful(op_type):
             return op_type
         if not is_call(op_type):
             return None

@@ -12,16 +12,9 @@ from tf_wu_shard import refusals
 from tf_wu_shard.analysis.replicas import ReplicaMatcher
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.tpu.ops import ON_HOST, OWN, REDUCTIONS, REPLICATED_INPUT
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ
-
-# Their results are equal on all replicas of a group whatever enters them.
-_REDUCTIONS = frozenset({"CrossReplicaSum", "XlaAllReduce"})
-
-# Their results differ between replicas though equal values enter them.
-_OWN = frozenset({"AllToAll", "CollectivePermute", "XlaReduceScatter", "XlaReplicaId"})
-
-_REPLICATED_INPUT = "TPUReplicatedInput"
 
 
 class SingleProgram(ReplicaMatcher):
@@ -105,17 +98,17 @@ class SingleProgram(ReplicaMatcher):
             return None
         if op.name in self._view.own_inputs:
             return refusals.Replicas.OWN_ARGUMENT.at(op.name)
-        if op.type == _REPLICATED_INPUT:
+        if op.type == REPLICATED_INPUT:
             if len(set(op.inputs)) > 1:
                 return refusals.Replicas.INPUT_OF_EACH_REPLICA.at(op.name)
             return None
-        if op.type in _OWN:
+        if op.type in OWN:
             return refusals.Replicas.OWN_RESULT.at(op.name, op_type=op.type)
-        if op.type in _REDUCTIONS:
+        if op.type in REDUCTIONS:
             if not self._is_sum_of_all(op):
                 return refusals.Topology.SUM_OF_SOME.at(op.name)
             return None
-        if "_xla_outside_compilation" in op.node.attr:
+        if ON_HOST in op.node.attr:
             return refusals.Replicas.OUTSIDE_COMPILATION.at(op.name)
         if op.type in ("Placeholder", "Arg", "_Arg", "NoOp"):
             return None
@@ -124,7 +117,7 @@ class SingleProgram(ReplicaMatcher):
         return None
 
     def _is_sum_of_all(self, op: Op) -> bool:
-        if op.type not in _REDUCTIONS:
+        if op.type not in REDUCTIONS:
             return False
         tensor = self._view.constant(op.inputs[1])
         dims = tensor.tensor_shape.dim if tensor is not None else ()

@@ -12,7 +12,8 @@ from typing import Any
 
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import attribute_in, decoded
-from tf_wu_shard.grounds.tpu.obstacles import MARK, METADATA, cores_obstacle, obstacle
+from tf_wu_shard.grounds.tpu.obstacles import cores_obstacle, obstacle
+from tf_wu_shard.grounds.tpu.ops import METADATA, PROGRAM
 from tf_wu_shard.refusals import Refusal
 
 # TensorFlow 1's loops are cycles of plain ops.
@@ -44,14 +45,14 @@ def program_of(graph_def: Any) -> Program:
     if not found:
         return Program("", 0, None, (), _none_here(graph_def))
     metadata = found[0]
-    name = decoded(attribute_in(metadata.attr, MARK).s)
+    name = decoded(attribute_in(metadata.attr, PROGRAM).s)
     nodes = tuple(node for node in graph_def.node if _mark(node) == name)
     refusal = _refusal(graph_def, found, nodes)
     return Program(name, attribute_in(metadata.attr, "num_replicas").i, metadata, nodes, refusal)
 
 
 def _mark(node: Any) -> str | None:
-    return decoded(node.attr[MARK].s) if MARK in node.attr else None
+    return decoded(node.attr[PROGRAM].s) if PROGRAM in node.attr else None
 
 
 def _none_here(graph_def: Any) -> Refusal:
@@ -72,4 +73,4 @@ def _refusal(graph_def: Any, found: list[Any], nodes: Iterable[Any]) -> Refusal 
     for node in nodes:
         if node.op in _LOOP:
             return refusals.Topology.LOOP_OF_TENSORFLOW_1.at(op_type=node.op, op=node.name)
-    return obstacle(graph_def, decoded(attribute_in(metadata.attr, MARK).s))
+    return obstacle(graph_def, decoded(attribute_in(metadata.attr, PROGRAM).s))

@@ -19,7 +19,7 @@ from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.graph_def.program import Program
-from tf_wu_shard.grounds.tpu.collectives import REPLICATED_INPUT
+from tf_wu_shard.grounds.tpu.ops import REPLICATED_INPUT, SUM
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.tensorflow_private import function_graph
@@ -28,7 +28,6 @@ from tf_wu_shard.tensorflow_private import function_graph
 _OUTSIDE = "WuShardOutside"
 
 HANDLE = "VarHandleOp"
-_SUM = "CrossReplicaSum"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -184,7 +183,7 @@ def _trained(view: GraphView) -> set[str]:
     what a function that the program calls is to update.
     """
     found = {op.inputs[0].op for op in view if op.type in FUSED}
-    stack = [op.inputs[0] for op in view if op.type == _SUM]
+    stack = [op.inputs[0] for op in view if op.type == SUM]
     seen = set(stack)
     while stack:
         op = view.producer(stack.pop())

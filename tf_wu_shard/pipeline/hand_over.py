@@ -15,7 +15,7 @@ from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.tpu.cluster import cluster_of
 from tf_wu_shard.grounds.tpu.collectives import TpuCluster
-from tf_wu_shard.grounds.tpu.obstacles import METADATA
+from tf_wu_shard.grounds.tpu.ops import METADATA
 from tf_wu_shard.layout import Layout, TileLayout
 from tf_wu_shard.pipeline.stages import Outcome
 from tf_wu_shard.program.flatten import program_of

@@ -38,8 +38,6 @@ from tf_wu_shard.preferences import Preferences
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.step.reductions import GradientReduction
 
-_TILE_ELEMENTS = math.prod(TILE)
-
 _NO_CONSTRAINTS = StorageConstraints()
 
 
@@ -60,16 +58,18 @@ def make_plan(
     Returns:
         The plan. Every variable with a reduced gradient is in it, sharded or left alone.
     """
-    default = preferences.min_elements
-    smallest = default if options.min_elements is None else options.min_elements
-    for_each = analysis.num_replicas if _is_for_each(analysis, options, default) else None
+    smallest = options.min_elements
+    if smallest is None:
+        smallest = preferences.min_elements
+    several = options.min_elements is None and analysis.num_replicas > 1
+    tile = preferences.smallest_shard if several else None
     held = constraints.in_shards
     chosen: list[tuple[int, WeightUpdate, tuple[AnyLayout, ...]]] = []
     left: list[LeftAlone] = []
     owners = _owners(analysis, smallest, held)
     for number, update in enumerate(analysis.updates):
         committed = any(variable.key in held for variable in update.variables)
-        refusal = _against(update, 1 if committed else smallest, for_each)
+        refusal = _against(analysis, update, 1 if committed else smallest, tile)
         layouts = () if refusal else _layouts(analysis, update, owners.get(number), preferences)
         refusal = refusal or _against_cut(update, layouts) or _misfit(update, layouts, held)
         refusal = refusal or _pinned(update, constraints.whole_updates)
@@ -103,21 +103,17 @@ def make_plan(
     )
 
 
-def _is_for_each(analysis: Analysis, options: ShardingOptions, default: int) -> bool:
-    """Whether a limit asks a tile of each replica: it is more the more of them there are."""
-    several = options.min_elements is None and analysis.num_replicas > 1
-    return several and default == analysis.num_replicas * _TILE_ELEMENTS
-
-
-def _against(update: WeightUpdate, smallest: int, for_each: int | None = None) -> Refusal | None:
+def _against(
+    analysis: Analysis, update: WeightUpdate, smallest: int, tile: int | None = None
+) -> Refusal | None:
     size = math.prod(update.variables[0].shape)
     if size == 0:
         return refusals.Plan.EMPTY.at()
     if size < smallest:
-        if for_each is None:
+        if tile is None:
             return refusals.Plan.TOO_SMALL.at(elements=size, limit=smallest)
         return refusals.Plan.TOO_SMALL_FOR_REPLICAS.at(
-            elements=size, limit=smallest, replicas=for_each, tile=_TILE_ELEMENTS
+            elements=size, limit=smallest, replicas=analysis.num_replicas, tile=tile
         )
     if not update.slots and len(weights_by_rows(update)) == len(update.weights):
         return refusals.Plan.ALL_IS_DONE.at()
@@ -137,7 +133,7 @@ def _owners(analysis: Analysis, smallest: int, held: Mapping[str, AnyLayout]) ->
     whole = [
         number
         for number, update in enumerate(analysis.updates)
-        if update.whole and _against(update, smallest) is None
+        if update.whole and _against(analysis, update, smallest) is None
     ]
     known = []
     for number in whole:
@@ -208,7 +204,7 @@ def _against_cut(update: WeightUpdate, layouts: Sequence[AnyLayout]) -> Refusal 
         return refusals.Plan.NOTHING_TO_SHARE_WITH.at()
     if len(layouts) > 1:
         return refusals.Plan.CUT_SAVES_NOTHING.at(size=size, held=held)
-    held = own[0].num_shards * _TILE_ELEMENTS
+    held = own[0].num_shards * math.prod(TILE)
     return refusals.Plan.NO_TILE_EACH.at(size=own[0].size, held=held)
 
 

@@ -18,6 +18,7 @@ from tf_wu_shard.analysis.accesses import access_by_callee, callees, first_argum
 from tf_wu_shard.graph.dimensions import Dims
 from tf_wu_shard.graph.op import Value, attribute_in
 from tf_wu_shard.graph.view import GraphView, VariableRef
+from tf_wu_shard.grounds.tpu.ops import PROGRAM, SUM
 from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.inlining import Body, inline
 from tf_wu_shard.program.lifting import LOOPS, HandleNeededError, taking_values
@@ -27,9 +28,7 @@ from tf_wu_shard.step.capture import Captured
 
 # What is a call and nothing else.
 INLINED = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
-_PROGRAM = "_tpu_replicate"
 # How the replicas of a TPU program sum.
-SUM = "CrossReplicaSum"
 SUMS = frozenset({SUM})
 
 
@@ -88,7 +87,7 @@ class _Flat:
 
     def _adopt(self, node: Any) -> None:
         if self._program:
-            node.attr[_PROGRAM].s = self._program
+            node.attr[PROGRAM].s = self._program
 
     def write_out(self) -> bool:
         """Writes out calls until none that matters is left; whether there were any."""
@@ -249,7 +248,7 @@ class _Flat:
 
 def program_of(node: Any) -> bytes:
     """Name of the TPU program that a node says it is in, or b""."""
-    return bytes(attribute_in(node.attr, _PROGRAM).s)
+    return bytes(attribute_in(node.attr, PROGRAM).s)
 
 
 def reaching(view: GraphView, op_types: Container[str]) -> Callable[[str], bool]:
@@ -277,6 +276,6 @@ def _only_waiting(node: Any) -> Any:
     """A node of the same name that yields nothing, and waits for what it waited for."""
     new = tf.compat.v1.NodeDef(name=node.name, op="NoOp", device=node.device)
     new.input.extend(text for text in node.input if text.startswith("^"))
-    if _PROGRAM in node.attr:
-        new.attr[_PROGRAM].CopyFrom(node.attr[_PROGRAM])
+    if PROGRAM in node.attr:
+        new.attr[PROGRAM].CopyFrom(node.attr[PROGRAM])
     return new

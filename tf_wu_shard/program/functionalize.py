@@ -24,6 +24,7 @@ from tf_wu_shard.analysis.accesses import (
 )
 from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.view import VariableRef
+from tf_wu_shard.grounds.tpu.ops import PROGRAM
 from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.fused_values import OnValues
 from tf_wu_shard.program.lifting import HandleNeededError, taking_values
@@ -31,8 +32,6 @@ from tf_wu_shard.program.specialise import Specialiser
 from tf_wu_shard.program.value_ops import is_write, on_value
 from tf_wu_shard.rules.variables import READ, WRITES, Access
 from tf_wu_shard.step.capture import Captured
-
-_PROGRAM = "_tpu_replicate"
 
 
 def functionalized(
@@ -125,7 +124,7 @@ class _Functionalizing:
         return [read, *redirected, write]
 
     def _call(self, node: Any, taken: Mapping[int, VariableRef]) -> list[Any] | None:
-        if node.op not in BRANCHES if self._branches_alone else _PROGRAM not in node.attr:
+        if node.op not in BRANCHES if self._branches_alone else PROGRAM not in node.attr:
             return None
         used = {slot: ref for slot, ref in taken.items() if self._uses(node, slot)}
         components = {(ref.key, ref.replica) for ref in used.values()}
@@ -180,9 +179,9 @@ def _read(node: Any, slot: int, ref: VariableRef) -> Any:
 
 
 def _like(node: Any, name: str, op: str, ref: VariableRef) -> Any:
-    device = "" if _PROGRAM in node.attr else ref.device
+    device = "" if PROGRAM in node.attr else ref.device
     new = tf.compat.v1.NodeDef(name=name, op=op, device=device)
     new.attr["dtype"].type = ref.dtype
-    if _PROGRAM in node.attr:
-        new.attr[_PROGRAM].CopyFrom(node.attr[_PROGRAM])
+    if PROGRAM in node.attr:
+        new.attr[PROGRAM].CopyFrom(node.attr[PROGRAM])
     return new

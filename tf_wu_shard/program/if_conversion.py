@@ -27,6 +27,7 @@ from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.grounds.dialect import CarriedReduction
+from tf_wu_shard.grounds.tpu.ops import PROGRAM
 from tf_wu_shard.program.called_graph import CalledGraph, Shape
 from tf_wu_shard.program.flat_functions import FlatFunctions, with_operands
 from tf_wu_shard.program.fused_values import restored, stand_in
@@ -38,8 +39,6 @@ from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.gradient_shapes import ensured_shapes, with_ensured
-
-_PROGRAM = "_tpu_replicate"
 
 
 def if_converted(
@@ -336,5 +335,5 @@ def _waiting(node: Any, names: list[str]) -> Any:
 def _adopt(new: Any, node: Any) -> None:
     """Lets a new node run where another does."""
     new.device = new.device or node.device
-    if _PROGRAM in node.attr:
-        new.attr[_PROGRAM].CopyFrom(node.attr[_PROGRAM])
+    if PROGRAM in node.attr:
+        new.attr[PROGRAM].CopyFrom(node.attr[PROGRAM])

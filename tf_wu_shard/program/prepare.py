@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import CarriedReduction
+from tf_wu_shard.grounds.tpu.ops import SUM
 from tf_wu_shard.program.called_graph import CalledGraph
-from tf_wu_shard.program.flatten import SUM, lift, write_out
+from tf_wu_shard.program.flatten import lift, write_out
 from tf_wu_shard.program.if_conversion import if_converted
 from tf_wu_shard.program.part_wise import with_part_wise
 from tf_wu_shard.step.capture import Captured

@@ -15,6 +15,7 @@ import tensorflow as tf
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import attribute_in, parse_value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.tpu.ops import TOLD
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import family_of
@@ -25,7 +26,6 @@ _OTHERS = frozenset({"Const", "Fill", "Shape", "Size", "Rank", "Pack"})
 # What looks a constant part up, and what tells all replicas a number of the first one (a counter
 # that a branch of a TPU program sets). Where it is written out, it stands in no branch.
 _PART = "StridedSlice"
-_TOLD = "AllToAll"
 
 _DIVISIONS = frozenset({"Div", "FloorDiv", "FloorMod", "Mod", "TruncateDiv", "TruncateMod"})
 
@@ -79,7 +79,7 @@ def check_shapes(view: GraphView, names: Collection[str], selections: Collection
         shapes = [view.shape(value) for value in values]
         if None in shapes:
             raise RunsInVainError(refusals.Branches.BRANCH_SHAPE_UNKNOWN.at(op_type=op.type))
-        if op.type == _TOLD and len(shapes[0] or ()) > 1:
+        if op.type == TOLD and len(shapes[0] or ()) > 1:
             raise RunsInVainError(refusals.Branches.BRANCH_NOT_IN_VAIN.at(op_type=op.type))
     for op in (view.ops[name] for name in selections):
         if view.shape(op.inputs[1]) != view.shape(op.inputs[2]):
@@ -90,7 +90,7 @@ def _is_other(node: Any, constants: Mapping[str, Any]) -> bool:
     """Whether an op that has no rule may run in vain."""
     if node.op == _PART:
         return all(parse_value(text).op in constants for text in node.input[1:4])
-    return node.op in (*_OTHERS, _TOLD)
+    return node.op in (*_OTHERS, TOLD)
 
 
 def _may_fail(node: Any, constants: Mapping[str, Any]) -> bool:

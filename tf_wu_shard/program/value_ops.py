@@ -10,6 +10,7 @@ import tensorflow as tf
 from tf_wu_shard.dtypes import BOOL, INT32
 from tf_wu_shard.graph.op import attribute_in
 from tf_wu_shard.graph.view import VariableRef
+from tf_wu_shard.grounds.tpu.ops import PROGRAM
 from tf_wu_shard.rules.variables import READ, WRITES
 
 # What writes some rows of a variable, and what writes those of a value. Those of "Nd" name elements
@@ -23,7 +24,7 @@ _SCATTERS = {
 _SLICE = ("begin_mask", "ellipsis_mask", "end_mask", "new_axis_mask", "shrink_axis_mask")
 
 # The program that a node says it is in goes with it.
-_KEPT = ("_tpu_replicate",)
+_KEPT = (PROGRAM,)
 
 
 def is_write(op_type: str) -> bool:

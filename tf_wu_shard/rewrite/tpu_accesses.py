@@ -9,10 +9,8 @@ from tf_wu_shard.analysis.accesses import VariableAccess, accesses, is_call
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.tpu.ops import REPLICATED_INPUT
 from tf_wu_shard.rules.variables import READ, WRITES, Access
-
-# A variable enters the TPU program through this op.
-_ENTERS = "TPUReplicatedInput"
 
 # The reads and writes of each variable, by key, in the order of the view.
 Accessed = dict[str, list[Op]]
@@ -58,7 +56,7 @@ def on_host(view: GraphView, host: Host) -> Accessed:
     """What the host does to them; see `in_programs`."""
     found: Accessed = {}
     for placeholder, key in host.handles.items():
-        own = _plain(key, [a for a in accesses(view, placeholder) if a.op.type != _ENTERS])
+        own = _plain(key, [a for a in accesses(view, placeholder) if a.op.type != REPLICATED_INPUT])
         if placeholder in host.components and any(op.type != READ for op in own):
             raise StorageError(
                 f"the function writes one replica's component of variable {key!r}, which lives in"

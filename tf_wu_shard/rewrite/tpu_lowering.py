@@ -24,6 +24,7 @@ from tf_wu_shard.graph.op import Op, Value, decoded, parse_value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.grounds.tpu import whole_rows
+from tf_wu_shard.grounds.tpu.ops import PROGRAM
 from tf_wu_shard.layout import TileLayout
 from tf_wu_shard.rewrite.callees import calls_on_shards
 from tf_wu_shard.rewrite.lowering import Lowered
@@ -33,7 +34,6 @@ from tf_wu_shard.rewrite.tpu_accesses import Accessed, Host, in_programs, on_hos
 from tf_wu_shard.rules.variables import READ, WRITES
 
 # Names the program that an op is in.
-_PROGRAM = "_tpu_replicate"
 
 
 def lower_accesses_on_tpus(
@@ -151,7 +151,7 @@ class _Lowering:
             for op in ops:
                 attributes = op.node.attr
                 # Asking for what is not there would add it.
-                program = decoded(attributes[_PROGRAM].s) if _PROGRAM in attributes else ""
+                program = decoded(attributes[PROGRAM].s) if PROGRAM in attributes else ""
                 found.setdefault(program, {}).setdefault(key, []).append(op)
         return found
 

@@ -11,6 +11,7 @@ from tf_wu_shard.analysis.types import Analysis, UpdatedVariable
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.tpu.ops import REPLICATED_INPUT
 from tf_wu_shard.layout import TileLayout
 from tf_wu_shard.plan.constraints import StorageConstraints
 from tf_wu_shard.plan.types import ShardingPlan
@@ -32,9 +33,6 @@ from tf_wu_shard.tensorflow_private import (
     tpu_graph,
 )
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
-
-# A variable enters a TPU program through this op.
-_ENTERS = "TPUReplicatedInput"
 
 
 def slots_in_shards(captured: Captured) -> dict[str, ShardedSlot]:
@@ -261,7 +259,7 @@ def _against_shards(
 def _is_used_beside(graph: Any, view: GraphView, packed: Any) -> bool:
     """Whether the host uses a variable; a loop that trains it takes its shards and ignores it."""
     return any(
-        node.op != _ENTERS and not ignores(view, node, slot)
+        node.op != REPLICATED_INPUT and not ignores(view, node, slot)
         for outside, placeholder in function_graph.captured_handles(graph)
         if outside is packed
         for node, slot in function_graph.consumers(placeholder)
@@ -307,7 +305,7 @@ def unused(graph: Any, final: _Rewritten, before: GraphView, slots: set[str]) ->
     for name, ref in before.variables.items():
         if ref.key in slots:
             op = before.ops[name]
-            candidates.add(op.inputs[0].op if op.type == _ENTERS else name)
+            candidates.add(op.inputs[0].op if op.type == REPLICATED_INPUT else name)
     if not candidates:
         return []
     for node in final.nodes:

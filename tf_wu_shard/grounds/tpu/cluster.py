@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import decoded
-from tf_wu_shard.grounds.tpu.obstacles import MARK, METADATA, cores_obstacle
+from tf_wu_shard.grounds.tpu.obstacles import cores_obstacle
+from tf_wu_shard.grounds.tpu.ops import METADATA, PROGRAM
 from tf_wu_shard.refusals import Refusal
 
 _REPLICAS = "num_replicas"
@@ -45,7 +46,7 @@ def cluster_by(metadata: Sequence[Any]) -> Cluster | None:
     if not metadata:
         return None
     first = metadata[0].attr
-    name = decoded(first[MARK].s) if MARK in first else ""
+    name = decoded(first[PROGRAM].s) if PROGRAM in first else ""
     count = first[_REPLICAS].i if _REPLICAS in first else 0
     refusal = cores_obstacle(metadata[0])
     if len(metadata) > 1:

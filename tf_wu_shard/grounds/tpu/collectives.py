@@ -21,6 +21,7 @@ from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds import plain_ops
 from tf_wu_shard.grounds.dialect import CarriedReduction
 from tf_wu_shard.grounds.tpu import axis_ops, columns, stacked
+from tf_wu_shard.grounds.tpu.ops import PROGRAM, REPLICATED_INPUT, SUM
 from tf_wu_shard.grounds.tpu.stack_exchange import StackExchange
 from tf_wu_shard.grounds.tpu.torus import Groups, Torus
 from tf_wu_shard.layout import TILE, TileLayout, tile_layout
@@ -29,13 +30,8 @@ from tf_wu_shard.preferences import Preferences
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.replicas import of_one_program
 
-_SUM = "CrossReplicaSum"
-
 # How many reduce-scatters, and how many all-gathers, a step may have; none is combined with others.
 MOST_COLLECTIVES = 24
-
-# Brings what lies outside of a cluster into it.
-REPLICATED_INPUT = "TPUReplicatedInput"
 
 
 class TpuCluster:
@@ -67,6 +63,7 @@ class TpuCluster:
         self._last: tuple[GraphBuilder, Value] | None = None
         self.preferences = Preferences(
             min_elements=torus.num_replicas * TILE[0] * TILE[1],
+            smallest_shard=TILE[0] * TILE[1],
             bucket_bytes=20 * 1024 * 1024,
             most_buckets=MOST_COLLECTIVES // len(torus.axes),
             weights_in_shards=True,
@@ -83,7 +80,7 @@ class TpuCluster:
         found: list[CarriedReduction] = []
         refused: list[Refusal] = []
         for op in view:
-            if op.type != _SUM or op.name not in view.live:
+            if op.type != SUM or op.name not in view.live:
                 continue
             tensor = view.constant(op.inputs[1])
             dims = [d.size for d in tensor.tensor_shape.dim] if tensor is not None else []
@@ -99,7 +96,7 @@ class TpuCluster:
         """See `Dialect.adopt`: everything but the handles' way in belongs to the cluster."""
         for node in nodes if self._cluster else ():
             if node.op not in ("Placeholder", REPLICATED_INPUT):
-                node.attr["_tpu_replicate"].s = self._cluster.encode()
+                node.attr[PROGRAM].s = self._cluster.encode()
 
     def shard_handle(self, at: Emitter) -> tuple[Value, Value]:
         """See `Dialect.shard_handle`: a packed handle, of which each replica sees its own."""
@@ -125,7 +122,7 @@ class TpuCluster:
         sums = []
         for own, shape in zip(operands, shapes, strict=True):
             if combine is Combine.SUM:
-                total = at.op(_SUM, [own[0], everyone], "sum")
+                total = at.op(SUM, [own[0], everyone], "sum")
             else:
                 how = {"reduce_op": plain_ops.EXTREMA[combine], "mode": "CrossReplica"}
                 total = at.op("XlaAllReduce", [own[0], everyone], "sum", **how)

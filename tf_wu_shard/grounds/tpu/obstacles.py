@@ -10,16 +10,10 @@ from typing import Any
 
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import decoded
+from tf_wu_shard.grounds.tpu.ops import ON_HOST, PROGRAM, SUM
 from tf_wu_shard.refusals import Refusal
 
-# The op that says how a program is replicated, and the attribute that names the program that an op
-# belongs to.
-METADATA = "TPUReplicateMetadata"
-MARK = "_tpu_replicate"
-
 _CORES, _SPMD = "num_cores_per_replica", "use_spmd_for_xla_partitioning"
-_OUTSIDE_COMPILATION = "_xla_outside_compilation"
-_GRADIENT_SUM = "CrossReplicaSum"
 
 
 def obstacle(graph_def: Any, program: str) -> Refusal | None:
@@ -33,10 +27,12 @@ def obstacle(graph_def: Any, program: str) -> Refusal | None:
         The reason, or None. Ops of functions count as the program's: who calls them is not asked.
     """
     # Asking a map of protocol buffers for a key that it lacks would put it there.
-    inside = (n for n in graph_def.node if MARK in n.attr and decoded(n.attr[MARK].s) == program)
+    inside = (
+        n for n in graph_def.node if PROGRAM in n.attr and decoded(n.attr[PROGRAM].s) == program
+    )
     called = [node for function in graph_def.library.function for node in function.node_def]
     for node in itertools.chain(inside, called):
-        if _OUTSIDE_COMPILATION in node.attr:
+        if ON_HOST in node.attr:
             return refusals.Topology.ON_HOST.at(op=node.name)
     for node in itertools.chain(graph_def.node, called):
         if "TPUEmbedding" in node.op:
@@ -66,4 +62,4 @@ def sums_over_replicas(graph_def: Any) -> bool:
     Every step that trains does; a function that does not, leaves no update alone.
     """
     bodies = (graph_def.node, *(f.node_def for f in graph_def.library.function))
-    return any(node.op == _GRADIENT_SUM for body in bodies for node in body)
+    return any(node.op == SUM for body in bodies for node in body)

@@ -25,6 +25,7 @@ from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.grounds.in_process.collectives import InProcess
 from tf_wu_shard.grounds.in_process.recognise import replica_devices
 from tf_wu_shard.grounds.tpu.collectives import TpuCluster
+from tf_wu_shard.grounds.tpu.ops import SUM
 from tf_wu_shard.grounds.tpu.torus import Torus
 from tf_wu_shard.inspection.answers.graph_diff import GraphDiff, graph_diff
 from tf_wu_shard.inspection.steps import grounds
@@ -82,7 +83,7 @@ def with_sums(view: GraphView, gradients: Sequence[Value], torus: Torus) -> Grap
     summing: dict[str, list[Any]] = {}
     sums: dict[Value, Value] = {}
     for value in gradients:
-        sums[value] = at.op("CrossReplicaSum", [value, everyone], f"{value.op}/summed")
+        sums[value] = at.op(SUM, [value, everyone], f"{value.op}/summed")
         summing.setdefault(value.op, []).append(builder.nodes[-1])
     nodes = builder.nodes[:1]
     for op in view:

@@ -18,7 +18,7 @@ from tf_wu_shard.dtypes import RESOURCE
 from tf_wu_shard.errors import ModelFileError
 from tf_wu_shard.graph.op import Op, Value, attribute_in
 from tf_wu_shard.graph.view import GraphView, VariableRef
-from tf_wu_shard.grounds.tpu.collectives import REPLICATED_INPUT
+from tf_wu_shard.grounds.tpu.ops import REPLICATED_INPUT
 from tf_wu_shard.inspection.reading.calls import WRITERS, called_by
 from tf_wu_shard.inspection.reading.checked_nodes import function_body, graph_body
 from tf_wu_shard.inspection.reading.handed_twice import in_traced_order

@@ -10,7 +10,8 @@ from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.grounds.tpu.cluster import Cluster, cluster_by
 from tf_wu_shard.grounds.tpu.collectives import TpuCluster
-from tf_wu_shard.grounds.tpu.obstacles import METADATA, obstacle
+from tf_wu_shard.grounds.tpu.obstacles import obstacle
+from tf_wu_shard.grounds.tpu.ops import METADATA
 from tf_wu_shard.grounds.tpu.torus import Torus, one_group, torus_of
 from tf_wu_shard.inspection.one_device.what_if import ReplicasInProcess, ReplicasOnTpu
 from tf_wu_shard.topology import Topology
