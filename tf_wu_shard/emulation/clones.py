@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_wu_shard.errors import EmulationError
+from tf_wu_shard.graph.nodes import copy_of
 
 _NodeDef = tf.compat.v1.NodeDef
 
@@ -136,16 +137,14 @@ class Clones:
             node: A NodeDef of the program.
             changes: For each replica, attributes (AttrValues) that are other than the node's.
         """
-        template = _NodeDef()
-        template.CopyFrom(node)
+        template = copy_of(node)
         del template.input[:]
         for key in _DROPPED:
             template.attr.pop(key, None)
         for index, (replica, inputs) in enumerate(
             zip(self.replicas, self.inputs(node), strict=True)
         ):
-            clone = _NodeDef()
-            clone.CopyFrom(template)
+            clone = copy_of(template)
             clone.name = replica.prefix + node.name
             clone.device = replica.device
             clone.input.extend(inputs)

@@ -19,6 +19,7 @@ from tf_wu_shard.emulation.called_names import called, is_seeded
 from tf_wu_shard.emulation.calls import COMPILED, Calls, Find
 from tf_wu_shard.emulation.clones import Clones, replicas_on
 from tf_wu_shard.errors import EmulationError
+from tf_wu_shard.graph.nodes import copy_of
 from tf_wu_shard.tensorflow_private.kernels import has_cpu_kernel
 
 _METADATA = "TPUReplicateMetadata"
@@ -137,8 +138,7 @@ class _Lowering:
         """A node outside of all clusters, reading what it read before."""
         if node.op == "TPUCompilationResult":
             return _compiled(node)
-        new = type(node)()
-        new.CopyFrom(node)
+        new = copy_of(node)
         del new.input[:]
         for text in node.input:
             if text[0] == "^":

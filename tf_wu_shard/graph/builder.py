@@ -36,36 +36,10 @@ def graph_def_of(nodes: Iterable[Any], source: Any) -> Any:
 _NodeDef = tf.compat.v1.NodeDef
 
 
-def with_inputs(node: Any, instead: Mapping[str, str]) -> Any:
-    """A NodeDef that takes other results, as NodeDefs name them; the same one if it takes none."""
-    if instead.keys().isdisjoint(node.input):
-        return node
-    new = _NodeDef()
-    new.CopyFrom(node)
-    for slot, text in enumerate(node.input):
-        new.input[slot] = instead.get(text, text)
-    return new
-
-
-def with_operands(node: Any, operands: Mapping[int, Value]) -> Any:
-    """A NodeDef that takes other values as some operands, by number; the same one if none."""
-    if not operands:
-        return node
-    new = _NodeDef()
-    new.CopyFrom(node)
-    for slot, value in operands.items():
-        new.input[slot] = _edge(value)
-    return new
-
-
-def _edge(value: Value) -> str:
-    return f"{value.op}:{value.index}" if value.index else value.op
-
-
 def _node(
     name: str, op_type: str, inputs: Sequence[Value], controls: Iterable[str], device: str
 ) -> Any:
-    edges = [_edge(value) for value in inputs]
+    edges = [str(value) for value in inputs]
     edges += [f"^{c}" for c in sorted(set(controls))]
     return _NodeDef(name=name, op=op_type, device=device, input=edges)
 

@@ -24,6 +24,7 @@ from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.dtypes import dtype_name
 from tf_wu_shard.errors import GraphDefError, OptionError
 from tf_wu_shard.graph.builder import graph_def_of
+from tf_wu_shard.graph.nodes import copy_of, rewired
 from tf_wu_shard.graph.op import parse_value
 from tf_wu_shard.graph_def.outside import Outside, Shards, must_stay_whole, uses_by_variable
 from tf_wu_shard.graph_def.places import Places, places_of
@@ -280,9 +281,7 @@ class _Assembly:
         """A node of the host with its edges led to what took the place of the program's ops."""
         controls = [c for text in node.input if text[0] == "^" for c in self._control(text)]
         data = [self._data(text) for text in node.input if text[0] != "^"]
-        new = tf.compat.v1.NodeDef()
-        new.CopyFrom(node)
-        new.input[:] = [*data, *dict.fromkeys(controls)]
+        new = copy_of(rewired(node, [*data, *dict.fromkeys(controls)]))
         rename_wishes(new, lambda name: None if self._is_lost(name) else name)
         return new
 

@@ -16,6 +16,7 @@ import tensorflow as tf
 from tf_wu_shard.analysis.accesses import is_call
 from tf_wu_shard.errors import GraphDefError
 from tf_wu_shard.graph.builder import graph_def_of
+from tf_wu_shard.graph.nodes import copy_of
 from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.graph_def.program import Program
@@ -133,8 +134,7 @@ def _source_names(node: Any) -> list[str]:
 def _as_seen(graph: tf.Graph, node: Any) -> Any:
     """A node beside the program, as it stands in the view."""
     if node.op in (REPLICATED_INPUT, HANDLE, "Const"):
-        seen = tf.compat.v1.NodeDef()
-        seen.CopyFrom(node)
+        seen = copy_of(node)
         del seen.input[:]
         if node.op == REPLICATED_INPUT:
             seen.input.extend(text for text in node.input if text[0] != "^")

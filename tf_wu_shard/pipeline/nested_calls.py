@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import tensorflow as tf
-
 from tf_wu_shard.dtypes import BOOL, FLOAT32
 from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.nodes import copy_of, rewired
 from tf_wu_shard.graph.op import attribute_in, parse_value
 from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.program.nesting import Nested
@@ -34,12 +33,7 @@ def as_arguments(nodes: Iterable[Any], handles: Mapping[str, str | None]) -> lis
     for node in nodes:
         if node.name in handles:
             continue
-        if not handles.keys().isdisjoint(node.input):
-            old, node = node, tf.compat.v1.NodeDef()
-            node.CopyFrom(old)
-            for slot, text in enumerate(old.input):
-                node.input[slot] = handles.get(text) or text
-        found.append(node)
+        found.append(rewired(node, [handles.get(text) or text for text in node.input]))
     return found
 
 
@@ -49,8 +43,7 @@ def calling(nodes: Iterable[Any], made: Mapping[Place, Any]) -> list[Any]:
     for node in nodes:
         own = [place for place in made if place[0] == node.name]
         if own:
-            old, node = node, tf.compat.v1.NodeDef()
-            node.CopyFrom(old)
+            node = copy_of(node)
             for place in own:
                 attribute = node.attr[place[1]]
                 named = [attribute.func] if attribute.HasField("func") else attribute.list.func
@@ -76,8 +69,7 @@ def agreeing(
     found = []
     for node in nodes:
         if node.name in branches and attribute_in(node.attr, "Tcond").type == BOOL:
-            old, node = node, tf.compat.v1.NodeDef()
-            node.CopyFrom(old)
+            old, node = node, copy_of(node)
             value, scope = parse_value(old.input[0]), scope_of(old.name, "agreed")
             at = builder.at("", scope)
             votes = at.cast(builder.note(value, BOOL), FLOAT32, "votes")

@@ -12,7 +12,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.graph.builder import graph_def_of, with_inputs
+from tf_wu_shard.graph.builder import graph_def_of
+from tf_wu_shard.graph.nodes import with_inputs
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.layout import TileLayout

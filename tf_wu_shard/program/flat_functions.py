@@ -15,6 +15,7 @@ import tensorflow as tf
 from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import BRANCHES, IFS, callees
 from tf_wu_shard.dtypes import BOOL, INT32
+from tf_wu_shard.graph.nodes import rewired, with_values
 from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 from tf_wu_shard.program.called_graph import CalledGraph, Shape
 from tf_wu_shard.program.inlining import Body, inline
@@ -111,7 +112,7 @@ class FlatFunctions:
                 written += added
                 written.append(self._new(node, node.name, "NoOp", _controls(node)))
         inlined = inline(
-            [with_operands(node, values) for node in written],
+            [with_values(node, values) for node in written],
             {name: flat.body for name, flat in bodies.items()},
             self._adopt,
         )
@@ -230,20 +231,6 @@ class FlatFunctions:
         return new
 
 
-def with_operands(node: Any, values: Mapping[Value, Value]) -> Any:
-    """A node that takes other values in place of some; the same node where it takes none."""
-    redirected = [
-        text if text.startswith("^") else str(values.get(parse_value(text), text))
-        for text in node.input
-    ]
-    if redirected == list(node.input):
-        return node
-    new = tf.compat.v1.NodeDef()
-    new.CopyFrom(node)
-    new.input[:] = redirected
-    return new
-
-
 def _common_shape(node: Any, branches: Sequence[_Flat], index: int) -> Shape:
     """The shape that TensorFlow inferred of what all branches yield; None where of some it did not.
 
@@ -258,12 +245,7 @@ def _common_shape(node: Any, branches: Sequence[_Flat], index: int) -> Shape:
 
 
 def _without_controls(node: Any) -> Any:
-    if not _controls(node):
-        return node
-    new = tf.compat.v1.NodeDef()
-    new.CopyFrom(node)
-    new.input[:] = [text for text in node.input if not text.startswith("^")]
-    return new
+    return rewired(node, [text for text in node.input if not text.startswith("^")])
 
 
 def _controls(node: Any) -> list[str]:

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from tf_wu_shard.analysis.accesses import access_by_callee, callees, first_argument, is_call
 from tf_wu_shard.graph.dimensions import Dims
+from tf_wu_shard.graph.nodes import waiting, with_inputs
 from tf_wu_shard.graph.op import Value, attribute_in
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.grounds.tpu.ops import PROGRAM, SUM
@@ -155,15 +156,11 @@ class _Flat:
         """
         same: dict[str, str] = {}
         for node in self._nodes:
-            taken = [(slot, text) for slot, text in enumerate(node.input) if text in same]
+            taken = [text for text in node.input if text in same]
             if taken:
-                new = tf.compat.v1.NodeDef()
-                new.CopyFrom(node)
-                for slot, text in taken:
-                    new.input[slot] = same[text]
                 # What took it from the end came after the loop.
-                new.input.extend(f"^{loop}" for loop in {t.partition(":")[0] for _, t in taken})
-                node = new
+                loops = sorted({text.partition(":")[0] for text in taken})
+                node = waiting(with_inputs(node, same), loops)
             passed_on = node.op == "Identity" and node.input[0] in self._handles
             if passed_on and self._is_here(node) and Value(node.name) not in self._outputs:
                 same[node.name] = node.input[0]

@@ -23,6 +23,7 @@ from tf_wu_shard.analysis.accesses import (
     is_call,
 )
 from tf_wu_shard.graph.builder import graph_def_of
+from tf_wu_shard.graph.nodes import copy_of, waiting
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.grounds.tpu.ops import PROGRAM
 from tf_wu_shard.program.called_graph import TracedGraph
@@ -95,12 +96,7 @@ class _Functionalizing:
         """A node that also waits for the writes that follow what it waits for."""
         waits = [w for text in node.input for w in self._writes.get(text.removeprefix("^"), ())]
         waits = waits if any(text.startswith("^") for text in node.input) else []
-        if not waits:
-            return node
-        new = tf.compat.v1.NodeDef()
-        new.CopyFrom(node)
-        new.input.extend(f"^{name}" for name in dict.fromkeys(waits))
-        return new
+        return waiting(node, dict.fromkeys(waits))
 
     def _redirected(self, node: Any, taken: Mapping[int, VariableRef]) -> list[Any] | None:
         if is_call(node.op):
@@ -114,8 +110,7 @@ class _Functionalizing:
         if not is_write(node.op):
             redirected = on_value(node, read.name, taken[0])
             return None if redirected is None else [read, *redirected]
-        changed = tf.compat.v1.NodeDef()
-        changed.CopyFrom(node)
+        changed = copy_of(node)
         changed.name = f"{node.name}/wu_shard_value"
         redirected = on_value(changed, read.name, taken[0]) or []
         write = _like(node, node.name, "AssignVariableOp", taken[0])

@@ -24,12 +24,13 @@ from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import BRANCHES, accesses, ignores, is_call
 from tf_wu_shard.analysis.types import Analysis, RefusedUpdate
 from tf_wu_shard.graph.builder import graph_def_of
+from tf_wu_shard.graph.nodes import waiting, with_values
 from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.grounds.dialect import CarriedReduction
 from tf_wu_shard.grounds.tpu.ops import PROGRAM
 from tf_wu_shard.program.called_graph import CalledGraph, Shape
-from tf_wu_shard.program.flat_functions import FlatFunctions, with_operands
+from tf_wu_shard.program.flat_functions import FlatFunctions
 from tf_wu_shard.program.fused_values import restored, stand_in
 from tf_wu_shard.program.lifting import HandleNeededError, taking_values
 from tf_wu_shard.program.reduced_operands import branches_with_reduced_operands
@@ -171,9 +172,9 @@ class _Conversion:
         }
         fused = restored(out.nodes, handles, {read.input[0]: read.name for read in reads}, adopt)
         self._nodes = tuple(
-            _waiting(n, [write.name for write in writes])
+            waiting(n, [write.name for write in writes])
             if n.name == node.name
-            else with_operands(n, fused.values)
+            else with_values(n, fused.values)
             for n in fused.nodes
         )
         ended = {old: fused.values.get(new, new) for old, new in out.values.items()}
@@ -322,14 +323,6 @@ def _telling_why(refused: RefusedUpdate, kept: Mapping[str, Refusal]) -> Refused
     if refusal.where not in kept:
         return refused
     return dataclasses.replace(refused, refusal=refusal.beside(kept[refusal.where]))
-
-
-def _waiting(node: Any, names: list[str]) -> Any:
-    """A node that waits for others too."""
-    new = tf.compat.v1.NodeDef()
-    new.CopyFrom(node)
-    new.input.extend(f"^{name}" for name in names)
-    return new
 
 
 def _adopt(new: Any, node: Any) -> None:

@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from tf_wu_shard.colocation import rename_wishes
 from tf_wu_shard.dtypes import RESOURCE
+from tf_wu_shard.graph.nodes import copy_of, rewired
 from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 
 
@@ -114,8 +115,7 @@ class _Inlining:
         for node in body.nodes:
             if node.name in operands:
                 continue
-            new = tf.compat.v1.NodeDef()
-            new.CopyFrom(node)
+            new = copy_of(node)
             new.name = names[node.name]
             rename_wishes(new, names.get)
             del new.input[:]
@@ -155,15 +155,7 @@ class _Inlining:
     def _redirected(self, node: Any, found: Inlined) -> Any:
         """A node that takes what stands in place of calls."""
         redirected = [self._redirected_text(text, found) for text in node.input]
-        if redirected == list(node.input):
-            return node
-        new = tf.compat.v1.NodeDef()
-        new.CopyFrom(node)
-        del new.input[:]
-        # Control inputs come last, and each once.
-        data = [text for text in redirected if not text.startswith("^")]
-        new.input.extend([*data, *dict.fromkeys(t for t in redirected if t.startswith("^"))])
-        return new
+        return rewired(node, redirected)
 
     def _redirected_text(self, text: str, found: Inlined) -> str:
         if text.startswith("^"):

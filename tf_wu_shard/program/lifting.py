@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tf_wu_shard.analysis.accesses import callees, first_argument, is_call
+from tf_wu_shard.graph.nodes import copy_of
 from tf_wu_shard.graph.op import Value, attribute_in
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.program.fused_values import OnValues
@@ -87,8 +88,7 @@ def taking_values(
         The NodeDef, of the same operands, which are to become values; and for each operand in
         `written` the result that is its new value, as a NodeDef names its operands.
     """
-    new = tf.compat.v1.NodeDef()
-    new.CopyFrom(node)
+    new = copy_of(node)
     # A file stated the shapes of its results; some become others.
     new.attr.pop(_SAID_SHAPES, None)
     first = first_argument(node.op)

@@ -26,6 +26,7 @@ from tf_wu_shard.analysis.accesses import accesses, is_call
 from tf_wu_shard.dtypes import BOOL
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.nodes import copy_of
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds import plain_ops
@@ -158,8 +159,7 @@ class _Lowering:
         nodes: list[Any] = []
         for op in self._view:
             if op.name not in self._instead:
-                node = tf.compat.v1.NodeDef()
-                node.CopyFrom(op.node)  # the old graph keeps its own
+                node = copy_of(op.node)
                 waits = set(self._waits.get(op.name, ())).difference(op.controls)
                 node.input.extend(f"^{name}" for name in sorted(waits))
                 self._move_to_scratch(op, node)

@@ -11,11 +11,10 @@ import functools
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-import tensorflow as tf
-
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.colocation import rename_wishes, wishes
 from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.nodes import copy_of
 from tf_wu_shard.graph.op import Op, Value, parse_value
 from tf_wu_shard.graph.ordering import in_cycles
 from tf_wu_shard.graph.view import GraphView
@@ -193,8 +192,7 @@ class Remains:
         else:
             controls = [n for c in op.controls for n in self._waited_for(c)]
         inputs += [f"^{c}" for c in dict.fromkeys(controls)]
-        node = tf.compat.v1.NodeDef()
-        node.CopyFrom(op.node)
+        node = copy_of(op.node)
         # The device is named as well.
         rename_wishes(node, lambda name: name if name in self._kept else None)
         del node.input[:]

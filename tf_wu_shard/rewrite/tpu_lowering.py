@@ -20,6 +20,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.nodes import copy_of, rewired
 from tf_wu_shard.graph.op import Op, Value, decoded, parse_value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Dialect
@@ -211,8 +212,7 @@ class _Lowering:
         """Serves a program's write: each replica writes its part."""
         handle, at = self._own_handle(key, dialect), self._builder.at("", scope_of(key, "own_part"))
         own = dialect.slice_own(at, op.inputs[1], self._layouts[key], 0)
-        node = tf.compat.v1.NodeDef()
-        node.CopyFrom(op.node)
+        node = copy_of(op.node)
         # The shard has a shape of its own.
         for attribute in ("validate_shape", "_output_shapes"):
             node.attr.pop(attribute, None)
@@ -316,11 +316,4 @@ class _Lowering:
             waits = self._waited_for.get(text[1:], () if text[1:] in gone else (text[1:],))
             redirected += [f"^{name}" for name in waits]
         redirected += [f"^{name}" for name in self._call_waits.get(node.name, ())]
-        if redirected == list(node.input):
-            return node
-        new = tf.compat.v1.NodeDef()
-        new.CopyFrom(node)
-        del new.input[:]
-        new.input.extend(text for text in redirected if not text.startswith("^"))
-        new.input.extend(dict.fromkeys(text for text in redirected if text.startswith("^")))
-        return new
+        return rewired(node, redirected)

@@ -7,7 +7,8 @@ import dataclasses
 from typing import Any
 
 from tf_wu_shard.errors import WuShardError
-from tf_wu_shard.graph.builder import Emitter, GraphBuilder, graph_def_of, with_operands
+from tf_wu_shard.graph.builder import Emitter, GraphBuilder, graph_def_of
+from tf_wu_shard.graph.nodes import with_operands
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.step.reductions import GradientReduction

@@ -9,17 +9,16 @@ that graph is compared with its rewrite.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-import tensorflow as tf
 
 from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.builder import GraphBuilder, graph_def_of
-from tf_wu_shard.graph.op import Op, Value, parse_value
+from tf_wu_shard.graph.nodes import with_values
+from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.grounds.in_process.collectives import InProcess
@@ -87,23 +86,11 @@ def with_sums(view: GraphView, gradients: Sequence[Value], torus: Torus) -> Grap
         summing.setdefault(value.op, []).append(builder.nodes[-1])
     nodes = builder.nodes[:1]
     for op in view:
-        nodes += [_with_inputs(op, sums), *summing.get(op.name, ())]
+        nodes += [with_values(op.node, sums), *summing.get(op.name, ())]
     shapes = {total.op: view.shape(gradient) for gradient, total in sums.items()}
     found = view.with_graph(graph_def_of(nodes, view.graph_def), shapes)
     found.outputs = tuple(sums.get(value, value) for value in view.outputs)
     return found
-
-
-def _with_inputs(op: Op, instead: Mapping[Value, Value]) -> Any:
-    """An op's NodeDef, taking other values."""
-    if instead.keys().isdisjoint(op.inputs):
-        return op.node
-    node = tf.compat.v1.NodeDef()
-    node.CopyFrom(op.node)
-    for slot, text in enumerate(op.node.input):
-        if not text.startswith("^") and parse_value(text) in instead:
-            node.input[slot] = str(instead[parse_value(text)])
-    return node
 
 
 def _compared(

@@ -18,6 +18,7 @@ import tensorflow as tf
 from tf_wu_shard.analysis.accesses import BRANCHES, callees, first_argument, ignores, is_call
 from tf_wu_shard.errors import ModelFileError
 from tf_wu_shard.graph.builder import graph_def_of
+from tf_wu_shard.graph.nodes import copy_of
 from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import CarriedReduction
@@ -137,8 +138,7 @@ def _agreeing(captured: Captured, num_replicas: int) -> Captured:
         if op.type in BRANCHES and _may_train(view, op) and differ(op.inputs[0]):
             same = tf.compat.v1.NodeDef(name=f"{op.name}/agreed", op="Placeholder")
             same.attr["dtype"].type = view.dtype(op.inputs[0])
-            node = tf.compat.v1.NodeDef()
-            node.CopyFrom(op.node)
+            node = copy_of(op.node)
             node.input[0] = same.name
             nodes.append(same)
             agreed[same.name] = ()

@@ -16,6 +16,7 @@ import tensorflow as tf
 from tf_wu_shard.analysis.accesses import feeds_a_layer
 from tf_wu_shard.dtypes import RESOURCE
 from tf_wu_shard.errors import ModelFileError
+from tf_wu_shard.graph.nodes import with_inputs
 from tf_wu_shard.graph.op import Op, Value, attribute_in
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.grounds.tpu.ops import REPLICATED_INPUT
@@ -190,12 +191,8 @@ def _one_handle_each(
         if not taken or node.op == REPLICATED_INPUT:
             redirected.append(node)
             continue
-        new = tf.compat.v1.NodeDef()
-        new.CopyFrom(node)
-        for slot, text in enumerate(node.input):
-            new.input[slot] = instead.get(text, text)
         twice.update(dict.fromkeys(handles[text].key for text in taken))
-        redirected.append(new)
+        redirected.append(with_inputs(node, instead))
     ordered = {name: v.key for name, v in all_handles.items() if v.key in twice}
     program = in_traced_order((node for node in redirected if node.op != REPLICATED_INPUT), ordered)
     entries = [node for node in redirected if node.op == REPLICATED_INPUT]

@@ -14,7 +14,8 @@ from typing import Any
 import tensorflow as tf
 
 from tf_wu_shard.analysis.accesses import callees, first_argument, is_call
-from tf_wu_shard.graph.builder import graph_def_of, with_inputs
+from tf_wu_shard.graph.builder import graph_def_of
+from tf_wu_shard.graph.nodes import copy_of, rewired, with_inputs
 from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.step.capture import Captured
 
@@ -75,8 +76,7 @@ class _Merging:
                     instead[argument] = first[handles[text]]
         if not instead:
             return [node]
-        new = tf.compat.v1.NodeDef()
-        new.CopyFrom(node)
+        new = copy_of(node)
         for key, names in callees(node.op, node.attr):
             made = [self._function(graph, name, instead) for name in names]
             if new.attr[key].HasField("func"):
@@ -125,9 +125,7 @@ def in_traced_order(nodes: Iterable[Any], handles: Mapping[str, str]) -> list[An
         waits = [f"^{last[key]}" for key in touched if key in last]
         new = node
         if waits:
-            new = tf.compat.v1.NodeDef()
-            new.CopyFrom(node)
-            new.input.extend(dict.fromkeys(waits))
+            new = rewired(node, [*node.input, *waits])
         last.update(dict.fromkeys(touched, node.name))
         ordered.append(new)
     return ordered

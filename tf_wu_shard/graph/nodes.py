@@ -1,0 +1,66 @@
+"""NodeDefs made of others, which stay as they are.
+
+Reads and copies by duck typing and imports no TensorFlow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tf_wu_shard.graph.op import Value, parse_value
+
+
+def copy_of(node: Any) -> Any:
+    """A NodeDef like another one, which may be changed."""
+    new = type(node)()
+    new.CopyFrom(node)
+    return new
+
+
+def rewired(node: Any, inputs: Sequence[str]) -> Any:
+    """A NodeDef with other inputs; the same one if it has these.
+
+    Args:
+        node: The NodeDef.
+        inputs: Its inputs, as NodeDefs name them; control inputs may stand anywhere and twice.
+    """
+    if list(inputs) == list(node.input):
+        return node
+    new = copy_of(node)
+    del new.input[:]
+    new.input.extend(text for text in inputs if not text.startswith("^"))
+    new.input.extend(dict.fromkeys(text for text in inputs if text.startswith("^")))
+    return new
+
+
+def with_inputs(node: Any, instead: Mapping[str, str]) -> Any:
+    """A NodeDef that takes other results, as NodeDefs name them; the same one if it takes none."""
+    if instead.keys().isdisjoint(node.input):
+        return node
+    return rewired(node, [instead.get(text, text) for text in node.input])
+
+
+def with_values(node: Any, instead: Mapping[Value, Value]) -> Any:
+    """A NodeDef that takes other values in the place of some; the same one if it takes none."""
+    found = []
+    for text in node.input:
+        value = None if text.startswith("^") else instead.get(parse_value(text))
+        found.append(text if value is None else str(value))
+    return rewired(node, found)
+
+
+def with_operands(node: Any, operands: Mapping[int, Value]) -> Any:
+    """A NodeDef that takes other values as some operands, by number; the same one if none."""
+    if not operands:
+        return node
+    new = copy_of(node)
+    for slot, value in operands.items():
+        new.input[slot] = str(value)
+    return new
+
+
+def waiting(node: Any, names: Iterable[str]) -> Any:
+    """A NodeDef that also waits for the ops of some names; the same one if there are none."""
+    more = [f"^{name}" for name in names]
+    return rewired(node, [*node.input, *more]) if more else node
