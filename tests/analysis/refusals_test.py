@@ -82,7 +82,7 @@ def test_a_returned_value_of_the_body() -> None:
 
 
 def test_something_else_that_looks_at_the_gradient() -> None:
-    # On replica 1 only: the flood follows replica 0, the check looks at all.
+    # On replica 1 only: the slice follows replica 0, the check looks at all.
     text = STEP.format("sum#") + "norm = L2Loss(sum1) [] @d1\nprint = Print(norm) @d1\n"
     assert refused(text) == "L2Loss also looks at a value of the update (norm)"
 

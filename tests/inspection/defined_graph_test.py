@@ -8,9 +8,9 @@ import tensorflow as tf
 
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
+from tf_wu_shard.inspection.reading.aliased_handles import by_one_operand
 from tf_wu_shard.inspection.reading.checked_nodes import function_body
 from tf_wu_shard.inspection.reading.defined_graph import DefinedGraph, Definitions
-from tf_wu_shard.inspection.reading.handed_twice import by_one_operand
 from tf_wu_shard.program.inlining import Body
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.tensorflow_private import function_graph

@@ -14,7 +14,7 @@ from tf_wu_shard.analysis.types import Analysis, RefusedUpdate
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.grounds.tpu.cluster import cluster_of
 from tf_wu_shard.program.called_graph import TracedGraph
-from tf_wu_shard.program.if_conversion import if_converted, telling_why
+from tf_wu_shard.program.if_conversion import if_converted, with_reasons
 from tf_wu_shard.program.prepare import sums
 from tf_wu_shard.program.reduced_operands import branches_with_reduced_operands
 from tf_wu_shard.step.capture import Captured, capture
@@ -187,7 +187,7 @@ def test_what_must_not_run_in_vain_stays_and_says_why(emulated: Strategies) -> N
     (name,) = branches(found)
     refused = RefusedUpdate("w", (), refusals.Updates.KEPT_APART.at(name))
     analysis = Analysis("", 2, (), (), (refused,), ())
-    (told,) = telling_why(analysis, found).refused
+    (told,) = with_reasons(analysis, found).refused
     assert told.refusal.reason == (
         "it mixes gradients whose updates are kept apart; its branches are not written out, as"
         " Cumsum is not to run where its branch is not taken"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from tf_wu_shard.analysis.kept_slots import with_variables
 from tf_wu_shard.analysis.matrix_updates import matrix_updates
 from tf_wu_shard.analysis.order import with_order
+from tf_wu_shard.analysis.owned_updates import owned_updates
 from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.analysis.unreached import only_weights, written_unreached
 from tf_wu_shard.analysis.updates import weight_updates
-from tf_wu_shard.analysis.whole_updates import whole_updates
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.step.gradient_shapes import ensured_shapes, with_ensured
@@ -36,7 +36,7 @@ def analyze(view: GraphView, dialect: Dialect) -> Analysis:
     unreached = written_unreached(view, names, reached, replicas.devices, refusals)
     refused = (*only_weights(view, refused, unreached, updates), *unreached)
     if dialect.uneven is not None and reductions:
-        found = whole_updates(view, reductions, names, replicas, updates, refused)
+        found = owned_updates(view, reductions, names, replicas, updates, refused)
         updates, refused = (*updates, *found[0]), found[1]
     if dialect.stacks is not None and reductions:
         found = matrix_updates(view, reductions, names, dialect, updates, refused)

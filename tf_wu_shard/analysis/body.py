@@ -12,13 +12,13 @@ import math
 
 from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import VariableAccess, accesses, check_order
+from tf_wu_shard.analysis.adopted_slots import adopted_slots
+from tf_wu_shard.analysis.external_reductions import sums_over_gradients
 from tf_wu_shard.analysis.part_wise_writes import part_wise_with_others
 from tf_wu_shard.analysis.replicas import ReplicaMatcher
-from tf_wu_shard.analysis.side_sums import sums_over_gradients
 from tf_wu_shard.analysis.types import BodyOp, Operand, OperandKind, UpdatedVariable, WeightUpdate
 from tf_wu_shard.analysis.update_slice import UpdateSlice
 from tf_wu_shard.analysis.updated_variables import look_from_outside, updated_variables
-from tf_wu_shard.analysis.written_beside import written_beside
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Sharded
@@ -94,7 +94,7 @@ class BodyBuilder:
         refusal = self._check_part_wise(touching)
         if refusal is not None:
             return refusal
-        sums = self._side_sums(keys)
+        sums = self._external_reductions(keys)
         refusal = self._match_writes(touching) or self._match(variables[0], sums)
         if refusal is not None:
             return refusal
@@ -109,10 +109,10 @@ class BodyBuilder:
         if isinstance(updated, Refusal):
             return updated
         update = self._update(slice_, updated, keys)
-        beside = slice_.read_besides | written_beside(self._view, slice_)
+        beside = slice_.read_besides | adopted_slots(self._view, slice_)
         return update, {v for v in beside if self._may_adopt(v, slice_.size)}
 
-    def _side_sums(self, keys: tuple[int, ...]) -> list[list[Op]]:
+    def _external_reductions(self, keys: tuple[int, ...]) -> list[list[Op]]:
         """Per replica, the sums over the gradients that go into what is outside."""
         graph, replicas = (self._view, self._names), range(len(self._devices))
         return self._alike([sums_over_gradients(*graph, keys, replica) for replica in replicas])

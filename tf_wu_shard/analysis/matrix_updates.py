@@ -18,9 +18,9 @@ from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import VariableAccess
 from tf_wu_shard.analysis.body import BodyBuilder
 from tf_wu_shard.analysis.exchanges import exchanges, function_ops, steps_behind
-from tf_wu_shard.analysis.floods import mirrored_handles
+from tf_wu_shard.analysis.fallback import fall_back, still_refused
+from tf_wu_shard.analysis.forward_slice import mirrored_handles
 from tf_wu_shard.analysis.matrix_slice import MatrixSlice
-from tf_wu_shard.analysis.second_look import look_again, still_refused
 from tf_wu_shard.analysis.single_program import SingleProgram
 from tf_wu_shard.analysis.types import (
     BodyOp,
@@ -74,7 +74,7 @@ def matrix_updates(
         matcher = SingleProgram(view, names, replicas.total)
         return MatrixBodyBuilder(view, matcher, names, handles, replicas.devices, claimed)
 
-    found, reasons = look_again(view, reductions, names, handles, sharded, refused, builder_of)
+    found, reasons = fall_back(view, reductions, names, handles, sharded, refused, builder_of)
     unsent = {u.name: name for u in found if (name := _unsent(u, stacks))}
     sent = [update for update in found if update.name not in unsent]
     placed, waiting = _with_steps(view, sent, sharded)

@@ -11,9 +11,9 @@ from typing import Any
 
 from tf_wu_shard.analysis.accesses import VariableAccess
 from tf_wu_shard.analysis.body import BodyBuilder
+from tf_wu_shard.analysis.external_reductions import sums_over_gradients
 from tf_wu_shard.analysis.part_wise_writes import refuse_part_wise
 from tf_wu_shard.analysis.row_slice import RowSlice
-from tf_wu_shard.analysis.side_sums import sums_over_gradients
 from tf_wu_shard.analysis.types import BodyOp, Operand, OperandKind, WeightUpdate
 from tf_wu_shard.analysis.update_slice import UpdateSlice
 from tf_wu_shard.analysis.updated_variables import look_from_outside
@@ -36,7 +36,7 @@ class RowBodyBuilder(BodyBuilder):
     def _check_part_wise(self, touching: dict[str, list[list[VariableAccess]]]) -> Refusal | None:
         return refuse_part_wise(touching)
 
-    def _side_sums(self, keys: tuple[int, ...]) -> list[list[Op]]:
+    def _external_reductions(self, keys: tuple[int, ...]) -> list[list[Op]]:
         values = [key for key in keys if self._reductions[key].gathered is Gathered.VALUES]
         return self._alike(
             [

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import accesses, feeds_a_layer, is_call
-from tf_wu_shard.analysis.floods import is_broadcast
+from tf_wu_shard.analysis.forward_slice import is_broadcast
 from tf_wu_shard.analysis.types import RefusedUpdate, WeightUpdate
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
@@ -151,7 +151,7 @@ def _first_not_followed(
 def _walk(
     view: GraphView, start: Iterable[Value], within: set[str], sparse: bool
 ) -> Iterator[tuple[Value, Op, int]]:
-    """Follows values through ops as a flood does.
+    """Follows values through ops as a forward slice does.
 
     Yields:
         A value, an op that takes it, and by which operand.

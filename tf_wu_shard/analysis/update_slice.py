@@ -62,7 +62,7 @@ class UpdateSlice:
         self._view = view
         self._names = names
         self._keys = keys
-        self._side_sums = sums
+        self._external_reductions = sums
         self._own_handles = {handles[v][0] for v in touching}
         self._writes = [a.op for t in touching.values() for a in t[0] if a.access.is_own_write]
         self._written_by = {op.name for op in self._writes}
@@ -114,7 +114,7 @@ class UpdateSlice:
 
     def _ancestors(self) -> list[Op]:
         """The writes and what they depend on, up to gradients and variables."""
-        starts = {op.name: op for op in (*self._writes, *self._side_sums)}.values()
+        starts = {op.name: op for op in (*self._writes, *self._external_reductions)}.values()
         stack = [(op, value) for op in starts for value in op.inputs]
         found = {op.name: op for op in starts}
         seen: set[Value] = set()

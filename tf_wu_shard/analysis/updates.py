@@ -1,6 +1,6 @@
 """Finds the weight updates behind the gradient reductions, by following the data.
 
-From a reduced gradient it floods forward through ops that have a rule to the variables that are
+From a reduced gradient it slices forward through ops that have a rule to the variables that are
 written: the weight and its slots, whatever they are called. From *all* writes of these variables
 it then slices backward, so that a second write (AdamW's decay) can not be missed.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import feeds_a_layer
 from tf_wu_shard.analysis.body import BodyBuilder
-from tf_wu_shard.analysis.floods import entangled, follow, mirrored_handles
+from tf_wu_shard.analysis.forward_slice import entangled, follow, mirrored_handles
 from tf_wu_shard.analysis.replicas import ReplicaMatcher
 from tf_wu_shard.analysis.row_body import RowBodyBuilder
 from tf_wu_shard.analysis.single_program import SingleProgram
@@ -46,27 +46,27 @@ def weight_updates(
         if replicas.run_one_program
         else ReplicaMatcher(view, names)
     )
-    floods = follow(view, reductions, names, handles)
-    names.broadcast = frozenset(key for flood in floods if flood.broadcast for key in flood.keys)
-    claimed = {variable for flood in floods for variable in flood.variables}
+    slices = follow(view, reductions, names, handles)
+    names.broadcast = frozenset(key for slice_ in slices if slice_.broadcast for key in slice_.keys)
+    claimed = {variable for slice_ in slices for variable in slice_.variables}
     common = (view, matcher, names, handles, replicas.devices, claimed)
     builder = BodyBuilder(*common)
     row_builder = RowBodyBuilder(*common, reductions=reductions)
     parts = SparseParts(reductions)
     updates: list[WeightUpdate] = []
     refused: list[RefusedUpdate] = []
-    for flood in entangled(floods):
-        if not flood.variables:
+    for slice_ in entangled(slices):
+        if not slice_.variables:
             continue
-        keys = tuple(sorted(parts.with_others(flood.keys)))
+        keys = tuple(sorted(parts.with_others(slice_.keys)))
         sparse = any(reductions[key].gathered for key in keys)
         chosen = row_builder if sparse else builder
-        outcome = flood.refusal or chosen.build(keys, tuple(flood.variables))
+        outcome = slice_.refusal or chosen.build(keys, tuple(slice_.variables))
         if not names.broadcast.isdisjoint(keys):
             outcome = refusals.Updates.GRADIENT_OF_LARGER.at(reductions[keys[0]].carriers[0])
         if isinstance(outcome, Refusal):
-            trained = [v for v in flood.variables if _is_trainable(view, v, handles)]
-            weights = trained or [_likely_weight(view, flood.variables, handles)]
+            trained = [v for v in slice_.variables if _is_trainable(view, v, handles)]
+            weights = trained or [_likely_weight(view, slice_.variables, handles)]
             refused += [RefusedUpdate(weight, keys, outcome) for weight in weights]
         else:
             updates.append(outcome)

@@ -15,7 +15,7 @@ from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.plan.constraints import StorageConstraints
 from tf_wu_shard.plan.types import ShardingPlan
-from tf_wu_shard.program.if_conversion import telling_why
+from tf_wu_shard.program.if_conversion import with_reasons
 from tf_wu_shard.program.nesting import Nested, everything, uses
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.step.capture import Captured
@@ -50,7 +50,7 @@ class NestedPlans:
         self._uses |= {n: uses(o.captured, o.inner) for n, o in enumerate(self.programs)}
         self.analyses: list[Analysis] = []
         for one in self.programs:
-            found = telling_why(analyze(one.captured.view, dialect), one.captured)
+            found = with_reasons(analyze(one.captured.view, dialect), one.captured)
             self.analyses.append(self.without_inner(found, one.inner))
         self.constraints: list[StorageConstraints] = []
         self.plans: dict[int, ShardingPlan] = {}

@@ -22,7 +22,7 @@ from tf_wu_shard.rewrite.tpu_accesses import Host
 from tf_wu_shard.rewrite.tpu_lowering import lower_accesses_on_tpus
 
 
-def lead_reads(
+def redirect_reads(
     view: GraphView, layouts: Mapping[str, TileLayout], writers: Iterable[str], dialect: Dialect
 ) -> Lowered | None:
     """Replaces reads of variables that ops of the same graph write in shards.

@@ -22,7 +22,7 @@ from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.grounds.tpu.cluster import Cluster
 from tf_wu_shard.pipeline.nested_calls import Place, agreeing, as_arguments, by_place, calling
 from tf_wu_shard.pipeline.nested_plans import NestedPlans
-from tf_wu_shard.pipeline.nested_reads import lead_reads
+from tf_wu_shard.pipeline.nested_reads import redirect_reads
 from tf_wu_shard.pipeline.report_lines import with_line
 from tf_wu_shard.plan.constraints import StorageConstraints
 from tf_wu_shard.plan.planner import make_plan
@@ -173,8 +173,8 @@ class _Work:
         elsewhere = {k: s.layout for k, s in slots.items() if k not in own}
         view = result.view(before) if result is not None else before
         writers = {o.op for o in one.inner}
-        led = lead_reads(view, elsewhere, writers, self._dialect)
-        final = led or result
+        redirected = redirect_reads(view, elsewhere, writers, self._dialect)
+        final = redirected or result
         nodes = final.nodes if final is not None else [op.node for op in before]
         handles = {a.placeholder: one.handle(a.slot) for a in inputs}
         inner = {place: self.made(o, slots) for place, o in by_place(one.inner).items()}

@@ -20,7 +20,7 @@ from tf_wu_shard.pipeline.report_lines import with_line
 from tf_wu_shard.plan.constraints import StorageConstraints
 from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.plan.types import ShardingPlan
-from tf_wu_shard.program.if_conversion import telling_why
+from tf_wu_shard.program.if_conversion import with_reasons
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.report.published import nothing_sharded
 from tf_wu_shard.report.summary import Report, summarize
@@ -105,7 +105,7 @@ def run_stages(step: Step, options: ShardingOptions | None, reported: Reported) 
         )
     captured = nested.captured
     view = captured.view
-    found = telling_why(analyze(view, dialect), captured)
+    found = with_reasons(analyze(view, dialect), captured)
     analysis = _without_reported(graph, captured, found, nested.reports, reported)
     planned = functools.partial(make_plan, analysis, options, dialect.preferences)
     constraints = function_slots.storage_constraints(graph, analysis, captured, planned)

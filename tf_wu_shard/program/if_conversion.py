@@ -308,17 +308,17 @@ def _idle_after(view: GraphView, op: Op) -> set[str]:
     return behind - {op.name}
 
 
-def telling_why(analysis: Analysis, captured: Captured) -> Analysis:
+def with_reasons(analysis: Analysis, captured: Captured) -> Analysis:
     """What was found, where updates in branches that are not written out say why not."""
     return dataclasses.replace(
         analysis,
         refused=tuple(
-            _telling_why(refused, captured.kept_branches) for refused in analysis.refused
+            _with_reason(refused, captured.kept_branches) for refused in analysis.refused
         ),
     )
 
 
-def _telling_why(refused: RefusedUpdate, kept: Mapping[str, Refusal]) -> RefusedUpdate:
+def _with_reason(refused: RefusedUpdate, kept: Mapping[str, Refusal]) -> RefusedUpdate:
     refusal = refused.refusal
     if refusal.where not in kept:
         return refused

@@ -8,8 +8,8 @@ from tf_wu_shard.graph.builder import Emitter, GraphBuilder
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Dialect, Uneven
+from tf_wu_shard.rewrite.graph_edit import GraphEdit
 from tf_wu_shard.rewrite.names import scope_of
-from tf_wu_shard.rewrite.remains import Remains
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Emission:
         view: The old graph.
         builder: Where new nodes are collected.
         dialect: How replicas communicate.
-        remains: What takes the place of the old graph's ops and values.
+        edit: What takes the place of the old graph's ops and values.
         handles: For each variable in shards, by key, per copy of the update the handle of its
             shard.
     """
@@ -28,7 +28,7 @@ class Emission:
     view: GraphView
     builder: GraphBuilder
     dialect: Dialect
-    remains: Remains
+    edit: GraphEdit
     handles: dict[str, list[Value]] = dataclasses.field(default_factory=dict)
 
     @property

@@ -36,7 +36,7 @@ from tf_wu_shard.layout import Layout
 from tf_wu_shard.rewrite.callees import calls_on_shards
 from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rewrite.result import ShardInput
-from tf_wu_shard.rewrite.rounds import in_rounds
+from tf_wu_shard.rewrite.write_epochs import in_write_epochs
 from tf_wu_shard.rules.variables import READ, WRITES, Access
 
 
@@ -139,7 +139,7 @@ class _Lowering:
             writing: Names of those calls among them that write the shards.
         """
         handles = self._shard_handles(key)
-        steps = in_rounds(key, per_replica, len(handles), writing)
+        steps = in_write_epochs(key, per_replica, len(handles), writing)
         before: list[str] = []
         for reads, writes in steps:
             seen = [self._access(key, handles, r, op, before) for r, op in reads]

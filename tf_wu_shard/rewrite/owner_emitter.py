@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tf_wu_shard.analysis.accesses import VariableAccess, accesses, reads_after
+from tf_wu_shard.analysis.owned_updates import written
 from tf_wu_shard.analysis.types import BodyOp, UpdatedVariable, WeightUpdate
-from tf_wu_shard.analysis.whole_updates import written
 from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.rewrite.emission import Emission
@@ -33,7 +33,7 @@ class OwnerEmitter:
         """
         self._view = emission.view
         self._emission = emission
-        self._remains = emission.remains
+        self._edit = emission.edit
         self._update = update
         self._owner = owner
         self._peers = [r for r in range(len(update.devices)) if r != owner]
@@ -61,14 +61,14 @@ class OwnerEmitter:
         shaped: dict[tuple[int, ...], Value] = {}
         at = self._at(self._owner, self._update.name, "reduce/gradient")
         for replica in range(len(self._update.devices)):
-            for name in self._remains.names.of(key, replica):
+            for name in self._edit.names.of(key, replica):
                 if not self._is_looked_at(name, replica):
                     continue
                 shape = self._view.shape(name)
                 assert shape is not None, f"a reduced gradient has no static shape: {name}"
                 if shape not in shaped:
                     shaped[shape] = at.reshape(total, shape, "")
-                self._remains.replace_value(name, self._on(replica, shaped[shape]))
+                self._edit.replace_value(name, self._on(replica, shaped[shape]))
 
     def emit(self) -> dict[str, tuple[tuple[str, ...], ...]]:
         """Takes the other copies away and assigns the owner's weights to theirs.
@@ -81,7 +81,7 @@ class OwnerEmitter:
                 if not num_written(op.type):
                     self._hand_out(op, replica)
                 if self._weights.isdisjoint(written(op)):
-                    self._remains.replace_ops({name: [op.ops[self._owner]]})
+                    self._edit.replace_ops({name: [op.ops[self._owner]]})
         found = {weight.key: self._assign(weight) for weight in self._update.weights}
         for slot in self._update.slots:
             for replica in self._peers:
@@ -89,7 +89,7 @@ class OwnerEmitter:
                 reads = [a.op for a in accesses(self._view, slot.handles[replica])]
                 idle = [op.name for op in reads if op.type == READ]
                 gone = self._gone[replica]
-                self._remains.replace_ops({name: [] for name in idle if name not in gone})
+                self._edit.replace_ops({name: [] for name in idle if name not in gone})
         return found
 
     def _at(self, replica: int, variable: str, what: str) -> Emitter:
@@ -110,7 +110,7 @@ class OwnerEmitter:
         for value in self._view.results(op.ops[replica]):
             if self._is_looked_at(value, replica):
                 own = Value(op.ops[self._owner], value.index)
-                self._remains.replace_value(value, self._on(replica, own))
+                self._edit.replace_value(value, self._on(replica, own))
 
     def _on(self, replica: int, value: Value) -> Value:
         """What a replica gets of a value of the owner's."""
@@ -143,9 +143,9 @@ class OwnerEmitter:
         if later:
             # It stands for the owner's reads, for which the next write waits.
             reads = reads_after(self._view, weight.handles[self._owner], write)
-            self._remains.replace_ops({read: [value.op] for read in reads})
+            self._edit.replace_ops({read: [value.op] for read in reads})
             for read in reads:
-                self._remains.replace_value(Value(read), value)
+                self._edit.replace_value(Value(read), value)
         return value
 
     def _assign_version(
@@ -174,8 +174,8 @@ class OwnerEmitter:
             "",
             controls=[*(waits - old - between), *before],
         )
-        self._remains.replace_ops({name: [] for name in between | old})
-        self._remains.replace_ops({version[-1].ops[replica]: [assign.op]})
+        self._edit.replace_ops({name: [] for name in between | old})
+        self._edit.replace_ops({version[-1].ops[replica]: [assign.op]})
         return assign.op
 
     def _reads_between(self, weight: UpdatedVariable, replica: int, writes: set[str]) -> set[str]:

@@ -19,15 +19,15 @@ from tf_wu_shard.layout import OwnerLayout, RowLayout
 from tf_wu_shard.plan.types import ShardingPlan, VariablePlan, bucket_name
 from tf_wu_shard.rewrite.body_emitter import BodyEmitter
 from tf_wu_shard.rewrite.emission import Emission
+from tf_wu_shard.rewrite.graph_edit import GraphEdit
 from tf_wu_shard.rewrite.names import LEFT_WHOLE
 from tf_wu_shard.rewrite.operands import Operands
 from tf_wu_shard.rewrite.owner_emitter import OwnerEmitter
-from tf_wu_shard.rewrite.remains import Remains
 from tf_wu_shard.rewrite.result import RewriteResult, ShardInput
 from tf_wu_shard.rewrite.row_updates import emit_rows, exchange_rows
+from tf_wu_shard.rewrite.schedule import CollectiveSchedule
 from tf_wu_shard.rewrite.stack_emitter import StackEmitter, Wholes
 from tf_wu_shard.rewrite.sums import Parts, add_up, parts_of
-from tf_wu_shard.rewrite.turns import Turns
 from tf_wu_shard.rewrite.weight_gathers import WeightGathers
 from tf_wu_shard.step.gradient_shapes import with_ensured
 
@@ -68,13 +68,13 @@ class _Rewriter:
         self._plan = plan
         self._dialect = dialect
         self._devices = analysis.updates[0].devices
-        self._turns = Turns(view, analysis, plan)
+        self._schedule = CollectiveSchedule(view, analysis, plan)
         sharded = {key for variable in plan.variables for key in variable.reductions}
         self._builder = GraphBuilder(view.ops, view.dtype)
-        self._remains = Remains(view, analysis, sharded, self._builder)
-        self._emission = Emission(view, self._builder, dialect, self._remains)
+        self._edit = GraphEdit(view, analysis, sharded, self._builder)
+        self._emission = Emission(view, self._builder, dialect, self._edit)
         self._operands = Operands(self._emission)
-        self._gathers = WeightGathers(self._emission, analysis.updates, self._turns)
+        self._gathers = WeightGathers(self._emission, analysis.updates, self._schedule)
         self._shard_inputs: list[ShardInput] = []
         self._emitted: collections.Counter[str] = collections.Counter()
         self._assigns: dict[str, tuple[tuple[str, ...], ...]] = {}
@@ -94,7 +94,7 @@ class _Rewriter:
         self._add_up()
         self._sum_whole()
         self._emitted += collections.Counter(all_gather=self._gathers.count)
-        nodes, control_outputs, outputs = self._remains.collect()
+        nodes, control_outputs, outputs = self._edit.collect()
         self._dialect.adopt(self._builder.nodes)
         return RewriteResult(
             nodes=(*nodes, *self._builder.nodes),
@@ -122,7 +122,7 @@ class _Rewriter:
                     ShardInput(placeholder.op, slot.variable, copy, handle.op)
                 )
                 # What works on the variable part by part works on the shard.
-                self._remains.replace_value(Value(whole[slot.variable][copy]), handle)
+                self._edit.replace_value(Value(whole[slot.variable][copy]), handle)
 
     def _update_whole(self, bucket: Sequence[VariablePlan]) -> None:
         """Leaves updates to their owners."""
@@ -144,7 +144,7 @@ class _Rewriter:
         """Per reduction of the bucket, per replica, the shard of the reduced gradient."""
         at = self._emission.at("", bucket_name(bucket), "reduce_scatter")
         found: dict[int, list[Value]] = {}
-        for together in self._turns.gradients(bucket):
+        for together in self._schedule.gradients(bucket):
             operands = [self._operands.of(r) for r, _ in together]
             shards = self._dialect.reduce_scatter(at, operands, [layout for _, layout in together])
             self._emitted["reduce_scatter"] += 1
@@ -162,7 +162,7 @@ class _Rewriter:
         self._gather(bucket, emitters)
         for per_replica in emitters:
             for emitter in per_replica:
-                self._remains.replace_ops(emitter.emitted)
+                self._edit.replace_ops(emitter.emitted)
             self._parts += parts_of(per_replica[0].update, [e.parts for e in per_replica])
 
     def _by_elements(self, bucket: Sequence[VariablePlan]) -> list[list[BodyEmitter]]:
@@ -191,7 +191,7 @@ class _Rewriter:
         self._emitted["gather_entries"] += sum(r.gathered is Gathered.VALUES for r in reductions)
         self._emitted += collections.Counter(gather_rows=sum(op.gathered for op in update.body))
         for old, new in replaced.items():
-            self._remains.replace_value(old, new)
+            self._edit.replace_value(old, new)
         return [[*emitters]]
 
     def _gather(
@@ -223,10 +223,10 @@ class _Rewriter:
         """Gives everything that reads a sum over several shards the sum of all their parts."""
         if self._parts:
             updates = self._analysis.updates
-            found, count = add_up(self._emission, updates, self._parts, self._turns)
+            found, count = add_up(self._emission, updates, self._parts, self._schedule)
             self._emitted["all_reduce"] += count
             for old, new in found.items():
-                self._remains.replace_value(old, new)
+                self._edit.replace_value(old, new)
 
     def _sum_whole(self) -> None:
         """Sums what loses its carrier but is not sharded, by type and how many sums come before."""
@@ -235,7 +235,7 @@ class _Rewriter:
             own = self._analysis.reductions[key]
             # What has no known size cannot be cut out of a pack, so it travels alone.
             alone = key if own.size is None else -1
-            when = self._turns.of_gradient(own)
+            when = self._schedule.of_gradient(own)
             together.setdefault((*when, alone, own.dtype, own.divisor), []).append(key)
         for (*_, divisor), keys in together.items():
             reductions = [self._analysis.reductions[key] for key in keys]
@@ -251,4 +251,4 @@ class _Rewriter:
                     divided(at.on(device), v, divisor)
                     for v, device in zip(values, self._devices, strict=True)
                 ]
-                self._remains.replace_results(reduction.key, means)
+                self._edit.replace_results(reduction.key, means)

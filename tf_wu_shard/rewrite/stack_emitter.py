@@ -69,7 +69,7 @@ class StackEmitter:
         self._view = view
         self._dialect = dialect
         self._exchange = dialect.stacks
-        self._remains = emission.remains
+        self._edit = emission.edit
         self._by_turns = stack.by_turns
         self._known = known
         self._members = [_Member(emitters[update], number) for update, number in stack.members]
@@ -105,7 +105,7 @@ class StackEmitter:
             self._cut(place, own, value)
         for member in self._members:
             for number, old in enumerate(member.ops):
-                self._remains.replace_ops({old.ops[0]: [copy[number] for copy in copies]})
+                self._edit.replace_ops({old.ops[0]: [copy[number] for copy in copies]})
         return self._emitted
 
     def _layout(self, size: int) -> AnyLayout:
@@ -185,4 +185,4 @@ class StackEmitter:
             shards = [self._dialect.slice_own(at, whole, layout, 0) for whole in own]
         for member, shard in zip(self._members, shards, strict=False):
             old = member.yielded(member.function.results[place].operand)
-            self._remains.replace_value(old, shard)
+            self._edit.replace_value(old, shard)

@@ -1,8 +1,8 @@
 """Sums over elements of several shards: every replica's part, and what is made of their total.
 
-All parts that may travel at once do: there is one all-reduce for each turn (see `turns`), for each
-step of the way in it from the gradients through one sum to the next, each element type, and each
-kind of sum: maxima are sums of a kind (see `rules.sums`).
+All parts that may travel at once do: there is one all-reduce for each turn (see `schedule`), for
+each step of the way in it from the gradients through one sum to the next, each element type, and
+each kind of sum: maxima are sums of a kind (see `rules.sums`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tf_wu_shard.graph.op import Value
 from tf_wu_shard.placement import Combine
 from tf_wu_shard.rewrite.emission import Emission
 from tf_wu_shard.rewrite.own_shard import OwnShard
-from tf_wu_shard.rewrite.turns import Turns
+from tf_wu_shard.rewrite.schedule import CollectiveSchedule
 from tf_wu_shard.rules.sums import SUMS, kept_shape
 
 
@@ -82,7 +82,7 @@ def add_up(
     emission: Emission,
     updates: Sequence[WeightUpdate],
     parts: Sequence[Parts],
-    turns: Turns,
+    schedule: CollectiveSchedule,
 ) -> tuple[dict[Value, Value], int]:
     """Adds up the parts of all sums.
 
@@ -90,7 +90,7 @@ def add_up(
         emission: Where to emit.
         updates: All updates that were found in the old graph.
         parts: The parts of every sum.
-        turns: When exchanges come.
+        schedule: When exchanges come.
 
     Returns:
         For each old sum, what takes its place, and the number of all-reduces.
@@ -102,7 +102,7 @@ def add_up(
         assert own.op.sum is not None, f"{own.op.type} is no sum"
         kind = (wire_dtype(own.op.sum), SUMS[own.op.type].combine.name)
         # The copies of one may stand behind different numbers of others only by their controls.
-        turn = turns.after(own.op.ops)
+        turn = schedule.after(own.op.ops)
         together.setdefault((turn, steps[own.op.ops[:1]], *kind), []).append(own)
     found: dict[Value, Value] = {}
     in_turn = sorted(together.items(), key=lambda item: item[0])

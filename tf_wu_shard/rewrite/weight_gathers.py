@@ -18,7 +18,7 @@ from tf_wu_shard.graph.op import Value
 from tf_wu_shard.plan.types import SlotPlan, VariablePlan, bucket_name
 from tf_wu_shard.rewrite.body_emitter import BodyEmitter
 from tf_wu_shard.rewrite.emission import Emission
-from tf_wu_shard.rewrite.turns import Turns
+from tf_wu_shard.rewrite.schedule import CollectiveSchedule
 from tf_wu_shard.rewrite.weight_reads import Reads, looked_at, wire_dtype
 from tf_wu_shard.rewrite.weight_versions import WeightVersion
 from tf_wu_shard.rules.variables import READ
@@ -35,17 +35,19 @@ class WeightGathers:
         assigns: For each weight that was assigned, by replica, the ops that write it, in order.
     """
 
-    def __init__(self, emission: Emission, updates: Sequence[WeightUpdate], turns: Turns) -> None:
+    def __init__(
+        self, emission: Emission, updates: Sequence[WeightUpdate], schedule: CollectiveSchedule
+    ) -> None:
         """Prepares to emit.
 
         Args:
             emission: Where to emit.
             updates: All updates that were found in the old graph.
-            turns: When exchanges come.
+            schedule: When exchanges come.
         """
         self._emission = emission
         self._updates = updates
-        self._turns = turns
+        self._schedule = schedule
         self.count = 0
         self.assigns: dict[str, tuple[tuple[str, ...], ...]] = {}
 
@@ -60,7 +62,7 @@ class WeightGathers:
             _, emitters, weight = member
             for number in range(len(weight.versions)):
                 copies = _copies(emitters, weight, number)
-                turn = self._turns.after(version.writes[-1] for version in copies)
+                turn = self._schedule.after(version.writes[-1] for version in copies)
                 together[weight.dtype, turn].append((member, number))
         written: dict[str, list[Sequence[str]]] = {}
         for versions in together.values():
@@ -116,9 +118,9 @@ class WeightGathers:
         by_time: dict[tuple[Any, ...], list[tuple[VariablePlan, SlotPlan, Reads]]] = {}
         for variable in bucket:
             for weight in variable.masters:
-                for time, reads in self._turns.reads(weight.variable).items():
+                for time, reads in self._schedule.reads(weight.variable).items():
                     wire = wire_dtype(variable, weight)
-                    when = (weight.dtype, wire, time, self._turns.after(reads.after))
+                    when = (weight.dtype, wire, time, self._schedule.after(reads.after))
                     by_time.setdefault(when, []).append((variable, weight, reads))
         for (dtype, wire, *_), members in by_time.items():
             at = self._at([v for v, _, _ in members])
@@ -128,7 +130,7 @@ class WeightGathers:
                 there = self._emission.at("", weight.variable, "shard")
                 handle = self._emission.handles[weight.variable][0]
                 shard = there.op(READ, [handle], "", controls=reads.after, dtype=dtype)
-                self._emission.remains.replace_ops({read.name: [shard.op] for read in reads.ops})
+                self._emission.edit.replace_ops({read.name: [shard.op] for read in reads.ops})
                 if looked_at(self._emission.view, reads.ops):
                     wanted.append(member)
                     own.append([at.cast(shard, wire, "cast")])
@@ -140,7 +142,7 @@ class WeightGathers:
             for (_, _, reads), values in zip(wanted, whole, strict=True):
                 value = at.cast(values[0], dtype, "cast")
                 for read in reads.ops:
-                    self._emission.remains.replace_value(Value(read.name), value)
+                    self._emission.edit.replace_value(Value(read.name), value)
 
 
 def _copies(

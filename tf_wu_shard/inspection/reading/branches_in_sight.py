@@ -23,10 +23,10 @@ from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import CarriedReduction
 from tf_wu_shard.grounds.tpu.cluster import Cluster
+from tf_wu_shard.inspection.reading.aliased_handles import by_one_operand
 from tf_wu_shard.inspection.reading.calls import WRITERS
 from tf_wu_shard.inspection.reading.checked_nodes import is_type
 from tf_wu_shard.inspection.reading.defined_graph import DefinedGraph, Definitions
-from tf_wu_shard.inspection.reading.handed_twice import by_one_operand
 from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.flatten import INLINED, reaching, write_out
 from tf_wu_shard.program.inlining import Body

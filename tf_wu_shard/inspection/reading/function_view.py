@@ -20,9 +20,9 @@ from tf_wu_shard.graph.nodes import with_inputs
 from tf_wu_shard.graph.op import Op, Value, attribute_in
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.grounds.tpu.ops import REPLICATED_INPUT
+from tf_wu_shard.inspection.reading.aliased_handles import in_traced_order
 from tf_wu_shard.inspection.reading.calls import WRITERS, called_by
 from tf_wu_shard.inspection.reading.checked_nodes import function_body, graph_body
-from tf_wu_shard.inspection.reading.handed_twice import in_traced_order
 from tf_wu_shard.inspection.reading.replica_components import components, with_components
 from tf_wu_shard.inspection.reading.shapes import Shapes
 from tf_wu_shard.model_files.shapes import shape_of

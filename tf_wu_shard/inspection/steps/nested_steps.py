@@ -15,7 +15,7 @@ from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.inspection.steps.planning import planned
 from tf_wu_shard.pipeline.nested_plans import NestedPlans
 from tf_wu_shard.plan.constraints import StorageConstraints
-from tf_wu_shard.program.if_conversion import telling_why
+from tf_wu_shard.program.if_conversion import with_reasons
 from tf_wu_shard.tensorflow_private.graph_rebuilding import traced_name
 
 
@@ -47,7 +47,7 @@ def steps_in(
         lambda analysis, asked: planned(analysis, ground, replicas, question.options, asked)[1],
         lambda analysis, _: StorageConstraints(),
     )
-    around = plans.without_inner(telling_why(found, captured), nested)
+    around = plans.without_inner(with_reasons(found, captured), nested)
     steps = [
         (traced_name(one.name), FoundStep(one.captured.view, analysis, inside, constraints=asked))
         for one, analysis, asked in zip(

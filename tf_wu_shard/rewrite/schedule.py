@@ -24,7 +24,7 @@ from tf_wu_shard.rewrite.weight_reads import Reads, reads_by_time
 from tf_wu_shard.step.reductions import GradientReduction
 
 
-class Turns:
+class CollectiveSchedule:
     """When the exchanges of a step come."""
 
     def __init__(self, view: GraphView, analysis: Analysis, plan: ShardingPlan) -> None:

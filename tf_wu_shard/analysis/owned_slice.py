@@ -17,7 +17,7 @@ from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ
 
 
-class WholeSlice(UpdateSlice):
+class OwnedSlice(UpdateSlice):
     """The backward slice from the writes on replica 0; all of `body` is to run on one replica.
 
     What depends on gradients of other updates besides, through single numbers only (the norm of

@@ -26,8 +26,13 @@ from tf_wu_shard.errors import GraphDefError, OptionError
 from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.nodes import copy_of, rewired
 from tf_wu_shard.graph.op import parse_value
-from tf_wu_shard.graph_def.outside import Outside, Shards, must_stay_whole, uses_by_variable
-from tf_wu_shard.graph_def.places import Places, places_of
+from tf_wu_shard.graph_def.device_assignment import DeviceAssignment, assigned_devices
+from tf_wu_shard.graph_def.host_accesses import (
+    HostAccesses,
+    Shards,
+    must_stay_whole,
+    uses_by_variable,
+)
 from tf_wu_shard.graph_def.program import program_of
 from tf_wu_shard.graph_def.program_view import ProgramView, imported, program_view
 from tf_wu_shard.grounds.tpu.collectives import TpuCluster
@@ -138,8 +143,8 @@ def rewrite_graph_def(
         report = nothing_sharded(name, program.refusal)
         publish(report, options=options)
         return RewrittenGraphDef(graph_def, report, ())
-    places = places_of(program, device_assignment, devices)
-    rewritten = _rewritten(copy, program_view(copy, program), places, options, name)
+    assignment = assigned_devices(program, device_assignment, devices)
+    rewritten = _rewritten(copy, program_view(copy, program), assignment, options, name)
     spent = (time.perf_counter() - start) * 1e3
     report = dataclasses.replace(rewritten.report, pass_ms=spent, trace_ms=spent)
     publish(report, options=options)
@@ -152,9 +157,13 @@ def _shown(value: object) -> str:
 
 
 def _rewritten(
-    graph_def: Any, seen: ProgramView, places: Places, options: ShardingOptions, name: str
+    graph_def: Any,
+    seen: ProgramView,
+    assignment: DeviceAssignment,
+    options: ShardingOptions,
+    name: str,
 ) -> RewrittenGraphDef:
-    dialect = TpuCluster(seen.program.name, places.torus)
+    dialect = TpuCluster(seen.program.name, assignment.torus)
     analysis = analyze(seen.view, dialect)
     uses = uses_by_variable(graph_def, seen.program)
     constraints = _constraints(seen, analysis, must_stay_whole(graph_def, uses))
@@ -167,8 +176,8 @@ def _rewritten(
     result = rewrite(seen.view, analysis, plan, dialect)
     verify(seen.view, analysis, plan, result)
     report = summarize(name, analysis, plan, result.emitted, dialect.replicas.place)
-    report = dataclasses.replace(report, notes=(*report.notes, *places.notes))
-    assembly = _Assembly(graph_def, seen, plan, result, places)
+    report = dataclasses.replace(report, notes=(*report.notes, *assignment.notes))
+    assembly = _Assembly(graph_def, seen, plan, result, assignment)
     new, variables = assembly.assembled(uses)
     imported(new)
     return RewrittenGraphDef(new, report, variables)
@@ -202,24 +211,26 @@ class _Assembly:
         seen: ProgramView,
         plan: ShardingPlan,
         result: RewriteResult,
-        places: Places,
+        assignment: DeviceAssignment,
     ) -> None:
         self._old = graph_def
         self._seen = seen
         self._result = result
         self._inside = {node.name for node in seen.program.nodes}
         self._made = {node.name: node for node in result.nodes}
-        self._outside = Outside([*seen.nodes, *self._made])
+        self._outside = HostAccesses([*seen.nodes, *self._made])
         self._shards = {
-            slot.variable: self._shards_of(slot.variable, slot.layout, slot.dtype, places)
+            slot.variable: self._shards_of(slot.variable, slot.layout, slot.dtype, assignment)
             for slot in plan.in_shards
             if isinstance(slot.layout, TileLayout)
         }
 
-    def _shards_of(self, key: str, layout: TileLayout, dtype: int, places: Places) -> Shards:
+    def _shards_of(
+        self, key: str, layout: TileLayout, dtype: int, assignment: DeviceAssignment
+    ) -> Shards:
         names = [scope_of(key, f"replica_{replica}") for replica in range(layout.num_shards)]
         handles = tuple(map(self._outside.unique, names))
-        return Shards(key, dtype, layout, handles, places.devices)
+        return Shards(key, dtype, layout, handles, assignment.devices)
 
     def assembled(
         self, uses: Mapping[str, Iterable[Any]]

@@ -1,7 +1,7 @@
 """Follows reduced gradients through whatever is computed from them to the variables written.
 
-Unlike the flood through ops that have a rule it stops at nothing but what is no part of one update:
-single numbers (the norm of a gradient), further reductions, and ops with effects.
+Unlike the forward slice through ops that have a rule it stops at nothing but what is no part of one
+update: single numbers (the norm of a gradient), further reductions, and ops with effects.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import accesses, is_call
-from tf_wu_shard.analysis.floods import Flood, written_keys
+from tf_wu_shard.analysis.forward_slice import ForwardSlice, written_keys
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.rules.handles import num_written
@@ -20,7 +20,7 @@ from tf_wu_shard.step.gradients import ResultNames
 from tf_wu_shard.step.reductions import GradientReduction
 
 
-class WholeFlow:
+class FallbackSlicer:
     """Follows data in one view, on replica 0."""
 
     def __init__(
@@ -43,24 +43,24 @@ class WholeFlow:
         self._handles = handles
         self._carriers = {name for r in reductions for name in r.carriers}
 
-    def flood(self, key: int) -> Flood:
+    def slice_from(self, key: int) -> ForwardSlice:
         """Follows one reduced gradient to the variables that are written with it.
 
         Args:
             key: The reduction.
         """
         pending, _ = self._reach(self._names.of(key, 0))
-        flood = Flood({key}, [], None)
+        slice_ = ForwardSlice({key}, [], None)
         while pending:
             variable = pending.pop(0)
-            if variable in flood.variables:
+            if variable in slice_.variables:
                 continue
-            flood.variables.append(variable)
+            slice_.variables.append(variable)
             if 0 not in self._handles.get(variable, {}):
-                flood.refusal = flood.refusal or refusals.Replicas.NOT_MIRRORED.at(variable)
+                slice_.refusal = slice_.refusal or refusals.Replicas.NOT_MIRRORED.at(variable)
                 continue
             pending += self._written_with(variable)
-        return flood
+        return slice_
 
     def _written_with(self, variable: str) -> list[str]:
         """The variables written with what is read of one after it was written.

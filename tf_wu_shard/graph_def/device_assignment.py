@@ -14,7 +14,7 @@ from tf_wu_shard.graph_def.program import Program
 from tf_wu_shard.grounds.tpu.torus import Torus, one_group, torus_of
 
 
-class Places(NamedTuple):
+class DeviceAssignment(NamedTuple):
     """Where replicas stand.
 
     Attributes:
@@ -28,11 +28,11 @@ class Places(NamedTuple):
     notes: tuple[str, ...]
 
 
-def places_of(
+def assigned_devices(
     program: Program,
     assignment: tf.tpu.experimental.DeviceAssignment | None,
     devices: Sequence[str] | None,
-) -> Places:
+) -> DeviceAssignment:
     """Where a program's replicas stand, from the user, else from the program itself.
 
     Args:
@@ -65,9 +65,9 @@ def places_of(
         " use them; to say where, pass devices"
     ] * ("" in named)
     if assignment is None:
-        return Places(one_group(count), named, tuple(notes))
+        return DeviceAssignment(one_group(count), named, tuple(notes))
     coordinates = [tuple(map(int, cores[0])) for cores in assignment.core_assignment]
-    return Places(torus_of(coordinates), named, tuple(notes))
+    return DeviceAssignment(torus_of(coordinates), named, tuple(notes))
 
 
 def _own_assignment(program: Program) -> tf.tpu.experimental.DeviceAssignment | None:

@@ -19,7 +19,7 @@ from tf_wu_shard.rules.variables import WRITES
 _FOLLOWED = (Family.ELEMENTWISE, Family.RELABEL)
 
 
-def written_beside(view: GraphView, slice_: UpdateSlice) -> set[str]:
+def adopted_slots(view: GraphView, slice_: UpdateSlice) -> set[str]:
     """Keys of the variables that are written with whole values that an update takes a shard of.
 
     Args:

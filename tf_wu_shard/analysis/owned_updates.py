@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from tf_wu_shard import refusals
 from tf_wu_shard.analysis.accesses import VariableAccess, reads_after
 from tf_wu_shard.analysis.body import BodyBuilder
-from tf_wu_shard.analysis.floods import mirrored_handles
+from tf_wu_shard.analysis.fallback import fall_back, still_refused
+from tf_wu_shard.analysis.forward_slice import mirrored_handles
+from tf_wu_shard.analysis.owned_slice import OwnedSlice
 from tf_wu_shard.analysis.part_wise_writes import refuse_part_wise
 from tf_wu_shard.analysis.replicas import ReplicaMatcher
-from tf_wu_shard.analysis.second_look import look_again, still_refused
 from tf_wu_shard.analysis.types import BodyOp, Operand, OperandKind, RefusedUpdate, WeightUpdate
 from tf_wu_shard.analysis.update_slice import UpdateSlice
-from tf_wu_shard.analysis.whole_slice import WholeSlice
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.refusals import Refusal
@@ -32,7 +32,7 @@ from tf_wu_shard.step.gradients import ResultNames
 from tf_wu_shard.step.reductions import GradientReduction
 
 
-def whole_updates(
+def owned_updates(
     view: GraphView,
     reductions: tuple[GradientReduction, ...],
     names: ResultNames,
@@ -58,9 +58,9 @@ def whole_updates(
 
     def builder_of(claimed: set[str]) -> BodyBuilder:
         matcher = ReplicaMatcher(view, names)
-        return WholeBodyBuilder(view, matcher, names, handles, replicas.devices, claimed)
+        return OwnedBodyBuilder(view, matcher, names, handles, replicas.devices, claimed)
 
-    found, reasons = look_again(view, reductions, names, handles, sharded, refused, builder_of)
+    found, reasons = fall_back(view, reductions, names, handles, sharded, refused, builder_of)
     return _without_common_ops(found), still_refused(refused, reasons, _not_alone)
 
 
@@ -82,7 +82,7 @@ def written(op: BodyOp) -> set[str]:
     return {operand.variable for operand in op.operands[: num_written(op.type)]}
 
 
-class WholeBodyBuilder(BodyBuilder):
+class OwnedBodyBuilder(BodyBuilder):
     """Builds bodies of updates that one replica does."""
 
     def build(self, keys: tuple[int, ...], variables: tuple[str, ...]) -> WeightUpdate | Refusal:
@@ -108,7 +108,7 @@ class WholeBodyBuilder(BodyBuilder):
     def _check_part_wise(self, touching: dict[str, list[list[VariableAccess]]]) -> Refusal | None:
         return refuse_part_wise(touching)
 
-    def _side_sums(self, keys: tuple[int, ...]) -> list[list[Op]]:
+    def _external_reductions(self, keys: tuple[int, ...]) -> list[list[Op]]:
         # They need no care: who looks at one is handed it by the replica that computes it.
         return [[] for _ in self._devices]
 
@@ -118,7 +118,7 @@ class WholeBodyBuilder(BodyBuilder):
         touching: dict[str, list[list[VariableAccess]]],
         sums: list[Op],
     ) -> UpdateSlice | Refusal:
-        return WholeSlice(self._view, self._names, keys, touching, self._handles, sums)
+        return OwnedSlice(self._view, self._names, keys, touching, self._handles, sums)
 
     def _only_body_looks(self, slice_: UpdateSlice, keys: tuple[int, ...]) -> Refusal | None:
         # Whoever else looks at a value is handed the whole of it; but only the owner's components

@@ -24,12 +24,12 @@ from tf_wu_shard.step.reductions import GradientReduction
 
 
 @dataclasses.dataclass
-class Flood:
+class ForwardSlice:
     """What one reduced gradient reaches, or several that reach one variable.
 
     Attributes:
         keys: The reductions.
-        variables: Keys of the variables that are written with them, in the order of the flood.
+        variables: Keys of the variables that are written with them, in the order of the slice.
         refusal: What it could not be followed through, if anything.
         broadcast: Whether it is also made into something larger, of which it is one row or one
             number: there it is no gradient, but what all replicas know.
@@ -46,7 +46,7 @@ def follow(
     reductions: Sequence[GradientReduction],
     names: ResultNames,
     handles: dict[str, dict[int, str]],
-) -> list[Flood]:
+) -> list[ForwardSlice]:
     """Follows each reduced gradient forward, on replica 0, to the variables written with it.
 
     Args:
@@ -59,22 +59,22 @@ def follow(
     return [_followed(view, reduction, names, handles, summed) for reduction in reductions]
 
 
-def entangled(floods: list[Flood]) -> list[Flood]:
-    """Joins floods that share a variable: their updates must be sharded together."""
-    owner: dict[str, Flood] = {}
-    joined: list[Flood] = []
-    for flood in floods:
-        others = {id(owner[v]): owner[v] for v in flood.variables if v in owner}
-        target = flood
+def entangled(slices: list[ForwardSlice]) -> list[ForwardSlice]:
+    """Joins slices that share a variable: their updates must be sharded together."""
+    owner: dict[str, ForwardSlice] = {}
+    joined: list[ForwardSlice] = []
+    for slice_ in slices:
+        others = {id(owner[v]): owner[v] for v in slice_.variables if v in owner}
+        target = slice_
         if others:
             target, *rest = others.values()
-            for other in (*rest, flood):
+            for other in (*rest, slice_):
                 target.keys |= other.keys
                 target.variables += [v for v in other.variables if v not in target.variables]
                 target.refusal = target.refusal or other.refusal
                 joined = [f for f in joined if f is not other]
         else:
-            joined.append(flood)
+            joined.append(slice_)
         for variable in target.variables:
             owner[variable] = target
     return joined
@@ -101,7 +101,7 @@ def _followed(
     names: ResultNames,
     handles: dict[str, dict[int, str]],
     summed: Set[tuple[Value, str]],
-) -> Flood:
+) -> ForwardSlice:
     """Follows one reduced gradient, on replica 0, to the variables that are written with it."""
     sparse = reduction.gathered is not None
     variables, refusal, broadcast = _reach(view, names.of(reduction.key, 0), summed, sparse)
@@ -110,15 +110,15 @@ def _followed(
         refusal = None
     elif not sparse and reduction.size is None:
         refusal = refusals.Updates.GRADIENT_SHAPE_OPEN.at(reduction.carriers[0])
-    flood = Flood({reduction.key}, [], refusal, broadcast)
+    slice_ = ForwardSlice({reduction.key}, [], refusal, broadcast)
     pending = variables
     while pending:
         key = pending.pop(0)
-        if key in flood.variables:
+        if key in slice_.variables:
             continue
-        flood.variables.append(key)
+        slice_.variables.append(key)
         if key not in handles or 0 not in handles[key]:
-            flood.refusal = flood.refusal or refusals.Replicas.NOT_MIRRORED.at(key)
+            slice_.refusal = slice_.refusal or refusals.Replicas.NOT_MIRRORED.at(key)
             continue
         # A later read of what was just written may carry the update on (Adam reads its moments
         # back). Where it leads elsewhere, the read is simply one from outside.
@@ -129,7 +129,7 @@ def _followed(
                 reached = _reach(view, [Value(access.op.name)], summed, sparse)
                 if reached.refusal is None:
                     pending.extend(reached.variables)
-    return flood
+    return slice_
 
 
 class _Reached(NamedTuple):

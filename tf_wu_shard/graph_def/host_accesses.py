@@ -94,7 +94,7 @@ def must_stay_whole(graph_def: Any, uses: Mapping[str, Iterable[Any]]) -> dict[s
     return found
 
 
-class Outside:
+class HostAccesses:
     """Leads the host's uses of variables onto their shards.
 
     Attributes:

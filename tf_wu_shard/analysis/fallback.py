@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tf_wu_shard import refusals
 from tf_wu_shard.analysis.body import BodyBuilder
-from tf_wu_shard.analysis.floods import Flood, entangled
+from tf_wu_shard.analysis.fallback_slice import FallbackSlicer
+from tf_wu_shard.analysis.forward_slice import ForwardSlice, entangled
 from tf_wu_shard.analysis.types import RefusedUpdate, WeightUpdate
-from tf_wu_shard.analysis.whole_flow import WholeFlow
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.step.gradients import ResultNames
 from tf_wu_shard.step.reductions import GradientReduction
 
 
-def look_again(
+def fall_back(
     view: GraphView,
     reductions: tuple[GradientReduction, ...],
     names: ResultNames,
@@ -47,18 +47,18 @@ def look_again(
     """
     taken = {key for update in sharded for key in update.reductions}
     wanted = {key for r in refused if r.refusal.of_rules for key in r.reductions} - taken
-    flow = WholeFlow(view, reductions, names, handles)
-    floods = [flow.flood(key) for key in sorted(wanted) if not reductions[key].gathered]
-    builder = builder_of({variable for flood in floods for variable in flood.variables})
+    slicer = FallbackSlicer(view, reductions, names, handles)
+    slices = [slicer.slice_from(key) for key in sorted(wanted) if not reductions[key].gathered]
+    builder = builder_of({variable for slice_ in slices for variable in slice_.variables})
     in_shards = {v.key for update in sharded for v in update.variables}
     found: list[WeightUpdate] = []
     reasons: dict[str, Refusal | None] = {}
-    for flood in entangled(floods):
-        reached = [r for r in refused if r.variable in flood.variables]
+    for slice_ in entangled(slices):
+        reached = [r for r in refused if r.variable in slice_.variables]
         if not reached or not all(r.refusal.of_rules for r in reached):
             continue
-        outcome = _entanglement(flood, in_shards) or builder.build(
-            tuple(sorted(flood.keys)), tuple(flood.variables)
+        outcome = _entanglement(slice_, in_shards) or builder.build(
+            tuple(sorted(slice_.keys)), tuple(slice_.variables)
         )
         refusal = outcome if isinstance(outcome, Refusal) else None
         reasons |= dict.fromkeys((r.variable for r in reached), refusal)
@@ -67,12 +67,12 @@ def look_again(
     return found, reasons
 
 
-def _entanglement(flood: Flood, in_shards: set[str]) -> Refusal | None:
+def _entanglement(slice_: ForwardSlice, in_shards: set[str]) -> Refusal | None:
     """Why what a gradient reaches cannot be followed as one update, or None."""
-    shared = sorted(in_shards.intersection(flood.variables))
+    shared = sorted(in_shards.intersection(slice_.variables))
     if shared:
         return refusals.Updates.UPDATED_WITH_ANOTHER.at(shared[0])
-    return flood.refusal
+    return slice_.refusal
 
 
 def still_refused(
@@ -84,7 +84,7 @@ def still_refused(
 
     Args:
         refused: The refused updates.
-        reasons: What `look_again` found.
+        reasons: What `fall_back` found.
         nor: Says of the second way that it is closed, given why.
     """
     left: list[RefusedUpdate] = []

@@ -25,7 +25,7 @@ from tf_wu_shard.step.gradients import result_names
 _INPUTS = frozenset({"Placeholder", "_Arg", "Arg"})
 
 
-class Remains:
+class GraphEdit:
     """Collects replacements, then what is left.
 
     Attributes:

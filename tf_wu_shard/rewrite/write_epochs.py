@@ -14,7 +14,7 @@ from tf_wu_shard.graph.op import Op
 from tf_wu_shard.rules.variables import READ, WHOLE_READS, WRITES
 
 
-def in_rounds(
+def in_write_epochs(
     key: str, per_replica: Mapping[int, list[Op]], num_replicas: int, writing: set[str]
 ) -> list[tuple[list[tuple[int, Op]], list[tuple[int, Op]]]]:
     """The accesses in rounds: all reads before the i-th writes, then the i-th writes.
