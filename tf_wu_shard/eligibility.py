@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from tf_wu_shard.analysis.accesses import STATEFUL_BRANCHES, writes_in_call
 from tf_wu_shard.gate import Handles, Sight
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.in_process.recognise import reduced_values
 from tf_wu_shard.layout import Layout
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.step.accesses import STATEFUL_BRANCHES, writes_in_call
 from tf_wu_shard.storage import sharded_slot
 from tf_wu_shard.tensorflow_private import function_graph
 

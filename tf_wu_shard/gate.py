@@ -9,13 +9,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from tf_wu_shard.analysis.accesses import CALLS, STATEFUL_BRANCHES
 from tf_wu_shard.grounds.in_process.recognise import SUMS
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import family_of
 from tf_wu_shard.rules.sparse import SPARSE_WRITES
 from tf_wu_shard.rules.variables import READ, WRITES
-from tf_wu_shard.storage import function_slots, sharded_slot
+from tf_wu_shard.step.accesses import CALLS, STATEFUL_BRANCHES
+from tf_wu_shard.storage import captured_slots, sharded_slot
 from tf_wu_shard.tensorflow_private import function_graph, tpu_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import (
     distributed_variable_of,
@@ -88,7 +88,7 @@ def _uses_variables_on_tpus(graph: Any, handles: Handles, wanted: bool) -> bool:
     """Whether a graph holds a TPU program to be changed, or uses what is in shards on TPUs."""
     if any(sharded_slot.slot_of_packed(handle) is not None for handle, _ in handles):
         return not is_exporting()
-    if function_slots.slots_of_callees(graph):
+    if captured_slots.slots_of_callees(graph):
         return True
     return (
         wanted

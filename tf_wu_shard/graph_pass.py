@@ -21,9 +21,6 @@ from tf_wu_shard.config import ShardingOptions, current_options
 from tf_wu_shard.errors import StorageError, TooLittleShardedError, WuShardError
 from tf_wu_shard.grounds.in_process.recognise import sums_in_process
 from tf_wu_shard.grounds.tpu.cluster import cluster_of
-from tf_wu_shard.pipeline.hand_over import hand_over
-from tf_wu_shard.pipeline.nested_updates import NestedUpdates
-from tf_wu_shard.pipeline.stages import Outcome, run_stages
 from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.if_conversion import if_converted
 from tf_wu_shard.program.prepare import prepared
@@ -44,6 +41,9 @@ from tf_wu_shard.tensorflow_private.distributed_variables import (
     has_distributed_variable,
     is_exporting,
 )
+from tf_wu_shard.weight_update.hand_over import hand_over
+from tf_wu_shard.weight_update.nested_updates import NestedUpdates
+from tf_wu_shard.weight_update.stages import Outcome, run_stages
 
 # Functions already reported; a caller adds no second report.
 _reported: weakref.WeakKeyDictionary[Any, frozenset[int]] = weakref.WeakKeyDictionary()

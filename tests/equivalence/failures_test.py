@@ -20,8 +20,8 @@ from tests.equivalence.in_process import (
     turn_on,
 )
 from tf_wu_shard import graph_pass
-from tf_wu_shard.pipeline import hand_over, stages
 from tf_wu_shard.storage import sharded_slot
+from tf_wu_shard.weight_update import hand_over, stages
 
 STAGES = (
     *((graph_pass, "capture"), (stages, "analyze"), (stages, "make_plan")),

@@ -22,11 +22,11 @@ from tests.equivalence.in_process import (
     turn_off,
     turn_on,
 )
-from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.grounds.in_process.collectives import InProcess
 from tf_wu_shard.grounds.in_process.recognise import replica_devices
 from tf_wu_shard.replicas import in_this_process
 from tf_wu_shard.step.capture import capture
+from tf_wu_shard.weight_update.analysis.analyze import analyze
 
 OPTIMIZERS = {
     "adamw": (lambda: keras.optimizers.AdamW(0.01), 2),

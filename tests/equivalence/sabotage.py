@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tf_wu_shard.rewrite.body_emitter import BodyEmitter
 from tf_wu_shard.rules.variables import WRITES
+from tf_wu_shard.weight_update.rewrite.body_emitter import BodyEmitter
 
 
 def lose_first_writes() -> None:

@@ -14,7 +14,7 @@ import tensorflow as tf
 import tf_wu_shard
 from tests.equivalence.in_process import turn_on
 from tf_wu_shard.graph import builder
-from tf_wu_shard.rewrite.names import STEPS
+from tf_wu_shard.weight_update.rewrite.names import STEPS
 
 k = keras.optimizers
 

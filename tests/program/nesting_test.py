@@ -10,7 +10,6 @@ import pytest
 import tensorflow as tf
 
 from tests.graph.text_graph import view_of
-from tf_wu_shard.analysis.single_program import SingleProgram
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.tpu.cluster import cluster_of
 from tf_wu_shard.program.called_graph import TracedGraph
@@ -18,6 +17,7 @@ from tf_wu_shard.program.nesting import Nested, everything, nested_programs, use
 from tf_wu_shard.program.prepare import prepared
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.step.capture import Captured, capture
+from tf_wu_shard.step.single_program import SingleProgram
 
 Strategies = Callable[[int], tf.distribute.TPUStrategy]
 Step = Callable[[tf.Tensor, tf.Tensor, tf.Variable], Any]

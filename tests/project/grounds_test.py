@@ -12,19 +12,23 @@ from tests.project.imports import CHECKOUT, ROOT
 GROUNDS = "tf_wu_shard/grounds/"
 
 # The rooms of a step's way, which are to work on any ground.
-ROOMS = ("step", "analysis", "plan", "rewrite")
+ROOMS = ("step", "weight_update/analysis", "weight_update/plan", "weight_update/rewrite")
 
 # Who of them takes something from the folder of one ground, and why.
 EXCEPTIONS = {
-    "tf_wu_shard/analysis/single_program.py": (
+    "tf_wu_shard/step/replicas.py": "makes the dialect that a graph's replicas use",
+    "tf_wu_shard/step/single_program.py": (
         "proves that all replicas of one program compute the same, from what its ops do"
     ),
-    "tf_wu_shard/analysis/matrix_slice.py": (
+    "tf_wu_shard/weight_update/analysis/matrix_slice.py": (
         "leaves ops across replicas out of what one replica computes for others"
     ),
-    "tf_wu_shard/rewrite/tpu_accesses.py": "finds what the host of a program does to variables",
-    "tf_wu_shard/rewrite/tpu_lowering.py": "leads what the host does to variables to their shards",
-    "tf_wu_shard/step/replicas.py": "makes the dialect that a graph's replicas use",
+    "tf_wu_shard/weight_update/rewrite/tpu_accesses.py": (
+        "finds what the host of a program does to variables"
+    ),
+    "tf_wu_shard/weight_update/rewrite/tpu_lowering.py": (
+        "redirects what the host does to variables to their shards"
+    ),
 }
 
 SOURCES = [

@@ -17,11 +17,12 @@ LEVELS = (
     ("grounds",),
     ("rules",),
     ("step",),
-    ("analysis",),
-    ("plan", "program"),
-    ("storage", "report"),
-    ("rewrite", "gate"),
-    ("pipeline", "eligibility", "passes"),
+    ("program", "storage"),
+    ("weight_update/analysis",),
+    ("weight_update/plan",),
+    ("report",),
+    ("weight_update/rewrite", "gate"),
+    ("weight_update", "eligibility", "passes"),
     ("extending",),
     ("graph_pass", "graph_def", "inspection"),
     ("estimation",),
@@ -48,7 +49,7 @@ ASIDE = {
 PURE = (
     *("errors", "dtypes", "layout", "placement", "preferences", "refusals"),
     *("replicas", "topology", "config"),
-    *("rules", "analysis", "plan", "report"),
+    *("rules", "weight_update/analysis", "weight_update/plan", "report"),
 )
 PURE_FILES = ("tf_wu_shard/graph/view.py", "tf_wu_shard/cli/main.py", "tf_wu_shard/cli/program.py")
 
@@ -60,6 +61,8 @@ def unit_of(file: str) -> str:
     parts = file.split("/")
     if parts[0] == "models":
         return "models"
+    if len(parts) > 3 and parts[1] == "weight_update":
+        return "/".join(parts[1:3])
     if len(parts) > 2:
         return parts[1]
     return parts[0] if parts[1] == "__init__.py" else parts[1].removesuffix(".py")

@@ -39,9 +39,9 @@ def _findings(source: str, file: str) -> str:
 
 @pytest.mark.parametrize("source", FORMS)
 def test_private_tensorflow_is_refused_outside_its_folder(source: str) -> None:
-    assert "TID251" in _findings(source, "tf_wu_shard/plan/planner.py")
+    assert "TID251" in _findings(source, "tf_wu_shard/weight_update/plan/planner.py")
     assert "TID251" in _findings(source, "models/mlp.py")
-    assert "TID251" in _findings(source, "tests/plan/planner_test.py")
+    assert "TID251" in _findings(source, "tests/weight_update/plan/planner_test.py")
 
 
 @pytest.mark.parametrize("source", FORMS)

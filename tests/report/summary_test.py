@@ -6,12 +6,18 @@ import dataclasses
 import json
 from typing import Any
 
-from tests.plan.analyses import FLOAT16, Weight, analysis_of
-from tf_wu_shard.analysis.types import Analysis, FunctionValue, MatrixFunction, Operand, OperandKind
+from tests.weight_update.plan.analyses import FLOAT16, Weight, analysis_of
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.plan.planner import make_plan
 from tf_wu_shard.preferences import Preferences
 from tf_wu_shard.report.summary import Bytes, Report, summarize
+from tf_wu_shard.weight_update.analysis.types import (
+    Analysis,
+    FunctionValue,
+    MatrixFunction,
+    Operand,
+    OperandKind,
+)
+from tf_wu_shard.weight_update.plan.planner import make_plan
 
 
 def report_of(

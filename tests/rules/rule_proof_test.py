@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from tf_wu_shard.placement import Combine
-from tf_wu_shard.rewrite.own_shard import OwnShard
 from tf_wu_shard.rules import fused, registry, sums
 from tf_wu_shard.rules.fused import FusedUpdate
 from tf_wu_shard.rules.registry import Family
 from tf_wu_shard.rules.sums import SumRule
+from tf_wu_shard.weight_update.rewrite.own_shard import OwnShard
 from tools.rule_proof import samples
 from tools.rule_proof.proofs import PROVED, REFUSED, WRONG, prove, rules
 from tools.rule_proof.samples import Call

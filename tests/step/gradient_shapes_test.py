@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.analysis.steps import MOMENTUM, reasons_of, sharded
 from tests.graph.text_graph import DIALECT, view_of
-from tf_wu_shard.analysis.analyze import analyze
-from tf_wu_shard.analysis.types import Analysis
+from tests.weight_update.analysis.steps import MOMENTUM, reasons_of, sharded
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.step.gradient_shapes import with_ensured
+from tf_wu_shard.weight_update.analysis.analyze import analyze
+from tf_wu_shard.weight_update.analysis.types import Analysis
 
 # What a strategy traces for two gradients, of which one has an open shape.
 PACK = """

@@ -18,10 +18,10 @@ from tf_wu_shard.grounds.tpu.collectives import TpuCluster
 from tf_wu_shard.grounds.tpu.torus import torus_of
 from tf_wu_shard.layout import TileLayout
 from tf_wu_shard.report.summary import Report
-from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.topology import Topology
 from tf_wu_shard.tpu_compiler import step
 from tf_wu_shard.tpu_compiler.body import Argument, ReplicaBody, replica_body
+from tf_wu_shard.weight_update.rewrite.names import scope_of
 
 # Examples a replica.
 BATCH = 2

@@ -7,8 +7,6 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from tf_wu_shard.analysis.analyze import analyze
-from tf_wu_shard.analysis.types import Analysis, UpdatedVariable
 from tf_wu_shard.config import ShardingOptions, current_options
 from tf_wu_shard.dtypes import item_bytes
 from tf_wu_shard.errors import OptionError
@@ -23,9 +21,11 @@ from tf_wu_shard.estimation.result import Estimate, ReplicaEstimate
 from tf_wu_shard.estimation.weights import TrainedWeight, number_of, trained_weights
 from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.inspection.steps.planning import planned
-from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.report.summary import bytes_on_fullest_replica, summarize
 from tf_wu_shard.tensorflow_private import function_graph
+from tf_wu_shard.weight_update.analysis.analyze import analyze
+from tf_wu_shard.weight_update.analysis.types import Analysis, UpdatedVariable
+from tf_wu_shard.weight_update.plan.types import ShardingPlan
 
 
 def estimate(

@@ -12,7 +12,6 @@ from typing import Any
 
 import keras
 
-from tf_wu_shard.analysis.types import UpdatedVariable
 from tf_wu_shard.config import ShardingOptions, current_options
 from tf_wu_shard.dtypes import item_bytes
 from tf_wu_shard.errors import OptionError
@@ -29,6 +28,7 @@ from tf_wu_shard.report.text import held_lines, share_text
 from tf_wu_shard.storage.sharded_slot import sharded_slot_of
 from tf_wu_shard.tensorflow_private import function_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
+from tf_wu_shard.weight_update.analysis.types import UpdatedVariable
 
 _DEFAULT_REPLICAS = 8
 _LEAST_LENGTH = 60

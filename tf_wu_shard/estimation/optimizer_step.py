@@ -19,14 +19,14 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from tf_wu_shard.analysis.accesses import CALLS
-from tf_wu_shard.analysis.types import UpdatedVariable
 from tf_wu_shard.errors import OptionError
 from tf_wu_shard.estimation.weights import TrainedWeight, number_of
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.grounds.dialect import CarriedReduction, CarriedSlices, Gathered
+from tf_wu_shard.step.accesses import CALLS
 from tf_wu_shard.tensorflow_private import function_graph
+from tf_wu_shard.weight_update.analysis.types import UpdatedVariable
 
 # What is done to gradients before they are summed, or in a branch around the whole update.
 _AROUND: Mapping[str, Any] = {

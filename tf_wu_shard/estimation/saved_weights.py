@@ -14,7 +14,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.dtypes import dtype_name, item_bytes
 from tf_wu_shard.errors import ModelFileError
@@ -44,6 +43,7 @@ from tf_wu_shard.inspection.steps.planning import planned
 from tf_wu_shard.model_files.types import Model, ModelVariable
 from tf_wu_shard.report.summary import summarize
 from tf_wu_shard.tensorflow_private import function_graph
+from tf_wu_shard.weight_update.analysis.types import Analysis
 
 # What hands a value on, and its sparse gradient back.
 _PASSED_ON = frozenset({"ReadVariableOp", "Identity", "Cast"})

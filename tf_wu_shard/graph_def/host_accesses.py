@@ -22,8 +22,8 @@ from tf_wu_shard.graph_def.program_view import HANDLE
 from tf_wu_shard.grounds.tpu import whole_rows
 from tf_wu_shard.layout import TileLayout
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.rewrite.names import scope_of
 from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.weight_update.rewrite.names import scope_of
 
 _ASSIGN = "AssignVariableOp"
 _IS_INITIALIZED = "VarIsInitializedOp"

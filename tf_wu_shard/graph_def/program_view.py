@@ -13,7 +13,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.analysis.accesses import is_call
 from tf_wu_shard.errors import GraphDefError
 from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.nodes import copy_of
@@ -23,6 +22,7 @@ from tf_wu_shard.graph_def.program import Program
 from tf_wu_shard.grounds.tpu.ops import REPLICATED_INPUT, SUM
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.step.accesses import is_call
 from tf_wu_shard.tensorflow_private import function_graph
 
 # The op type, known to no one else, of what the host computes.

@@ -17,8 +17,6 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tf_wu_shard import refusals
-from tf_wu_shard.analysis.analyze import analyze
-from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.colocation import rename_wishes
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.dtypes import dtype_name
@@ -37,19 +35,21 @@ from tf_wu_shard.graph_def.program import program_of
 from tf_wu_shard.graph_def.program_view import ProgramView, imported, program_view
 from tf_wu_shard.grounds.tpu.collectives import TpuCluster
 from tf_wu_shard.layout import TileLayout
-from tf_wu_shard.plan.constraints import StorageConstraints
-from tf_wu_shard.plan.planner import make_plan
-from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.report.published import nothing_sharded, publish
 from tf_wu_shard.report.summary import Report, summarize
-from tf_wu_shard.rewrite.names import scope_of
-from tf_wu_shard.rewrite.result import RewriteResult
-from tf_wu_shard.rewrite.rewriter import rewrite
-from tf_wu_shard.rewrite.verify import verify
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ
-from tf_wu_shard.storage.function_slots import cannot_read_shards
+from tf_wu_shard.weight_update.analysis.analyze import analyze
+from tf_wu_shard.weight_update.analysis.types import Analysis
+from tf_wu_shard.weight_update.function_slots import cannot_read_shards
+from tf_wu_shard.weight_update.plan.constraints import StorageConstraints
+from tf_wu_shard.weight_update.plan.planner import make_plan
+from tf_wu_shard.weight_update.plan.types import ShardingPlan
+from tf_wu_shard.weight_update.rewrite.names import scope_of
+from tf_wu_shard.weight_update.rewrite.result import RewriteResult
+from tf_wu_shard.weight_update.rewrite.rewriter import rewrite
+from tf_wu_shard.weight_update.rewrite.verify import verify
 
 _ASSIGN = "AssignVariableOp"
 

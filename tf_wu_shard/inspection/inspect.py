@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 
-from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.errors import OptionError, WuShardError
 from tf_wu_shard.grounds.in_process.collectives import InProcess
 from tf_wu_shard.grounds.in_process.recognise import replica_devices
@@ -33,6 +32,7 @@ from tf_wu_shard.model_files.types import BoundFunction, Model
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.replicas import in_this_process
 from tf_wu_shard.tensorflow_private import function_graph
+from tf_wu_shard.weight_update.analysis.analyze import analyze
 
 # What a model's own graph is called in the answer.
 GRAPH = "(graph)"

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tf_wu_shard import refusals
-from tf_wu_shard.analysis.accesses import BRANCHES, IFS, callees
 from tf_wu_shard.dtypes import BOOL, INT32
 from tf_wu_shard.graph.nodes import rewired, with_values
 from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 from tf_wu_shard.program.called_graph import CalledGraph, Shape
 from tf_wu_shard.program.inlining import Body, inline
 from tf_wu_shard.program.speculation import RunsInVainError, check_ops
+from tf_wu_shard.step.accesses import BRANCHES, IFS, callees
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.analysis.accesses import access_by_callee, callees, first_argument, is_call
 from tf_wu_shard.graph.dimensions import Dims
 from tf_wu_shard.graph.nodes import waiting, with_inputs
 from tf_wu_shard.graph.op import Value, attribute_in
@@ -25,6 +24,7 @@ from tf_wu_shard.program.inlining import Body, inline
 from tf_wu_shard.program.lifting import LOOPS, HandleNeededError, taking_values
 from tf_wu_shard.program.specialise import Specialiser
 from tf_wu_shard.rules.variables import READ, Access
+from tf_wu_shard.step.accesses import access_by_callee, callees, first_argument, is_call
 from tf_wu_shard.step.capture import Captured
 
 # What is a call and nothing else.

@@ -15,13 +15,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.analysis.accesses import (
-    BRANCHES,
-    access_by_callee,
-    callees,
-    first_argument,
-    is_call,
-)
 from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.nodes import copy_of, waiting
 from tf_wu_shard.graph.view import VariableRef
@@ -32,6 +25,13 @@ from tf_wu_shard.program.lifting import HandleNeededError, taking_values
 from tf_wu_shard.program.specialise import Specialiser
 from tf_wu_shard.program.value_ops import is_write, on_value
 from tf_wu_shard.rules.variables import READ, WRITES, Access
+from tf_wu_shard.step.accesses import (
+    BRANCHES,
+    access_by_callee,
+    callees,
+    first_argument,
+    is_call,
+)
 from tf_wu_shard.step.capture import Captured
 
 

@@ -21,8 +21,6 @@ from typing import Any
 import tensorflow as tf
 
 from tf_wu_shard import refusals
-from tf_wu_shard.analysis.accesses import BRANCHES, accesses, ignores, is_call
-from tf_wu_shard.analysis.types import Analysis, RefusedUpdate
 from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.nodes import waiting, with_values
 from tf_wu_shard.graph.op import Op
@@ -38,6 +36,7 @@ from tf_wu_shard.program.specialise import Specialiser
 from tf_wu_shard.program.speculation import RunsInVainError, check_shapes
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.step.accesses import BRANCHES, accesses, ignores, is_call
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.gradient_shapes import ensured_shapes, with_ensured
 
@@ -306,23 +305,6 @@ def _idle_after(view: GraphView, op: Op) -> set[str]:
         if other.name not in view.live and not behind.isdisjoint(sources):
             behind.add(other.name)
     return behind - {op.name}
-
-
-def with_reasons(analysis: Analysis, captured: Captured) -> Analysis:
-    """What was found, where updates in branches that are not written out say why not."""
-    return dataclasses.replace(
-        analysis,
-        refused=tuple(
-            _with_reason(refused, captured.kept_branches) for refused in analysis.refused
-        ),
-    )
-
-
-def _with_reason(refused: RefusedUpdate, kept: Mapping[str, Refusal]) -> RefusedUpdate:
-    refusal = refused.refusal
-    if refusal.where not in kept:
-        return refused
-    return dataclasses.replace(refused, refusal=refusal.beside(kept[refusal.where]))
 
 
 def _adopt(new: Any, node: Any) -> None:

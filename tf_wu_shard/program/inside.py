@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tf_wu_shard.analysis.accesses import first_argument
-from tf_wu_shard.analysis.single_program import SingleProgram
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.inlining import Body
 from tf_wu_shard.program.lifting import LOOPS
+from tf_wu_shard.step.accesses import first_argument
 from tf_wu_shard.step.capture import Captured
+from tf_wu_shard.step.single_program import SingleProgram
 
 
 def view_inside(

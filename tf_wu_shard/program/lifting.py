@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tf_wu_shard.analysis.accesses import callees, first_argument, is_call
 from tf_wu_shard.graph.nodes import copy_of
 from tf_wu_shard.graph.op import Value, attribute_in
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.program.fused_values import OnValues
 from tf_wu_shard.program.value_ops import is_write, on_value
 from tf_wu_shard.rules.fused import FUSED
+from tf_wu_shard.step.accesses import callees, first_argument, is_call
 
 LOOPS = frozenset({"While", "StatelessWhile"})
 

@@ -10,14 +10,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 
-from tf_wu_shard.analysis.accesses import (
-    IFS,
-    access_by_callee,
-    accesses,
-    callees,
-    first_argument,
-    is_call,
-)
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.program.called_graph import CalledGraph
@@ -26,6 +18,14 @@ from tf_wu_shard.program.inside import differs, view_inside
 from tf_wu_shard.program.lifting import LOOPS
 from tf_wu_shard.program.prepare import prepared
 from tf_wu_shard.rules.variables import READ, Access
+from tf_wu_shard.step.accesses import (
+    IFS,
+    access_by_callee,
+    accesses,
+    callees,
+    first_argument,
+    is_call,
+)
 from tf_wu_shard.step.capture import Captured
 
 

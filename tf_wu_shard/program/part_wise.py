@@ -8,14 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 
-from tf_wu_shard.analysis.accesses import (
-    IFS,
-    access_by_callee,
-    accesses,
-    callees,
-    first_argument,
-)
-from tf_wu_shard.analysis.single_program import SingleProgram
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.program.called_graph import CalledGraph
@@ -23,7 +15,15 @@ from tf_wu_shard.program.flatten import program_of
 from tf_wu_shard.program.inside import view_inside
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.variables import READ, WRITES, Access
+from tf_wu_shard.step.accesses import (
+    IFS,
+    access_by_callee,
+    accesses,
+    callees,
+    first_argument,
+)
 from tf_wu_shard.step.capture import Captured
+from tf_wu_shard.step.single_program import SingleProgram
 
 # For a branch op, by its name, and each variable that it works on so, by key, the keys of those
 # that must be cut alike: they meet in one element.

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tf_wu_shard.analysis.accesses import BRANCHES
 from tf_wu_shard.graph.dimensions import Dims
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
@@ -17,6 +16,7 @@ from tf_wu_shard.grounds.dialect import CarriedReduction
 from tf_wu_shard.program.flatten import program_of
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.step.accesses import BRANCHES
 
 # What takes packed gradients apart.
 _APART = frozenset({"SplitV", "Split"})

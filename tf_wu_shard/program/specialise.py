@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tf_wu_shard.analysis.accesses import access_by_callee, callees, first_argument
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.fused_values import OnValues
 from tf_wu_shard.program.lifting import Function, HandleNeededError, with_values
+from tf_wu_shard.step.accesses import access_by_callee, callees, first_argument
 from tf_wu_shard.step.capture import Captured
 
 

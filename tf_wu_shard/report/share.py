@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tf_wu_shard import refusals
-from tf_wu_shard.analysis.types import Analysis, UpdatedVariable, WeightUpdate
 from tf_wu_shard.dtypes import item_bytes
-from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.refusals import KINDS, Kind, Refusal, refusal_from
+from tf_wu_shard.weight_update.analysis.types import Analysis, UpdatedVariable, WeightUpdate
+from tf_wu_shard.weight_update.plan.types import ShardingPlan
 
 # Sharing less than this is a warning.
 LEAST = 0.5

@@ -8,10 +8,8 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 
-from tf_wu_shard.analysis.types import Analysis, UpdatedVariable, WeightUpdate
 from tf_wu_shard.dtypes import dtype_name, item_bytes
 from tf_wu_shard.layout import AnyLayout
-from tf_wu_shard.plan.types import ShardingPlan, VariablePlan
 from tf_wu_shard.report.share import (
     NONE,
     HeldBack,
@@ -25,6 +23,8 @@ from tf_wu_shard.report.share import (
     weights_of,
 )
 from tf_wu_shard.report.wire import wire_bytes
+from tf_wu_shard.weight_update.analysis.types import Analysis, UpdatedVariable, WeightUpdate
+from tf_wu_shard.weight_update.plan.types import ShardingPlan, VariablePlan
 
 
 @dataclasses.dataclass(frozen=True)

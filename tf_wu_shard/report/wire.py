@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from tf_wu_shard.analysis.row_body import weights_by_rows
-from tf_wu_shard.analysis.types import Analysis, Operand
 from tf_wu_shard.dtypes import item_bytes
-from tf_wu_shard.plan.stacks import StackPlan
-from tf_wu_shard.plan.types import ShardingPlan
+from tf_wu_shard.weight_update.analysis.row_body import weights_by_rows
+from tf_wu_shard.weight_update.analysis.types import Analysis, Operand
+from tf_wu_shard.weight_update.plan.stacks import StackPlan
+from tf_wu_shard.weight_update.plan.types import ShardingPlan
 
 
 def wire_bytes(analysis: Analysis, plan: ShardingPlan) -> tuple[int, int]:

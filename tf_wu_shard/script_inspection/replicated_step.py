@@ -21,7 +21,6 @@ from tf_wu_shard.inspection.steps.found_step import FoundStep
 from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.model_files.source_lines import SourceLines
 from tf_wu_shard.model_files.types import Model, ModelVariable
-from tf_wu_shard.pipeline.stages import Outcome, Reported, run_stages
 from tf_wu_shard.report.summary import Report
 from tf_wu_shard.script_inspection.live_model import slot_relations
 from tf_wu_shard.step.capture import Captured, capture
@@ -30,6 +29,7 @@ from tf_wu_shard.tensorflow_private.distributed_variables import (
     distributed_variable_of,
     original_handle,
 )
+from tf_wu_shard.weight_update.stages import Outcome, Reported, run_stages
 
 
 @dataclasses.dataclass(frozen=True)

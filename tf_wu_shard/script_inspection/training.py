@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tf_wu_shard.analysis.accesses import callees, first_argument, is_call
 from tf_wu_shard.gate import WRITING
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import family_of
 from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.step.accesses import callees, first_argument, is_call
 from tf_wu_shard.tensorflow_private import function_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tf_wu_shard.analysis.types import BodyOp, ShardSum
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.grounds import plain_ops
@@ -21,10 +20,11 @@ from tf_wu_shard.grounds.tpu.torus import one_group
 from tf_wu_shard.layout import AnyLayout, row_layout
 from tf_wu_shard.placement import Combine, Partial, Sharded
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.rewrite import sums as emission
-from tf_wu_shard.rewrite.own_shard import OwnShard
 from tf_wu_shard.rules.registry import propagate
 from tf_wu_shard.rules.sums import SUMS
+from tf_wu_shard.weight_update.analysis.types import BodyOp, ShardSum
+from tf_wu_shard.weight_update.rewrite import sums as emission
+from tf_wu_shard.weight_update.rewrite.own_shard import OwnShard
 from tools.rule_proof.samples import definition, run_op, shapes
 from tools.rule_proof.shards import cut, layouts
 

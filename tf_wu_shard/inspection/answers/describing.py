@@ -7,7 +7,6 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 
 from tf_wu_shard import refusals
-from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.dtypes import dtype_name, item_bytes
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Gathered
@@ -24,8 +23,9 @@ from tf_wu_shard.inspection.steps.found_step import FoundStep
 from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.inspection.steps.planning import planned
 from tf_wu_shard.model_files.types import Model
-from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.report.summary import summarize
+from tf_wu_shard.weight_update.analysis.types import Analysis
+from tf_wu_shard.weight_update.plan.types import ShardingPlan
 
 # Said of a file that leaves open which variables are trained.
 GUESSED = (

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.grounds.tpu.cluster import Cluster
 from tf_wu_shard.inspection.answers.answer import MemoryRow
 from tf_wu_shard.inspection.steps import grounds
 from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.inspection.steps.planning import planned
-from tf_wu_shard.plan.constraints import StorageConstraints
 from tf_wu_shard.report.summary import summarize
+from tf_wu_shard.weight_update.analysis.types import Analysis
+from tf_wu_shard.weight_update.plan.constraints import StorageConstraints
 
 REPLICAS = tuple(2**power for power in range(1, 11))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tf_wu_shard.analysis.types import Analysis, BodyOp, OperandKind, WeightUpdate
 from tf_wu_shard.dtypes import dtype_name, item_bytes
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.op import Value
@@ -17,9 +16,10 @@ from tf_wu_shard.inspection.answers.update_picture import (
     UpdatePicture,
 )
 from tf_wu_shard.layout import OwnerLayout, RowLayout
-from tf_wu_shard.plan.types import ShardingPlan, VariablePlan
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.weight_update.analysis.types import Analysis, BodyOp, OperandKind, WeightUpdate
+from tf_wu_shard.weight_update.plan.types import ShardingPlan, VariablePlan
 
 # Far more than any optimizer's update has; a picture of more shows nothing.
 _MOST_OPS = 400

@@ -6,8 +6,6 @@ import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from tf_wu_shard.analysis.kept_slots import KeptSlots, kept_slots
-from tf_wu_shard.analysis.types import Analysis, UpdatedVariable
 from tf_wu_shard.dtypes import dtype_name, item_bytes
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.op import Op, Value
@@ -15,6 +13,8 @@ from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.inspection.answers.answer import RefusedAnswer
 from tf_wu_shard.model_files.types import Model
 from tf_wu_shard.rules.variables import WRITES
+from tf_wu_shard.weight_update.analysis.kept_slots import KeptSlots, kept_slots
+from tf_wu_shard.weight_update.analysis.types import Analysis, UpdatedVariable
 
 
 def refused_weights(model: Model, view: GraphView, analysis: Analysis) -> tuple[RefusedAnswer, ...]:

@@ -12,8 +12,6 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from tf_wu_shard.analysis.analyze import analyze
-from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.builder import GraphBuilder, graph_def_of
@@ -31,11 +29,13 @@ from tf_wu_shard.inspection.steps import grounds
 from tf_wu_shard.inspection.steps.found_step import FoundStep
 from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.inspection.steps.planning import planned
-from tf_wu_shard.plan.types import ShardingPlan
 from tf_wu_shard.replicas import in_this_process
-from tf_wu_shard.rewrite.result import RewriteResult
-from tf_wu_shard.rewrite.rewriter import rewrite
-from tf_wu_shard.rewrite.verify import verify
+from tf_wu_shard.weight_update.analysis.analyze import analyze
+from tf_wu_shard.weight_update.analysis.types import Analysis
+from tf_wu_shard.weight_update.plan.types import ShardingPlan
+from tf_wu_shard.weight_update.rewrite.result import RewriteResult
+from tf_wu_shard.weight_update.rewrite.rewriter import rewrite
+from tf_wu_shard.weight_update.rewrite.verify import verify
 
 
 def rewritten_diff(step: FoundStep, question: Question) -> GraphDiff:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping, Set
 
-from tf_wu_shard.analysis.row_branches import depending
 from tf_wu_shard.dtypes import INTEGERS
 from tf_wu_shard.graph.constants import integers
 from tf_wu_shard.graph.op import Op, Value
@@ -30,6 +29,7 @@ from tf_wu_shard.rules.sparse import (
     STRIDED_SLICE,
     UNIQUE,
 )
+from tf_wu_shard.weight_update.analysis.row_branches import depending
 
 # Of an update that has more ops, what is farther from its writes is not looked at.
 _MOST_OPS = 200

@@ -13,10 +13,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.analysis.accesses import callees, first_argument, is_call
 from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.nodes import copy_of, rewired, with_inputs
 from tf_wu_shard.program.called_graph import CalledGraph
+from tf_wu_shard.step.accesses import callees, first_argument, is_call
 from tf_wu_shard.step.capture import Captured
 
 

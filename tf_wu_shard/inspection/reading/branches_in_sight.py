@@ -15,7 +15,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.analysis.accesses import BRANCHES, callees, first_argument, ignores, is_call
 from tf_wu_shard.errors import ModelFileError
 from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.nodes import copy_of
@@ -33,6 +32,7 @@ from tf_wu_shard.program.inlining import Body
 from tf_wu_shard.program.inside import differs
 from tf_wu_shard.program.nesting import Looking, Nested, nested_programs
 from tf_wu_shard.program.prepare import prepared
+from tf_wu_shard.step.accesses import BRANCHES, callees, first_argument, ignores, is_call
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.tensorflow_private import function_graph
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.analysis.accesses import feeds_a_layer
 from tf_wu_shard.dtypes import RESOURCE
 from tf_wu_shard.errors import ModelFileError
 from tf_wu_shard.graph.nodes import with_inputs
@@ -30,6 +29,7 @@ from tf_wu_shard.model_files.types import BoundFunction, Model, ModelVariable
 from tf_wu_shard.program.inlining import Body, inline
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.step.accesses import feeds_a_layer
 from tf_wu_shard.tensorflow_private import function_graph
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tf_wu_shard.analysis.accesses import BRANCHES, callees, is_call
 from tf_wu_shard.model_files.types import Model
 from tf_wu_shard.program.flat_functions import BRANCH
+from tf_wu_shard.step.accesses import BRANCHES, callees, is_call
 
 
 def op_lines(model: Model, function: str, ops: Iterable[str]) -> tuple[tuple[str, str], ...]:

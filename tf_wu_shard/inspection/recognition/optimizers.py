@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 
-from tf_wu_shard.analysis.types import OperandKind, WeightUpdate
 from tf_wu_shard.dtypes import INTEGERS
 from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView
@@ -19,6 +18,7 @@ from tf_wu_shard.inspection.recognition.trust_ratios import trust_ratios
 from tf_wu_shard.inspection.recognition.update_values import UpdateValues
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.sparse import SPARSE_FUSED
+from tf_wu_shard.weight_update.analysis.types import OperandKind, WeightUpdate
 
 UNKNOWN = "unknown"
 

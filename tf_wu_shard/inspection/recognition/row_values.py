@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tf_wu_shard.analysis.types import BodyOp, WeightUpdate
 from tf_wu_shard.graph.constants import floating_scalar
 from tf_wu_shard.graph.function_body import ARGUMENT, function_view
 from tf_wu_shard.graph.op import Op, Value
@@ -18,6 +17,7 @@ from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.inspection.recognition.algebra import Algebra, Sum
 from tf_wu_shard.inspection.recognition.value_rules import RULES
 from tf_wu_shard.rules.sparse import BRANCH, LOOK_UP, SAME, SEGMENT_SUM
+from tf_wu_shard.weight_update.analysis.types import BodyOp, WeightUpdate
 
 # Keep what their first operand holds.
 ENTRY_BY_ENTRY = frozenset({SEGMENT_SUM, LOOK_UP})

@@ -12,7 +12,6 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from tf_wu_shard.analysis.types import OperandKind, WeightUpdate
 from tf_wu_shard.dtypes import INT32, INTEGERS
 from tf_wu_shard.graph.constants import floating_scalar, integers
 from tf_wu_shard.graph.op import Op, Value
@@ -29,6 +28,7 @@ from tf_wu_shard.inspection.recognition.value_rules import RULES
 from tf_wu_shard.inspection.recognition.written_out import is_constant, unless_skipped
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.weight_update.analysis.types import OperandKind, WeightUpdate
 
 # Longer than the way of any learning rate or norm into an update.
 _MOST_OUTSIDE = 400

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.tpu.cluster import Cluster
-from tf_wu_shard.plan.constraints import StorageConstraints
+from tf_wu_shard.weight_update.analysis.types import Analysis
+from tf_wu_shard.weight_update.plan.constraints import StorageConstraints
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tf_wu_shard.analysis.analyze import analyze
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.tpu.cluster import Cluster
 from tf_wu_shard.inspection.reading.branches_in_sight import branches_in_sight
@@ -13,10 +12,11 @@ from tf_wu_shard.inspection.steps import grounds
 from tf_wu_shard.inspection.steps.found_step import FoundStep
 from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.inspection.steps.planning import planned
-from tf_wu_shard.pipeline.nested_plans import NestedPlans
-from tf_wu_shard.plan.constraints import StorageConstraints
-from tf_wu_shard.program.if_conversion import with_reasons
 from tf_wu_shard.tensorflow_private.graph_rebuilding import traced_name
+from tf_wu_shard.weight_update.analysis.analyze import analyze
+from tf_wu_shard.weight_update.nested_plans import NestedPlans
+from tf_wu_shard.weight_update.plan.constraints import StorageConstraints
+from tf_wu_shard.weight_update.reasons import with_reasons
 
 
 def steps_in(

@@ -6,13 +6,13 @@ import dataclasses
 import math
 
 from tf_wu_shard import refusals
-from tf_wu_shard.analysis.types import Analysis
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.grounds.dialect import Dialect, Gathered
 from tf_wu_shard.grounds.tpu.collectives import TpuCluster
-from tf_wu_shard.plan.constraints import StorageConstraints
-from tf_wu_shard.plan.planner import make_plan
-from tf_wu_shard.plan.types import ShardingPlan
+from tf_wu_shard.weight_update.analysis.types import Analysis
+from tf_wu_shard.weight_update.plan.constraints import StorageConstraints
+from tf_wu_shard.weight_update.plan.planner import make_plan
+from tf_wu_shard.weight_update.plan.types import ShardingPlan
 
 # What of a gradient there is a sum of: a dense one, or the values of a sparse one.
 _SUMMED = (None, Gathered.VALUES)

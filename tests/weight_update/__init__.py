@@ -1,0 +1,1 @@
+"""Tests of the pass that shards the weight update."""

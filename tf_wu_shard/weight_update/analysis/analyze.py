@@ -1,0 +1,52 @@
+"""The analysis as one call: a view in, frozen findings out. Pure, and without TensorFlow."""
+
+from __future__ import annotations
+
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.dialect import Dialect
+from tf_wu_shard.step.gradient_shapes import ensured_shapes, with_ensured
+from tf_wu_shard.step.gradients import gradient_reductions, result_names
+from tf_wu_shard.weight_update.analysis.kept_slots import with_variables
+from tf_wu_shard.weight_update.analysis.matrix_updates import matrix_updates
+from tf_wu_shard.weight_update.analysis.order import with_order
+from tf_wu_shard.weight_update.analysis.owned_updates import owned_updates
+from tf_wu_shard.weight_update.analysis.types import Analysis
+from tf_wu_shard.weight_update.analysis.unreached import only_weights, written_unreached
+from tf_wu_shard.weight_update.analysis.updates import weight_updates
+
+
+def analyze(view: GraphView, dialect: Dialect) -> Analysis:
+    """Finds the gradient reductions of a graph and the weight updates behind them.
+
+    Args:
+        view: The graph.
+        dialect: Knows how reductions look in it.
+
+    Returns:
+        What was found. `num_replicas` is 0 where the graph reduces no gradient.
+    """
+    replicas = dialect.replicas
+    carried, refusals = dialect.recognise(view)
+    ensured = ensured_shapes(view, carried)
+    view = with_ensured(view, ensured)
+    reductions = gradient_reductions(view, carried, ensured)
+    names = result_names(view, reductions)
+    updates, refused = weight_updates(view, reductions, names, replicas) if reductions else ((), ())
+    reached = {v.key for u in updates for v in u.variables} | {r.variable for r in refused}
+    unreached = written_unreached(view, names, reached, replicas.devices, refusals)
+    refused = (*only_weights(view, refused, unreached, updates), *unreached)
+    if dialect.uneven is not None and reductions:
+        found = owned_updates(view, reductions, names, replicas, updates, refused)
+        updates, refused = (*updates, *found[0]), found[1]
+    if dialect.stacks is not None and reductions:
+        found = matrix_updates(view, reductions, names, dialect, updates, refused)
+        updates, refused = (*updates, *found[0]), found[1]
+    told = {r.refusal for r in refused}
+    return Analysis(
+        fingerprint=view.fingerprint,
+        num_replicas=replicas.total if reductions else 0,
+        reductions=with_order(view, reductions, {key for u in updates for key in u.reductions}),
+        updates=updates,
+        refused=with_variables(view, updates, refused),
+        refusals=tuple(r for r in refusals if r not in told),
+    )

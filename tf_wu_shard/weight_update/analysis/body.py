@@ -1,0 +1,265 @@
+"""Builds the single-program body of one update, or says why there is none.
+
+The body is the backward slice from every write of the update's variables, cut off where values do
+not depend on the shard: outside values, the same on every replica, enter as scalars or as whole
+tensors to slice. Each body op must be local under the cut or a sum over it, and nothing but the
+body may look at what it computes in shards.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tf_wu_shard import refusals
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.placement import Sharded
+from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.rules.fused import FUSED
+from tf_wu_shard.rules.variables import READ, WRITES, Access
+from tf_wu_shard.step.accesses import VariableAccess, accesses, check_order
+from tf_wu_shard.step.gradients import ResultNames
+from tf_wu_shard.step.replica_matching import ReplicaMatcher
+from tf_wu_shard.weight_update.analysis.adopted_slots import adopted_slots
+from tf_wu_shard.weight_update.analysis.external_reductions import sums_over_gradients
+from tf_wu_shard.weight_update.analysis.part_wise_writes import part_wise_with_others
+from tf_wu_shard.weight_update.analysis.types import (
+    BodyOp,
+    Operand,
+    OperandKind,
+    UpdatedVariable,
+    WeightUpdate,
+)
+from tf_wu_shard.weight_update.analysis.update_slice import UpdateSlice
+from tf_wu_shard.weight_update.analysis.updated_variables import (
+    look_from_outside,
+    updated_variables,
+)
+
+
+class BodyBuilder:
+    """Builds bodies in one view."""
+
+    def __init__(
+        self,
+        view: GraphView,
+        matcher: ReplicaMatcher,
+        names: ResultNames,
+        handles: dict[str, dict[int, str]],
+        devices: tuple[str, ...],
+        claimed: set[str],
+    ) -> None:
+        """Prepares to build.
+
+        Args:
+            view: The graph.
+            matcher: Matches the copies of updates in it.
+            names: Every name of a reduced gradient.
+            handles: For each mirrored variable, its handles by replica.
+            devices: Per copy of the update, its device.
+            claimed: Keys of the variables that some gradient was followed to.
+        """
+        self._claimed = set(claimed)
+        self._view = view
+        self._matcher = matcher
+        self._names = names
+        self._handles = handles
+        self._devices = devices
+
+    def build(self, keys: tuple[int, ...], variables: tuple[str, ...]) -> WeightUpdate | Refusal:
+        """Builds the update that writes `variables` from the reductions `keys`.
+
+        Slots that the update writes with sums of its gradient only (Adafactor's second moments) are
+        found by going backward, and belong to it where nothing else touches them.
+
+        Args:
+            keys: The reductions that were followed to these variables.
+            variables: Keys of all variables that they reach.
+
+        Returns:
+            The update, or the first reason against it.
+        """
+        found = self._build(keys, variables)
+        if isinstance(found, Refusal):
+            return found
+        update, more = found
+        if more:
+            larger = self._build(keys, (*variables, *sorted(more)))
+            if not isinstance(larger, Refusal) and {v.key for v in larger[0].slots} >= more:
+                self._claimed |= more
+                return larger[0]
+        return update
+
+    def _build(
+        self, keys: tuple[int, ...], variables: tuple[str, ...]
+    ) -> tuple[WeightUpdate, set[str]] | Refusal:
+        """The update, and the slots that it may have besides."""
+        touching: dict[str, list[list[VariableAccess]]] = {}
+        for variable in variables:
+            found = self._accesses(variable)
+            if isinstance(found, Refusal):
+                return found
+            touching[variable] = found
+        refusal = self._check_part_wise(touching)
+        if refusal is not None:
+            return refusal
+        sums = self._external_reductions(keys)
+        refusal = self._match_writes(touching) or self._match(variables[0], sums)
+        if refusal is not None:
+            return refusal
+        slice_ = self._slice(keys, touching, sums[0])
+        if isinstance(slice_, Refusal):
+            return slice_
+        refusal = slice_.place() or self._only_body_looks(slice_, keys)
+        if refusal is not None:
+            return refusal
+        touched = self._view, self._handles, touching
+        updated = updated_variables(*touched, self._of_all(slice_))
+        if isinstance(updated, Refusal):
+            return updated
+        update = self._update(slice_, updated, keys)
+        beside = slice_.read_besides | adopted_slots(self._view, slice_)
+        return update, {v for v in beside if self._may_adopt(v, slice_.size)}
+
+    def _external_reductions(self, keys: tuple[int, ...]) -> list[list[Op]]:
+        """Per replica, the sums over the gradients that go into what is outside."""
+        graph, replicas = (self._view, self._names), range(len(self._devices))
+        return self._alike([sums_over_gradients(*graph, keys, replica) for replica in replicas])
+
+    def _alike(self, sums: list[list[Op]]) -> list[list[Op]]:
+        """Per replica, its sums; replica 0's where it alone has some, and none if they differ."""
+        if not any(sums[1:]):
+            return [sums[0] for _ in sums]
+        return sums if len({len(own) for own in sums}) == 1 else [[] for _ in sums]
+
+    def _slice(
+        self,
+        keys: tuple[int, ...],
+        touching: dict[str, list[list[VariableAccess]]],
+        sums: list[Op],
+    ) -> UpdateSlice | Refusal:
+        """The slice from the writes, not placed yet."""
+        return UpdateSlice(self._view, self._names, keys, touching, self._handles, sums)
+
+    def _may_adopt(self, variable: str, size: int) -> bool:
+        """Whether a variable that an update reads may be a slot of it."""
+        handle = self._handles.get(variable, {}).get(0)
+        if handle is None or variable in self._claimed:
+            return False
+        ref = self._view.variables[handle]
+        if ref.trainable or math.prod(ref.shape or ()) != size:
+            return False
+        return any(a.access.is_own_write for a in accesses(self._view, handle))
+
+    def _accesses(self, variable: str) -> list[list[VariableAccess]] | Refusal:
+        """Per replica, who touches the variable, if that is known and ordered."""
+        per_replica: list[list[VariableAccess]] = []
+        for replica in range(len(self._devices)):
+            handle = self._handles[variable].get(replica)
+            if handle is None:
+                return refusals.Replicas.NOT_TOUCHED.at(variable, replica=replica)
+            found = accesses(self._view, handle)
+            for access in found:
+                if access.access is Access.UNKNOWN:
+                    return refusals.Updates.HANDLE_TAKEN.at(
+                        access.op.name, op_type=access.op.type, variable=variable
+                    )
+            refusal = check_order(self._view, handle, found)
+            if refusal is not None:
+                return refusal
+            per_replica.append(found)
+        return per_replica
+
+    def _check_part_wise(self, touching: dict[str, list[list[VariableAccess]]]) -> Refusal | None:
+        """Why the branches that work on the variables part by part need others as well, or None."""
+        return part_wise_with_others(self._view, touching)
+
+    def _match_writes(self, touching: dict[str, list[list[VariableAccess]]]) -> Refusal | None:
+        for variable, per_replica in touching.items():
+            writes = [[a.op for a in t if a.access.is_own_write] for t in per_replica]
+            refusal = self._match(variable, writes)
+            if refusal is not None:
+                return refusal
+        return None
+
+    def _match(self, variable: str, per_replica: list[list[Op]]) -> Refusal | None:
+        """Matches the replicas' ops, writes of the variable perhaps, one by one."""
+        # The copies are matched with the first one; where there is but one, with themselves.
+        first_matched = 1 if len(per_replica) > 1 else 0
+        for replica, own in enumerate(per_replica[first_matched:], start=first_matched):
+            if len(own) != len(per_replica[0]):
+                return refusals.Replicas.WRITTEN_MORE_OFTEN.at(variable, replica=replica)
+            for first, other in zip(per_replica[0], own, strict=True):
+                refusal = self._matcher.match(replica, first.name, other.name)
+                if refusal is not None:
+                    return refusal
+        return None
+
+    def _only_body_looks(self, slice_: UpdateSlice, keys: tuple[int, ...]) -> Refusal | None:
+        """Why something outside would miss a value that the body computes, or None."""
+        body = self._of_all(slice_)
+        for replica in range(len(self._devices)):
+            values = [
+                value
+                for op in slice_.body
+                for value in self._view.results(self._matcher.partner(replica, op.name))
+                if op.type not in (READ, *WRITES, *FUSED) and op.name not in slice_.sums
+            ]
+            values += [v for key in keys for v in self._names.of(key, replica)]
+            refusal = look_from_outside(self._view, values, body)
+            if refusal is not None:
+                return refusal
+        return None
+
+    def _of_all(self, slice_: UpdateSlice) -> set[str]:
+        """The body's ops on all replicas: those of all look at what replica 0 computes for all."""
+        replicas = range(len(self._devices))
+        return {self._matcher.partner(r, op.name) for r in replicas for op in slice_.body}
+
+    def _update(
+        self, slice_: UpdateSlice, updated: tuple[UpdatedVariable, ...], keys: tuple[int, ...]
+    ) -> WeightUpdate:
+        return WeightUpdate(updated, keys, self._body(slice_), self._devices)
+
+    def _body(self, slice_: UpdateSlice) -> tuple[BodyOp, ...]:
+        numbers = {op.name: i for i, op in enumerate(slice_.body)}
+        return tuple(self._body_op(slice_, op, numbers) for op in slice_.body)
+
+    def _body_op(self, slice_: UpdateSlice, op: Op, numbers: dict[str, int]) -> BodyOp:
+        num_replicas = len(self._devices)
+        names = tuple(self._matcher.partner(r, op.name) for r in range(num_replicas))
+        summed = slice_.sums.get(op.name)
+        inputs = op.inputs if summed is None else op.inputs[:1]
+        operands = tuple(self._operand(slice_, op, v, numbers) for v in inputs)
+        variable = operands[0].variable if operands else ""
+        return BodyOp(op.type, names, operands, variable, summed)
+
+    def _handle_or_gradient(self, slice_: UpdateSlice, value: Value) -> Operand | None:
+        """The operand that a value is in whatever way its update is done, if it is one of these."""
+        if value.op in self._view.variables:
+            return Operand(OperandKind.HANDLE, variable=self._view.variables[value.op].key)
+        if slice_.is_gradient(value):
+            return Operand(OperandKind.GRADIENT, index=self._names[value][0])
+        return None
+
+    def _operand(
+        self, slice_: UpdateSlice, op: Op, value: Value, numbers: dict[str, int]
+    ) -> Operand:
+        view, known = self._view, self._handle_or_gradient(slice_, value)
+        if known is not None:
+            return known
+        placement = slice_.placements[value]
+        if isinstance(placement, Sharded):
+            source = slice_.source(value)
+            return Operand(OperandKind.BODY, index=numbers[source.op], output=source.index)
+        values = tuple(self._matcher.value_on(r, value) for r in range(len(self._devices)))
+        size = slice_.size_at(op)
+        scalar = math.prod(placement.shape) == 1 and size != 1
+        if op.type in FUSED:
+            scalar = value != op.inputs[FUSED[op.type].gradient]
+        if scalar:
+            return Operand(OperandKind.SCALAR, values=values, shape=placement.shape)
+        if math.prod(placement.shape) != size and op.type not in FUSED:
+            result = view.shape(Value(op.name)) or ()
+            return Operand(OperandKind.BROADCAST, values=values, shape=result)
+        return Operand(OperandKind.SLICE, values=values, shape=placement.shape)

@@ -1,0 +1,239 @@
+"""What reduced gradients reach, and which of them must be followed together."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence, Set
+from typing import NamedTuple
+
+from tf_wu_shard import refusals
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.dialect import Gathered
+from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.rules.fused import FUSED
+from tf_wu_shard.rules.handles import num_written
+from tf_wu_shard.rules.registry import Family, family_of, no_rule
+from tf_wu_shard.rules.sparse import BRANCH, ROW_OPS, SPARSE_WRITES, UNIQUE
+from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.step.accesses import accesses
+from tf_wu_shard.step.gradients import ResultNames
+from tf_wu_shard.step.reductions import GradientReduction
+from tf_wu_shard.weight_update.analysis.row_branches import depending
+
+
+@dataclasses.dataclass
+class ForwardSlice:
+    """What one reduced gradient reaches, or several that reach one variable.
+
+    Attributes:
+        keys: The reductions.
+        variables: Keys of the variables that are written with them, in the order of the slice.
+        refusal: What it could not be followed through, if anything.
+        broadcast: Whether it is also made into something larger, of which it is one row or one
+            number: there it is no gradient, but what all replicas know.
+    """
+
+    keys: set[int]
+    variables: list[str]
+    refusal: Refusal | None
+    broadcast: bool = False
+
+
+def follow(
+    view: GraphView,
+    reductions: Sequence[GradientReduction],
+    names: ResultNames,
+    handles: dict[str, dict[int, str]],
+) -> list[ForwardSlice]:
+    """Follows each reduced gradient forward, on replica 0, to the variables written with it.
+
+    Args:
+        view: The graph.
+        reductions: Its gradient reductions.
+        names: Every name of a reduced gradient, as `gradients.result_names` gives them.
+        handles: For each mirrored variable, its handles by replica.
+    """
+    summed = {(operand, r.carriers[0]) for r in reductions for operand in r.operands}
+    return [_followed(view, reduction, names, handles, summed) for reduction in reductions]
+
+
+def entangled(slices: list[ForwardSlice]) -> list[ForwardSlice]:
+    """Joins slices that share a variable: their updates must be sharded together."""
+    owner: dict[str, ForwardSlice] = {}
+    joined: list[ForwardSlice] = []
+    for slice_ in slices:
+        others = {id(owner[v]): owner[v] for v in slice_.variables if v in owner}
+        target = slice_
+        if others:
+            target, *rest = others.values()
+            for other in (*rest, slice_):
+                target.keys |= other.keys
+                target.variables += [v for v in other.variables if v not in target.variables]
+                target.refusal = target.refusal or other.refusal
+                joined = [f for f in joined if f is not other]
+        else:
+            joined.append(slice_)
+        for variable in target.variables:
+            owner[variable] = target
+    return joined
+
+
+def mirrored_handles(view: GraphView, num_replicas: int) -> dict[str, dict[int, str]]:
+    """For each mirrored variable with a component on every replica, its handles by replica."""
+    handles: dict[str, dict[int, str]] = {}
+    for op, ref in view.variables.items():
+        if ref.mirrored and ref.num_replicas == num_replicas and ref.shape is not None:
+            handles.setdefault(ref.key, {})[ref.replica] = op
+    return handles
+
+
+def written_keys(view: GraphView, op: Op) -> list[str]:
+    """Keys of the variables that an op writes; of an unknown one, the op that yields its handle."""
+    refs = [view.variables.get(value.op) for value in op.inputs[: num_written(op.type)]]
+    return [ref.key if ref else value.op for ref, value in zip(refs, op.inputs, strict=False)]
+
+
+def _followed(
+    view: GraphView,
+    reduction: GradientReduction,
+    names: ResultNames,
+    handles: dict[str, dict[int, str]],
+    summed: Set[tuple[Value, str]],
+) -> ForwardSlice:
+    """Follows one reduced gradient, on replica 0, to the variables that are written with it."""
+    sparse = reduction.gathered is not None
+    variables, refusal, broadcast = _reach(view, names.of(reduction.key, 0), summed, sparse)
+    if reduction.gathered is Gathered.SHAPE:
+        # Anything may be made of the table's shape, which is no secret of a shard.
+        refusal = None
+    elif not sparse and reduction.size is None:
+        refusal = refusals.Updates.GRADIENT_SHAPE_OPEN.at(reduction.carriers[0])
+    slice_ = ForwardSlice({reduction.key}, [], refusal, broadcast)
+    pending = variables
+    while pending:
+        key = pending.pop(0)
+        if key in slice_.variables:
+            continue
+        slice_.variables.append(key)
+        if key not in handles or 0 not in handles[key]:
+            slice_.refusal = slice_.refusal or refusals.Replicas.NOT_MIRRORED.at(key)
+            continue
+        # A later read of what was just written may carry the update on (Adam reads its moments
+        # back). Where it leads elsewhere, the read is simply one from outside.
+        written = False
+        for access in accesses(view, handles[key][0]):
+            written = written or not access.access.is_read
+            if written and access.op.type == READ:
+                reached = _reach(view, [Value(access.op.name)], summed, sparse)
+                if reached.refusal is None:
+                    pending.extend(reached.variables)
+    return slice_
+
+
+class _Reached(NamedTuple):
+    """What values go into.
+
+    Attributes:
+        variables: Keys of the variables that are written with them.
+        refusal: The first op that has no rule, or None.
+        broadcast: Whether they are made into something larger, which is not followed.
+    """
+
+    variables: list[str]
+    refusal: Refusal | None
+    broadcast: bool
+
+
+def _reach(
+    view: GraphView,
+    start: Iterable[Value],
+    summed: Set[tuple[Value, str]],
+    sparse: bool = False,
+) -> _Reached:
+    """Follows what is computed from `start`.
+
+    What is `summed` over the replicas again, `(value, op that sums)`, is another gradient, even
+    where updates are made of such ops as well. What is computed from a `sparse` gradient may also
+    pass through ops on rows of a table.
+    """
+    found: list[str] = []
+    refusal: Refusal | None = None
+    broadcast = False
+    stack = list(start)
+    seen = set(stack)
+    returned = set(view.outputs)
+    while stack:
+        value = stack.pop(0)
+        if value in returned:
+            refusal = refusal or refusals.Updates.GRADIENT_RETURNED.at(value.op)
+        for op, slot in view.consumers(value):
+            if (value, op.name) in summed:
+                continue
+            if not sparse and is_broadcast(view, value, op, slot):
+                broadcast = True
+                continue
+            if op.type in WRITES or op.type in FUSED:
+                refusal = refusal or _bad_operand(op, slot)
+                found.extend(written_keys(view, op))
+                continue
+            if op.type in SPARSE_WRITES:
+                if not sparse:
+                    refusal = refusal or no_rule(op.type, op.name)
+                found.extend(written_keys(view, op))
+                continue
+            if sparse and op.type in (*ROW_OPS, BRANCH):
+                results = [Value(op.name, i) for i in _row_results(view, op, slot)]
+                stack += [v for v in results if v not in seen]
+                seen.update(results)
+                continue
+            if family_of(op.type) is None:
+                refusal = refusal or no_rule(op.type, op.name)
+                continue
+            if family_of(op.type) is Family.SUM:
+                # The same on every replica from here on, whatever it goes into.
+                continue
+            result = Value(op.name, slot if op.type == "IdentityN" else 0)
+            if result not in seen:
+                seen.add(result)
+                stack.append(result)
+    return _Reached(found, refusal, broadcast)
+
+
+def is_broadcast(view: GraphView, value: Value, op: Op, slot: int) -> bool:
+    """Whether an op makes something larger of a value, of which that is one row or one number.
+
+    Args:
+        view: The graph.
+        value: The value.
+        op: One of its consumers.
+        slot: The operand that it enters by.
+    """
+    own, result = view.shape(value), _size_used_in(view, op, slot)
+    return own is not None and result is not None and math.prod(own) < result
+
+
+def _size_used_in(view: GraphView, op: Op, slot: int) -> int | None:
+    """How many elements what an op makes has; None where it takes its operand as it is."""
+    shape = None
+    if op.type in FUSED and slot != FUSED[op.type].gradient:
+        ref = view.variables.get(op.inputs[0].op)
+        shape = None if ref is None else ref.shape
+    elif family_of(op.type) is Family.ELEMENTWISE:
+        shape = view.shape(Value(op.name, slot if op.type == "IdentityN" else 0))
+    return None if shape is None else math.prod(shape)
+
+
+def _row_results(view: GraphView, op: Op, slot: int) -> Iterable[int]:
+    """The numbers of the results of an op on rows that depend on one of its operands."""
+    if op.type == BRANCH:
+        return sorted(depending(view, op, slot))
+    return range(2 if op.type == UNIQUE else 1)
+
+
+def _bad_operand(op: Op, slot: int) -> Refusal | None:
+    expected = FUSED[op.type].gradient if op.type in FUSED else 1
+    if slot == expected:
+        return None
+    return refusals.Updates.OTHER_OPERAND.at(op.name, op_type=op.type, slot=slot)

@@ -1,0 +1,145 @@
+"""Finds the updates that one replica can do alone, where shards of them cannot be computed.
+
+A matrix function of the gradient (the Newton-Schulz iteration of Muon, the inverse roots of
+Shampoo) needs all of it at once. The replicas compute the same from it, so one of them will do. It
+is proved of the whole body as of any other update that the replicas' copies are one program and
+that what enters it is the same on all of them; only what the ops compute does not matter.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Sequence
+
+from tf_wu_shard import refusals
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.replicas import Replicas
+from tf_wu_shard.rules.handles import num_written
+from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.step.accesses import VariableAccess, reads_after
+from tf_wu_shard.step.gradients import ResultNames
+from tf_wu_shard.step.reductions import GradientReduction
+from tf_wu_shard.step.replica_matching import ReplicaMatcher
+from tf_wu_shard.weight_update.analysis.body import BodyBuilder
+from tf_wu_shard.weight_update.analysis.fallback import fall_back, still_refused
+from tf_wu_shard.weight_update.analysis.forward_slice import mirrored_handles
+from tf_wu_shard.weight_update.analysis.owned_slice import OwnedSlice
+from tf_wu_shard.weight_update.analysis.part_wise_writes import refuse_part_wise
+from tf_wu_shard.weight_update.analysis.types import (
+    BodyOp,
+    Operand,
+    OperandKind,
+    RefusedUpdate,
+    WeightUpdate,
+)
+from tf_wu_shard.weight_update.analysis.update_slice import UpdateSlice
+
+
+def owned_updates(
+    view: GraphView,
+    reductions: tuple[GradientReduction, ...],
+    names: ResultNames,
+    replicas: Replicas,
+    sharded: Sequence[WeightUpdate],
+    refused: Sequence[RefusedUpdate],
+) -> tuple[tuple[WeightUpdate, ...], tuple[RefusedUpdate, ...]]:
+    """Looks again at the updates that were refused for want of a rule.
+
+    Args:
+        view: The graph, which holds a copy of every update for each replica.
+        reductions: Its gradient reductions.
+        names: Every name of a reduced gradient.
+        replicas: Who does them.
+        sharded: The updates that can be computed in shards.
+        refused: The others.
+
+    Returns:
+        The updates among the refused ones that one replica can do, and the rest; where only the
+        rules stood in the way, their reasons now also say why one replica cannot.
+    """
+    handles = mirrored_handles(view, len(replicas.local))
+
+    def builder_of(claimed: set[str]) -> BodyBuilder:
+        matcher = ReplicaMatcher(view, names)
+        return OwnedBodyBuilder(view, matcher, names, handles, replicas.devices, claimed)
+
+    found, reasons = fall_back(view, reductions, names, handles, sharded, refused, builder_of)
+    return _without_common_ops(found), still_refused(refused, reasons, _not_alone)
+
+
+def _not_alone(why: Refusal) -> Refusal:
+    return refusals.Matrices.NOR_ALONE.at(why.where, why=str(why))
+
+
+def _without_common_ops(updates: Sequence[WeightUpdate]) -> tuple[WeightUpdate, ...]:
+    """Leaves what several updates have in common (a norm of all weights) to every replica."""
+    count = collections.Counter(op.ops[0] for update in updates for op in update.body)
+    return tuple(
+        dataclasses.replace(u, body=tuple(op for op in u.body if count[op.ops[0]] == 1))
+        for u in updates
+    )
+
+
+def written(op: BodyOp) -> set[str]:
+    """Keys of the variables that an op of a body writes."""
+    return {operand.variable for operand in op.operands[: num_written(op.type)]}
+
+
+class OwnedBodyBuilder(BodyBuilder):
+    """Builds bodies of updates that one replica does."""
+
+    def build(self, keys: tuple[int, ...], variables: tuple[str, ...]) -> WeightUpdate | Refusal:
+        """See `BodyBuilder.build`."""
+        found = super().build(keys, variables)
+        if isinstance(found, Refusal):
+            return found
+        return self._check_versions(found) or dataclasses.replace(found, whole=True)
+
+    def _check_versions(self, update: WeightUpdate) -> Refusal | None:
+        """Why others could not be handed a weight before its next write, or None.
+
+        What hands it out stands for a read of the owner's, for which that write waits.
+        """
+        for weight in update.weights:
+            writes = [op for op in update.body if weight.key in written(op)]
+            for write in (writes[after - 1] for after in weight.versions[:-1]):
+                for name, handle in zip(write.ops, weight.handles, strict=True):
+                    if not reads_after(self._view, handle, name):
+                        return refusals.Matrices.NOT_READ_BY_ALL.at(name, variable=weight.key)
+        return None
+
+    def _check_part_wise(self, touching: dict[str, list[list[VariableAccess]]]) -> Refusal | None:
+        return refuse_part_wise(touching)
+
+    def _external_reductions(self, keys: tuple[int, ...]) -> list[list[Op]]:
+        # They need no care: who looks at one is handed it by the replica that computes it.
+        return [[] for _ in self._devices]
+
+    def _slice(
+        self,
+        keys: tuple[int, ...],
+        touching: dict[str, list[list[VariableAccess]]],
+        sums: list[Op],
+    ) -> UpdateSlice | Refusal:
+        return OwnedSlice(self._view, self._names, keys, touching, self._handles, sums)
+
+    def _only_body_looks(self, slice_: UpdateSlice, keys: tuple[int, ...]) -> Refusal | None:
+        # Whoever else looks at a value is handed the whole of it; but only the owner's components
+        # hold what they did, so nobody else may read his own for all.
+        for op in slice_.body:
+            partners = {self._matcher.partner(r, op.name) for r in range(1, len(self._devices))}
+            if op.type == READ and op.name in partners:
+                return refusals.Matrices.READ_FOR_ALL.at(op.name)
+        return None
+
+    def _operand(
+        self, slice_: UpdateSlice, op: Op, value: Value, numbers: dict[str, int]
+    ) -> Operand:
+        view, known = self._view, self._handle_or_gradient(slice_, value)
+        if known is not None:
+            return known
+        values = tuple(self._matcher.value_on(r, value) for r in range(len(self._devices)))
+        return Operand(OperandKind.WHOLE, values=values, shape=view.shape(value) or ())

@@ -1,0 +1,44 @@
+"""Why an update with a branch that works on its variables part by part cannot be shared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tf_wu_shard import refusals
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.rules.variables import Access
+from tf_wu_shard.step.accesses import VariableAccess
+
+# Who touches each variable of an update, by its key and then by replica.
+Touching = Mapping[str, Sequence[Sequence[VariableAccess]]]
+
+
+def part_wise_with_others(view: GraphView, touching: Touching) -> Refusal | None:
+    """Why the branches that work on the variables part by part need others as well, or None.
+
+    Args:
+        view: The graph.
+        touching: Who touches each variable of an update.
+    """
+    for variable, per_replica in touching.items():
+        for access in (a for own in per_replica for a in own):
+            if access.access is Access.PART_WISE:
+                others = view.part_wise[access.op.name][variable] - touching.keys()
+                if others:
+                    return refusals.Updates.BRANCH_TAKES_MORE.at(
+                        access.op.name, op_type=access.op.type, variable=min(others)
+                    )
+    return None
+
+
+def refuse_part_wise(touching: Touching) -> Refusal | None:
+    """Why an update that works on more than parts at a time is not done, or None.
+
+    Args:
+        touching: Who touches each of its variables.
+    """
+    for access in (a for replicas in touching.values() for own in replicas for a in own):
+        if access.access is Access.PART_WISE:
+            return refusals.Updates.BRANCH_WORKS_ON_IT.at(access.op.name, op_type=access.op.type)
+    return None

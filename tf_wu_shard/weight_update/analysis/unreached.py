@@ -1,0 +1,213 @@
+"""Weights that a step writes though no gradient reduction was followed to them, and why.
+
+A flag that is on must not be silent about such a weight: the way from its gradient was lost at an
+op without a rule, or at a reduction that is left as it is. A write that combines nothing of several
+replicas (a target network that follows another one) is no weight update and nothing to tell about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from tf_wu_shard import refusals
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.rules.fused import FUSED
+from tf_wu_shard.rules.registry import Family, family_of, no_rule
+from tf_wu_shard.rules.sparse import BRANCH, ROW_OPS
+from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.step.accesses import accesses, feeds_a_layer, is_call
+from tf_wu_shard.step.gradients import ResultNames
+from tf_wu_shard.weight_update.analysis.forward_slice import is_broadcast
+from tf_wu_shard.weight_update.analysis.types import RefusedUpdate, WeightUpdate
+
+
+def written_unreached(
+    view: GraphView,
+    names: ResultNames,
+    reached: Collection[str],
+    devices: Sequence[str],
+    left: Iterable[Refusal],
+) -> tuple[RefusedUpdate, ...]:
+    """Trainable mirrored variables that are written, but that no reduced gradient was followed to.
+
+    Args:
+        view: The graph.
+        names: Every name of a reduced gradient, as `gradients.result_names` gives them.
+        reached: Keys of the variables that reductions were followed to.
+        devices: Per copy of the replicas' program in the graph, its device.
+        left: Why reductions are left as they are, each by its op.
+
+    Returns:
+        Each such variable, in the order of the view, with the reason.
+    """
+    refused = {refusal.where: refusal for refusal in left}
+    found: dict[str, RefusedUpdate] = {}
+    for handle, ref in view.variables.items():
+        if not ref.trainable or ref.num_replicas != len(devices) or ref.replica != 0:
+            continue
+        if ref.key in reached or ref.shape == ():
+            continue
+        for access in accesses(view, handle):
+            if access.access.is_read or ref.key in found:
+                continue
+            before = _before(view, names, access.op)
+            reduces = bool(names or refused or is_call(access.op.type))
+            if reduces or _on_several(view, before, devices):
+                keys, refusal = _why_unreached(view, access.op, before, ref.shape, names, refused)
+                if ref.shape is None and refusal.kind is refusals.Updates.NOT_SUMMED:
+                    refusal = refusals.Updates.VARIABLE_SHAPE_OPEN.at(access.op.name)
+                found[ref.key] = RefusedUpdate(ref.key, keys, refusal)
+    return tuple(found.values())
+
+
+def _before(view: GraphView, names: ResultNames, write: Op) -> dict[Value, None]:
+    """All values that a written one depends on, up to reduced gradients.
+
+    Those that variables held before are among them.
+    """
+    found: dict[Value, None] = {}
+    entered: set[str] = set()
+    stack = list(write.inputs)
+    while stack:
+        value = stack.pop()
+        if value in found:
+            continue
+        found[value] = None
+        if value not in names and value.op not in entered:
+            entered.add(value.op)
+            stack.extend(view.producer(value).inputs)
+            if value.op in view.variables:
+                # What a read yields was written there, perhaps in this step.
+                touching = accesses(view, value.op)
+                stack.extend(v for a in touching if not a.access.is_read for v in a.op.inputs)
+    return found
+
+
+def _on_several(view: GraphView, values: Iterable[Value], devices: Sequence[str]) -> bool:
+    """Whether values come from more than one of the replicas' devices."""
+    return len({view.producer(value).device for value in values}.intersection(devices)) > 1
+
+
+def _why_unreached(
+    view: GraphView,
+    write: Op,
+    before: Collection[Value],
+    shape: tuple[int, ...] | None,
+    names: ResultNames,
+    refused: Mapping[str, Refusal],
+) -> tuple[tuple[int, ...], Refusal]:
+    """The reductions that a write of a variable depends on, and what stopped their following."""
+    stopped = next((refused[v.op] for v in before if v.op in refused), None)
+    if stopped is not None:
+        return (), stopped
+    keys = {names[value][0] for value in before if value in names}
+    gradients = [v for key in sorted(keys) for v in names.of(key, 0)]
+    # An update also goes on from slots that it wrote; they are as large as the weight.
+    slots = [
+        value
+        for value in before
+        if (op := view.producer(value)).type == READ
+        and (ref := view.variables.get(op.inputs[0].op)) is not None
+        and ref.shape == shape
+    ]
+    sparse = not names.sparse.isdisjoint(keys)
+    within = {value.op for value in before}
+    # A gradient that comes as far as the call is no longer lost before it.
+    enters = is_call(write.type) and any(
+        op.name == write.name for _, op, _ in _walk(view, gradients, {*within, write.name}, sparse)
+    )
+    start = (*gradients, *slots)
+    lost = _first_not_followed(view, start, within, sparse) if keys and not enters else None
+    if lost is not None:
+        return tuple(sorted(keys)), lost
+    if is_call(write.type):
+        return (), refusals.Updates.INSIDE_OF_CALL.at(write.name, op_type=write.type)
+    return (), refusals.Updates.NOT_SUMMED.at(write.name, op_type=write.type)
+
+
+def _first_not_followed(
+    view: GraphView, start: Iterable[Value], within: set[str], sparse: bool
+) -> Refusal | None:
+    """Why what is computed from values is not followed, at the first op where it is not.
+
+    Args:
+        view: The graph.
+        start: The values.
+        within: Names of the ops to follow it through.
+        sparse: Whether sparse gradients are among the values.
+    """
+    # What has no rule is the cause where something is broadcast besides.
+    found: list[tuple[bool, int, Refusal]] = []
+    for value, op, slot in _walk(view, start, within, sparse):
+        if not _has_rule(op, sparse):
+            found.append((False, op.position, no_rule(op.type, op.name)))
+        elif not sparse and is_broadcast(view, value, op, slot):
+            found.append((True, op.position, _broadcasts(view, value, op)))
+    return min(found, key=lambda one: one[:2])[2] if found else None
+
+
+def _walk(
+    view: GraphView, start: Iterable[Value], within: set[str], sparse: bool
+) -> Iterator[tuple[Value, Op, int]]:
+    """Follows values through ops as a forward slice does.
+
+    Yields:
+        A value, an op that takes it, and by which operand.
+    """
+    stack = list(start)
+    seen = set(stack)
+    while stack:
+        value = stack.pop()
+        for op, slot in view.consumers(value):
+            if op.name not in within or op.type in WRITES or op.type in FUSED:
+                continue
+            yield value, op, slot
+            followed = _has_rule(op, sparse) and family_of(op.type) is not Family.SUM
+            if not followed or (not sparse and is_broadcast(view, value, op, slot)):
+                continue
+            result = Value(op.name, slot if op.type == "IdentityN" else 0)
+            if result not in seen:
+                seen.add(result)
+                stack.append(result)
+
+
+def _has_rule(op: Op, sparse: bool) -> bool:
+    return family_of(op.type) is not None or (sparse and op.type in (*ROW_OPS, BRANCH))
+
+
+def _broadcasts(view: GraphView, value: Value, op: Op) -> Refusal:
+    small, large = view.shape(value) or (), view.shape(Value(op.name)) or ()
+    return refusals.Rules.BROADCASTS.at(op.name, shape=small, result=large)
+
+
+def only_weights(
+    view: GraphView,
+    refused: Iterable[RefusedUpdate],
+    unreached: Sequence[RefusedUpdate],
+    updates: Collection[WeightUpdate],
+) -> tuple[RefusedUpdate, ...]:
+    """Leaves out what is refused beside weights and is none.
+
+    That is slots that were refused only because the way to their weight was not found, and
+    variables that feed nothing but arithmetic of their own: the statistics that a synchronized
+    batch normalization keeps, whose sums are no gradients.
+
+    Args:
+        view: The graph.
+        refused: The updates that were followed from their gradients and refused.
+        unreached: The weights that no gradient was followed to, as `written_unreached` gives them.
+        updates: What can be sharded.
+
+    Returns:
+        The refused updates of trainable variables and of those that a layer reads, where their
+        gradients explain no weight; all of these where no weight is known at all.
+    """
+    explained = {key for weight in unreached for key in weight.reductions}
+    trainable = {ref.key for ref in view.variables.values() if ref.trainable}
+    kept = [r for r in refused if r.variable in trainable or not explained.issuperset(r.reductions)]
+    if not (updates or unreached or any(r.variable in trainable for r in kept)):
+        return tuple(kept)
+    read = {ref.key for h, ref in view.variables.items() if feeds_a_layer(view, h)}
+    return tuple(r for r in kept if r.variable in trainable or r.variable in read)

@@ -1,0 +1,263 @@
+"""What an update computes, going backward from its writes, and where each value of it lies.
+
+The slice ends where values do not depend on the shard: at other variables, at gradients that update
+something else, and at sums over elements of all shards, whose results are the same everywhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tf_wu_shard import refusals
+from tf_wu_shard.dtypes import dtype_name
+from tf_wu_shard.graph.constants import integers
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.placement import Partial, Placement, Replicated, Sharded
+from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.rules import registry
+from tf_wu_shard.rules.fused import FUSED
+from tf_wu_shard.rules.registry import Family, family_of
+from tf_wu_shard.rules.shapes import source_operands
+from tf_wu_shard.rules.sparse import SPARSE_WRITES
+from tf_wu_shard.rules.sums import COMBINED_DTYPES
+from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.step.accesses import VariableAccess
+from tf_wu_shard.step.gradients import ResultNames
+from tf_wu_shard.weight_update.analysis.types import ShardSum
+
+
+class UpdateSlice:
+    """The backward slice from the writes on replica 0, with the placement of every value.
+
+    Attributes:
+        size: Elements of every weight of the update, and of its gradients.
+        sizes: Elements of its variables, each number once.
+        body: After `place`: the ops that run on shards, each after its operands.
+        sums: After `place`: those of them that sum over several shards, by name.
+        placements: After `place`: where each value lies. What is Replicated is computed outside.
+        read_besides: After `place`: keys of the other variables that the slice reads.
+    """
+
+    def __init__(
+        self,
+        view: GraphView,
+        names: ResultNames,
+        keys: tuple[int, ...],
+        touching: dict[str, list[list[VariableAccess]]],
+        handles: dict[str, dict[int, str]],
+        sums: Sequence[Op],
+    ) -> None:
+        """Prepares the slice.
+
+        Args:
+            view: The graph.
+            names: Every name of a reduced gradient.
+            keys: The reductions that feed the update.
+            touching: Who touches each variable of the update, by replica.
+            handles: For each mirrored variable, its handles by replica.
+            sums: The sums over the gradients, from which it starts besides the writes.
+        """
+        self._view = view
+        self._names = names
+        self._keys = keys
+        self._external_reductions = sums
+        self._own_handles = {handles[v][0] for v in touching}
+        self._writes = [a.op for t in touching.values() for a in t[0] if a.access.is_own_write]
+        self._written_by = {op.name for op in self._writes}
+        shapes = {view.variables[handles[v][0]].shape for v in touching}
+        self.sizes = {math.prod(s or ()) for s in shapes}
+        self.size = max(self.sizes)
+        self.body: list[Op] = []
+        self.sums: dict[str, ShardSum] = {}
+        self.read_besides: set[str] = set()
+        self.placements: dict[Value, Placement] = {}
+        self._sources: dict[Value, Value] = {}
+        # What other updates' gradients are made into, sums aside: it is there in shards only.
+        self._of_others: set[Value] = set()
+
+    def source(self, value: Value) -> Value:
+        """The value that `value` is another name of."""
+        return self._sources.get(value, value)
+
+    def is_gradient(self, value: Value) -> bool:
+        """Whether a value is a reduced gradient of this update; those of others are outside."""
+        return value in self._names and self._names[value][0] in self._keys
+
+    def place(self) -> Refusal | None:
+        """Computes all placements and the body; the reason why that is impossible, or None."""
+        refusal = self._against_sizes()
+        if refusal is not None:
+            return refusal
+        ancestors = self._ancestors()
+        self._within = {op.name for op in ancestors}
+        for op in sorted(ancestors, key=lambda o: o.position):
+            refusal = self._place_op(op)
+            if refusal is not None:
+                return refusal
+        return None
+
+    def size_at(self, op: Op) -> int:
+        """Elements of whatever lies in shards that an op of the body combines."""
+        return self.size
+
+    def _against_sizes(self) -> Refusal | None:
+        """Why variables of these sizes cannot be updated together, or None."""
+        if len(self.sizes) == 1:
+            return None
+        return refusals.Rules.DIFFERENT_SIZES.at(self._writes[0].name)
+
+    def _elements_written(self, op: Op) -> int:
+        """Elements of the variable that a write writes."""
+        return math.prod(self._view.variables[op.inputs[0].op].shape or ())
+
+    def _ancestors(self) -> list[Op]:
+        """The writes and what they depend on, up to gradients and variables."""
+        starts = {op.name: op for op in (*self._writes, *self._external_reductions)}.values()
+        stack = [(op, value) for op in starts for value in op.inputs]
+        found = {op.name: op for op in starts}
+        seen: set[Value] = set()
+        while stack:
+            op, value = stack.pop()
+            if op.type == READ or value in seen:
+                continue
+            seen.add(value)
+            if value in self._names or value.op in self._view.variables:
+                continue
+            producer = self._view.producer(value)
+            found[producer.name] = producer
+            # What an IdentityN passes on beside the value is nothing to it.
+            alone = producer.type == "IdentityN"
+            entering = (producer.inputs[value.index],) if alone else producer.inputs
+            stack += [(producer, v) for v in entering]
+        return list(found.values())
+
+    def _place_op(self, op: Op) -> Refusal | None:
+        if op.type == READ and op.inputs[0].op in self._own_handles:
+            ref = self._view.variables[op.inputs[0].op]
+            self.placements[Value(op.name)] = Sharded(ref.shape or ())
+            self.body.append(op)
+            return None
+        if op.type == READ:
+            other = self._view.variables.get(op.inputs[0].op)
+            self.read_besides |= {other.key} if other is not None else set()
+            return None
+        if op.name in self._written_by:
+            self.body.append(op)
+            return self._check_write(op)
+        operands = [self._placement(v) for v in op.inputs]
+        if op.type == "IdentityN":
+            self._place_elements(op, operands)
+            passed = enumerate(op.inputs)
+            self._of_others |= {Value(op.name, i) for i, v in passed if self._is_of_others(v)}
+            return None
+        known = []
+        for value, operand in zip(op.inputs, operands, strict=True):
+            if operand is None:
+                unknown = refusals.Updates.OPERAND_SHAPE_UNKNOWN.at(value.op)
+                return unknown if any(isinstance(o, Sharded) for o in operands) else None
+            known.append(operand)
+        of_others = any(self._is_of_others(value) for value in op.inputs)
+        if not any(isinstance(o, Sharded) for o in known) and not self._spreads(op, known):
+            if of_others and family_of(op.type) is not Family.SUM:
+                self._of_others.update(self._view.results(op.name))
+            return None
+        if of_others:
+            return refusals.Updates.KEPT_APART.at(op.name)
+        return self._place_result(op, tuple(known))
+
+    def _is_of_others(self, value: Value) -> bool:
+        """Whether a value is another update's gradient, or made of one element by element."""
+        return value in self._of_others or self._names.is_apart(value, self._keys)
+
+    def _place_result(self, op: Op, operands: tuple[Placement, ...]) -> Refusal | None:
+        result = Value(op.name)
+        outcome = registry.propagate(op.type, op.name, operands, self._view.shape(result))
+        if isinstance(outcome, Refusal):
+            return outcome
+        if isinstance(outcome, Partial):
+            summed = self._sum(op, operands[0].shape, outcome)
+            if isinstance(summed, Refusal):
+                return summed
+            self.sums[op.name] = summed
+            outcome = Replicated(outcome.shape)
+        self.placements[result] = outcome
+        if family_of(op.type) is Family.RELABEL:
+            first = op.inputs[source_operands(op.type, 0, 1)[0]]
+            self._sources[result] = self.source(first)
+        else:
+            self.body.append(op)
+        return None
+
+    def _sum(self, op: Op, shape: tuple[int, ...], result: Partial) -> ShardSum | Refusal:
+        """What an op sums that takes the axes from its second operand, or sums all."""
+        axes: tuple[int, ...] | None = tuple(range(len(shape)))
+        # A scalar has no axes, whatever computes them.
+        if len(op.inputs) > 1 and shape:
+            axes = integers(self._view.constant(op.inputs[1]))
+        if axes is None:
+            return refusals.Rules.AXES_UNKNOWN.at(op.name)
+        dtype = self._view.dtype(Value(op.name))
+        if dtype not in COMBINED_DTYPES[result.combine]:
+            return refusals.Rules.TYPE_NOT_SUMMED.at(op.name, dtype=dtype_name(dtype))
+        return ShardSum(shape, tuple(sorted({a % len(shape) for a in axes})), result.shape, dtype)
+
+    def _spreads(self, op: Op, operands: Sequence[Placement]) -> bool:
+        """Whether an op makes a tensor of the update's size, for the update alone, of smaller ones.
+
+        Each replica then makes its shard of it only, of the rows and columns that all replicas hold
+        (Adafactor's second moments).
+        """
+        if family_of(op.type) is not Family.ELEMENTWISE or self.size == 1 or not operands:
+            return False
+        if math.prod(self._view.shape(Value(op.name)) or ()) != self.size:
+            return False
+        if any(math.prod(operand.shape) == self.size for operand in operands):
+            return False
+        return all(
+            consumer.name in self._within
+            and (
+                consumer.name in self._written_by or family_of(consumer.type) is Family.ELEMENTWISE
+            )
+            for consumer, _ in self._view.consumers(Value(op.name))
+        )
+
+    def _place_elements(self, op: Op, operands: list[Placement | None]) -> None:
+        for i, (value, operand) in enumerate(zip(op.inputs, operands, strict=True)):
+            if isinstance(operand, Sharded):
+                self.placements[Value(op.name, i)] = operand
+                self._sources[Value(op.name, i)] = self.source(value)
+
+    def _placement(self, value: Value) -> Placement | None:
+        """Where an operand lies; None where its shape is not known."""
+        if self.is_gradient(value):
+            return Sharded(self._view.shape(value) or ())
+        if value not in self.placements:
+            shape = self._view.shape(value)
+            if shape is None:
+                return None
+            self.placements[value] = Replicated(shape)
+        return self.placements[value]
+
+    def _check_write(self, op: Op) -> Refusal | None:
+        """Whether a write's operands are what its shard needs."""
+        if op.type in SPARSE_WRITES:
+            return refusals.Updates.WRITES_SOME_ROWS.at(op.name, op_type=op.type)
+        fused = FUSED.get(op.type)
+        first = fused.num_handles if fused else 1
+        for value in op.inputs[:first]:
+            if value.op not in self._own_handles:
+                return refusals.Updates.ALSO_WRITES.at(op.name, op_type=op.type)
+        for slot, value in enumerate(op.inputs[first:], start=first):
+            operand = self._placement(value)
+            if operand is None:
+                return refusals.Updates.OPERAND_SHAPE_UNKNOWN.at(value.op)
+            wants_scalar = fused is not None and slot != fused.gradient
+            if wants_scalar and not isinstance(operand, Replicated):
+                return refusals.Updates.NO_SCALAR.at(op.name, slot=slot, op_type=op.type)
+            if not wants_scalar and math.prod(operand.shape) != self._elements_written(op):
+                return refusals.Updates.WRITES_OTHER_SHAPE.at(op.name, shape=operand.shape)
+            if self._names.is_apart(value, self._keys):
+                return refusals.Updates.KEPT_APART.at(op.name)
+        return None

@@ -1,0 +1,302 @@
+"""Emits one replica's copy of an update's body, on that replica's shard.
+
+Slots are read and written in place, through the handles of their shards, in the order of the
+original accesses. A weight has no shard of its own between steps: its slice is cut from the whole
+value, carried from write to write as a plain value, and handed back to be gathered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.grounds.scratch import scratch_variable
+from tf_wu_shard.layout import AnyLayout, of_size
+from tf_wu_shard.rules.elementwise import ON_VECTORS
+from tf_wu_shard.rules.fused import FUSED
+from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.weight_update.analysis.types import BodyOp, Operand, OperandKind, WeightUpdate
+from tf_wu_shard.weight_update.rewrite.access_order import AccessOrder
+from tf_wu_shard.weight_update.rewrite.emission import Emission
+from tf_wu_shard.weight_update.rewrite.own_shard import OwnShard
+from tf_wu_shard.weight_update.rewrite.sums import part
+from tf_wu_shard.weight_update.rewrite.weight_reads import idle_reads
+from tf_wu_shard.weight_update.rewrite.weight_versions import (
+    WeightVersion,
+    open_version,
+    weight_versions,
+)
+
+
+class BodyEmitter:
+    """Emits the body of one update for one replica.
+
+    Attributes:
+        update: The update.
+        versions: After `emit`: for each weight, what it is whenever it has to be whole.
+        emitted: After `emit`: for each op of the old body on this replica that goes away, the
+            ops that took its place; for a write of a weight none yet (see `replace_writes`).
+        parts: After `emit`: for each sum over several shards, by its old op, what the replica's
+            shard adds to it.
+        entering: After `emit`: for each matrix function, the shards that enter it. What it yields
+            is read under its old name, until the shards of that are known.
+    """
+
+    def __init__(
+        self,
+        emission: Emission,
+        update: WeightUpdate,
+        layouts: Sequence[AnyLayout],
+        replica: int,
+        gradients: Mapping[int, Sequence[Value]],
+    ) -> None:
+        """Prepares to emit.
+
+        Args:
+            emission: Where to emit.
+            update: The update.
+            layouts: How its weights are cut, then how whatever is of another size, for each size.
+            replica: Whose copy to emit.
+            gradients: For each reduction key, per replica the shard of the sum.
+        """
+        self._view = emission.view
+        self._dialect = emission.dialect
+        self._shard_handles = emission.handles
+        self.update = update
+        self.layout = layouts[0]
+        self._layouts = tuple(layouts)
+        self._replica = replica
+        self._gradients = gradients
+        self._at = emission.at(update.devices[replica], update.name, "update")
+        self._variables = {v.key: v for v in update.variables}
+        self._locals: list[Value | None] = []
+        self._order = AccessOrder()
+        # The shards of weights that were read or written, as they are now.
+        self._weights: dict[str, Value] = {}
+        self.versions = {w.key: weight_versions(w) for w in update.weights}
+        self.emitted: dict[str, list[str]] = {}
+        self.parts: dict[str, Value] = {}
+        self.entering: dict[int, tuple[Value, ...]] = {}
+        self._drop_idle_reads()
+
+    def layout_of(self, size: int) -> AnyLayout:
+        """How whatever has so many elements is cut."""
+        return of_size(self._layouts, size)
+
+    def emit(self) -> None:
+        """Emits every op of the body, in order."""
+        for op in self.update.body:
+            self.emit_op(op)
+
+    def emit_op(self, op: BodyOp) -> None:
+        """Emits the next op of the body."""
+        local: Value | None = None
+        if op.function is not None:
+            self._enter(op, op.function)
+        elif op.type == READ:
+            local = self._read(op)
+        elif op.type in WRITES:
+            self._write(op)
+        elif op.type in FUSED:
+            self._apply(op)
+        elif op.sum is not None:
+            self._add(op)
+        else:
+            local = self._compute(op)
+        self._locals.append(local)
+
+    def _enter(self, op: BodyOp, function: int) -> None:
+        """An op of a matrix function: at the first one, everything that enters is there."""
+        if function not in self.entering:
+            inputs = self.update.functions[function].inputs
+            self.entering[function] = tuple(self._local(op, value.operand) for value in inputs)
+
+    def _drop_idle_reads(self) -> None:
+        """Takes out reads of whole weights that nobody looks at.
+
+        One between two writes would be waited for by the one assignment in their place, and would
+        wait for it. What waits for one after such an assignment waits for that.
+        """
+        own = {op.ops[self._replica] for op in self.update.body}
+        for weight in self.update.weights:
+            if weight.key not in self._shard_handles:
+                found = idle_reads(self._view, weight.handles[self._replica], own)
+                self.emitted |= {name: [] for names in found.values() for name in names}
+                for version in self.versions[weight.key]:
+                    version.idle_reads += found.get(version.after, [])
+
+    def _read(self, op: BodyOp) -> Value:
+        key, name = op.variable, op.ops[self._replica]
+        if key in self._shard_handles:
+            local = self._at.like(
+                self._view.ops[name].node,
+                [self._shard_handles[key][self._replica]],
+                op.type,
+                controls=self._before(key, name, writes=False),
+            )
+            self._order.after(key, local.op, writes=False)
+            self.emitted[name] = [local.op]
+            return local
+        if key in self._weights:
+            if any(0 < len(v.writes) < v.num_writes for v in self.versions[key]):
+                # Between these writes only the body looks, and they become one: a write that
+                # waited for this read would wait for itself.
+                self.emitted[name] = []
+            return self._weights[key]
+        # The old read of the whole weight stays as it is; the shard is cut from what it read.
+        return self._slice(Value(name), self._variables[key].shape, "own_shard")
+
+    def _write(self, op: BodyOp) -> None:
+        key, name = op.variable, op.ops[self._replica]
+        operand = self._local(op, op.operands[1])
+        if key in self._shard_handles:
+            local = self._at.like(
+                self._view.ops[name].node,
+                [self._shard_handles[key][self._replica], operand],
+                op.type,
+                controls=self._before(key, name, writes=True),
+            )
+            self._order.after(key, local.op, writes=True)
+            self.emitted[name] = [local.op]
+            return
+        arithmetic = WRITES[op.type]
+        if arithmetic is not None:
+            operand = self._at.in_order(arithmetic, [self._present(key, name), operand])
+        self._replace_weight(key, name, operand)
+
+    def _apply(self, op: BodyOp) -> None:
+        """A fused update: on the slots' shards and on a variable that lives for this step."""
+        name = op.ops[self._replica]
+        fused = FUSED[op.type]
+        keys = [operand.variable for operand in op.operands[: fused.num_handles]]
+        controls = set(self._external_controls(name))
+        handles: list[Value] = []
+        for key in keys:
+            if key in self._shard_handles:
+                handles.append(self._shard_handles[key][self._replica])
+                controls |= set(self._before(key, name, writes=True))
+            else:
+                handle, filled = self._scratch(key, name)
+                handles.append(handle)
+                controls.add(filled)
+        scalars = [self._local(op, operand) for operand in op.operands[fused.num_handles :]]
+        node = self._view.ops[name].node
+        applied = self._at.like(node, [*handles, *scalars], op.type, controls=controls)
+        for key, handle in zip(keys, handles, strict=True):
+            if key in self._shard_handles:
+                self._order.after(key, applied.op, writes=True)
+                continue
+            self._replace_weight(key, name, self._read_of(key, handle, [applied.op]))
+        self.emitted.setdefault(name, [applied.op])
+
+    def _scratch(self, key: str, name: str) -> tuple[Value, str]:
+        """A variable that holds the weight's shard during this step; see `scratch_variable`."""
+        present = self._present(key, name)
+        own = self._variables[key]
+        shape = self.layout_of(math.prod(own.shape)).shard_shape(self._replica)
+        return scratch_variable(self._at, present, shape)
+
+    def _add(self, op: BodyOp) -> None:
+        """A sum over several shards: what this one adds to it."""
+        name = op.ops[self._replica]
+        shard = self._local(op, op.operands[0])
+        assert op.sum is not None, f"{op.type} is no sum"
+        layout = self.layout_of(math.prod(op.sum.shape))
+        own = OwnShard(self._at.within(op.type), self._dialect, layout, self._replica)
+        self.parts[name] = part(own, op, shard)
+        self.emitted[name] = [self.parts[name].op]
+
+    def _compute(self, op: BodyOp) -> Value | None:
+        name = op.ops[self._replica]
+        operands = [self._local(op, operand) for operand in op.operands]
+        node = self._view.ops[name].node
+        controls = self._external_controls(name)
+        if op.type in ON_VECTORS:
+            on_vectors = ON_VECTORS[op.type]
+            local = self._at.in_order(on_vectors, operands, op.type, controls=controls)
+        else:
+            local = self._at.like(node, operands, op.type, controls=controls)
+        self.emitted[name] = [local.op]
+        return local
+
+    def _local(self, op: BodyOp, operand: Operand) -> Value:
+        """An operand as it is on this replica's shard."""
+        if operand.kind is OperandKind.BODY:
+            source = self.update.body[operand.index]
+            if source.function is not None:
+                return Value(source.ops[self._replica], operand.output)
+            local = self._locals[operand.index]
+            assert local is not None, f"{op.type} uses the result of a write"
+            return local
+        if operand.kind is OperandKind.GRADIENT:
+            return self._gradients[operand.index][self._replica]
+        value = operand.values[self._replica]
+        if operand.kind is OperandKind.SCALAR:
+            if operand.shape == () or op.type in FUSED:
+                return value
+            # A one-element tensor of rank 2 would turn the shard into a matrix.
+            return self._at.reshape(value, (), "scalar")
+        if operand.kind is OperandKind.BROADCAST:
+            own_shape = self._view.shape(value)
+            assert own_shape is not None, f"{value} has no static shape"
+            layout = self.layout_of(math.prod(operand.shape))
+            own = OwnShard(self._at.within("broadcast"), self._dialect, layout, self._replica)
+            return own.broadcast(value, own_shape, operand.shape)
+        return self._slice(value, operand.shape, "slice")
+
+    def _slice(self, value: Value, shape: tuple[int, ...], name: str) -> Value:
+        """The own shard of a value of `shape` that is whole."""
+        layout = self.layout_of(math.prod(shape))
+        return self._dialect.slice_own(self._at.within(name), value, layout, self._replica)
+
+    def _read_of(self, key: str, handle: Value, controls: Sequence[str]) -> Value:
+        """A read of a handle of a variable."""
+        dtype = self._variables[key].dtype
+        return self._at.op(READ, [handle], READ, controls=controls, dtype=dtype)
+
+    def _present(self, key: str, write: str) -> Value:
+        """The weight's shard before the old op `write`."""
+        if key not in self._weights:
+            variable = self._variables[key]
+            handle = Value(variable.handles[self._replica])
+            whole = self._read_of(key, handle, self._external_controls(write))
+            self._weights[key] = self._slice(whole, variable.shape, "own_shard")
+            open_version(self.versions[key]).controls.append(whole.op)
+        return self._weights[key]
+
+    def _replace_weight(self, key: str, write: str, value: Value) -> None:
+        self._weights[key] = value
+        version = self._note_write(key, write)
+        version.shard = value
+
+    def _note_write(self, key: str, write: str) -> WeightVersion:
+        version = open_version(self.versions[key])
+        version.controls += self._external_controls(write)
+        version.writes.append(write)
+        self.emitted.setdefault(write, [])
+        return version
+
+    def replace_writes(self, version: WeightVersion, assignment: str) -> None:
+        """Lets what waited for the last write of a version wait for an assignment in its place.
+
+        Nothing takes the place of earlier writes, whose values only the body looks at: what waited
+        for one may stand before the assignment.
+
+        Args:
+            version: What an emitted weight is.
+            assignment: The op that assigns it.
+        """
+        for old in (version.writes[-1], *version.idle_reads):
+            self.emitted[old].append(assignment)
+
+    def _external_controls(self, name: str) -> list[str]:
+        """What an old op waited for: outside ops as they are, body ops as what replaced them."""
+        controls = []
+        for control in self._view.ops[name].controls:
+            controls += self.emitted.get(control, [control])
+        return controls
+
+    def _before(self, key: str, name: str, *, writes: bool) -> list[str]:
+        """What an access of a slot's shard must wait for."""
+        return self._external_controls(name) + self._order.before(key, writes=writes)

@@ -1,0 +1,295 @@
+"""What remains of the old graph once some of its ops are replaced.
+
+Keeps every op that still has a purpose, with its edges led to the replacements. An op that was
+only there for what went away (packing gradients, splitting their sum) goes with it; an op that is
+merely dropped hands its control edges on, so that nothing runs earlier than it did.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence, Set
+from typing import Any
+
+from tf_wu_shard.colocation import rename_wishes, wishes
+from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.nodes import copy_of
+from tf_wu_shard.graph.op import Op, Value, parse_value
+from tf_wu_shard.graph.ordering import in_cycles
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.rules.registry import Family, family_of
+from tf_wu_shard.step.gradients import result_names
+from tf_wu_shard.weight_update.analysis.types import Analysis
+from tf_wu_shard.weight_update.rewrite.names import LEFT_WHOLE, scope_of
+
+_INPUTS = frozenset({"Placeholder", "_Arg", "Arg"})
+
+
+class GraphEdit:
+    """Collects replacements, then what is left.
+
+    Attributes:
+        names: Every name of a reduced gradient.
+    """
+
+    def __init__(
+        self, view: GraphView, analysis: Analysis, sharded: Set[int], builder: GraphBuilder
+    ) -> None:
+        """Starts with nothing replaced.
+
+        Args:
+            view: The old graph.
+            analysis: What was found in it.
+            sharded: Keys of the reductions whose updates are sharded: their carriers go.
+            builder: Where a replacement that needs another shape is emitted.
+        """
+        self._view = view
+        self._analysis = analysis
+        self._sharded = sharded
+        self._builder = builder
+        self._replaced_ops: dict[str, Sequence[str]] = {}
+        self._replaced_values: dict[Value, Value] = {}
+        self.names = result_names(view, analysis.reductions)
+        self._control_memo: dict[str, tuple[str, ...]] = {}
+        self._kept: frozenset[str] = frozenset()
+        self._needs: dict[str, frozenset[str]] = {}
+        self._inputs = frozenset(op.name for op in view if op.type in _INPUTS)
+
+    def replace_ops(self, replacements: Mapping[str, Sequence[str]]) -> None:
+        """Takes ops out of the old graph.
+
+        Args:
+            replacements: For each op that goes, the ops that took its place. Where there are none,
+                what waited for it waits for what it waited for and took.
+        """
+        for name, instead in replacements.items():
+            self._replaced_ops[name] = (*self._replaced_ops.get(name, ()), *instead)
+
+    def replace_results(self, key: int, sums: Sequence[Value]) -> None:
+        """Lets everything that reads the results of a reduction read other values.
+
+        Args:
+            key: The reduction.
+            sums: Per replica, a vector with the same elements.
+        """
+        reduction = self._analysis.reductions[key]
+        if reduction.size is None:
+            # A part of a pack, a vector too; what gives it another shape goes on doing so.
+            self._replaced_values.update(zip(reduction.results, sums, strict=True))
+            return
+        devices = self._analysis.updates[0].devices
+        for replica, total in enumerate(sums):
+            for value in self.names.of(key, replica):
+                shape = self._view.shape(value)
+                assert shape is not None, f"a reduced gradient has no static shape: {value}"
+                at = self._builder.at(devices[replica], scope_of(LEFT_WHOLE, "all_reduce/shape"))
+                self._replaced_values[value] = at.reshape(total, shape, "")
+
+    def replace_value(self, old: Value, new: Value) -> None:
+        """Lets everything that reads a value read another."""
+        self._replaced_values[old] = new
+
+    def collect(self) -> tuple[list[Any], tuple[str, ...], tuple[Value, ...]]:
+        """Everything of the old graph that still has a purpose.
+
+        Returns:
+            The remaining nodes, the names of the ops that must run, and the returned values.
+        """
+        self._bypass_identities()
+        self._kept = self._still_live()
+        nodes = [self._node(op) for op in self._view if op.name in self._kept]
+        controls = [n for c in self._view.control_outputs for n in self._waited_for(c)]
+        outputs = tuple(self._replaced_values.get(v, v) for v in self._view.outputs)
+        self._lead_new_nodes()
+        return nodes, tuple(dict.fromkeys(controls)), outputs
+
+    def _bypass_identities(self) -> None:
+        """Frees whatever an IdentityN passes on from the values beside it that go."""
+        for op in self._view:
+            if op.type != "IdentityN" or not self._passes_on_what_goes(op):
+                continue
+            for i, value in enumerate(op.inputs):
+                self._replaced_values.setdefault(Value(op.name, i), value)
+
+    def _passes_on_what_goes(self, op: Op) -> bool:
+        """Whether an op has a reduced gradient or a value that goes among its operands."""
+        return any(value in self.names or self._goes(value) for value in op.inputs)
+
+    def _goes(self, value: Value) -> bool:
+        """Whether what computes a value goes, whatever name it has here; nobody who stays reads it.
+
+        A reduced gradient is one of these only where no other value takes its place.
+        """
+        while True:
+            value = self._value(value)
+            if value.op in self._replaced_ops:
+                return True
+            op = self._view.ops.get(value.op)
+            if op is None or op.type == "IdentityN" or family_of(op.type) is not Family.RELABEL:
+                return False
+            value = op.inputs[0]
+
+    def _value(self, value: Value) -> Value:
+        """What is read in the place of an old value."""
+        while value in self._replaced_values:
+            value = self._replaced_values[value]
+        return value
+
+    def _still_live(self) -> frozenset[str]:
+        """Old ops that an output, an effect or a new op still needs, and all inputs."""
+        view = self._view
+        gone = set(self._replaced_ops) | self._lost_carriers()
+        stack = [self._value(v).op for v in view.outputs]
+        stack += [c for c in view.control_outputs if c not in gone]
+        stack += [op.name for op in view if view.has_effect(op) and op.name not in gone]
+        stack += self._inputs
+        for node in self._builder.nodes:
+            for text in node.input:
+                if text[0] != "^":
+                    stack.append(self._value(parse_value(text)).op)
+                elif text[1:] not in view.ops or not self._only_waits(text[1:]):
+                    stack.append(text[1:])
+        kept: set[str] = set()
+        while stack:
+            name = stack.pop()
+            if name in kept or name in gone or name not in view.ops:
+                continue
+            kept.add(name)
+            op = view.ops[name]
+            if self._replaced_values.keys().isdisjoint(op.inputs):
+                stack += [v.op for v in op.inputs]
+            else:
+                stack += [self._value(v).op for v in op.inputs]
+            # A stateless op named only by a control edge is dropped; what it waited for is not.
+            stack += [c for c in op.controls if not self._only_waits(c)]
+        return frozenset(kept)
+
+    def _only_waits(self, name: str) -> bool:
+        """Whether an op does nothing but pass on a reduced gradient, or a value that goes."""
+        op = self._view.ops[name]
+        if op.type == "IdentityN":
+            return self._passes_on_what_goes(op)
+        return Value(name) in self.names or self._goes(Value(name))
+
+    def _lost_carriers(self) -> set[str]:
+        """The carriers of all reductions that were sharded or replaced."""
+        reductions = self._analysis.reductions
+        return {name for key in self._sharded for name in reductions[key].carriers}
+
+    def _node(self, op: Op) -> Any:
+        """An old op's node with its edges led to the replacements."""
+        if (
+            self._replaced_values.keys().isdisjoint(op.inputs)
+            and self._kept.issuperset(op.controls)
+            and self._inputs.isdisjoint(op.controls)
+            and self._kept.issuperset(wishes(op.node))
+        ):
+            return op.node
+        inputs = [str(self._value(v)) for v in op.inputs]
+        replaced = not self._replaced_ops.keys().isdisjoint(op.controls)
+        if replaced and not self._view.is_stateful(op.type) and op.name in self._in_cycles:
+            controls = [n for c in op.controls for n in self._waited_for_in_time(c, op.name)]
+        else:
+            controls = [n for c in op.controls for n in self._waited_for(c)]
+        inputs += [f"^{c}" for c in dict.fromkeys(controls)]
+        node = copy_of(op.node)
+        # The device is named as well.
+        rename_wishes(node, lambda name: name if name in self._kept else None)
+        del node.input[:]
+        node.input.extend(inputs)
+        return node
+
+    def _waited_for_in_time(self, name: str, waiting: str) -> tuple[str, ...]:
+        """The ops that a stateless op waits for in the place of an old op.
+
+        What stands between two writes of a variable and enters the last one waits for the first.
+        Where one write is left, it cannot wait for that; it waits for what the first waited for.
+        """
+        found: dict[str, None] = {}
+        seen: set[str] = set()
+        stack = [name]
+        while stack:
+            one = stack.pop()
+            if one in seen:
+                continue
+            seen.add(one)
+            waits = self._waited_for(one)
+            if all(n in self._kept or waiting not in self._behind(n) for n in waits):
+                found.update(dict.fromkeys(waits))
+            elif one in self._view.ops and one not in self._kept:
+                op = self._view.ops[one]
+                stack += (*op.controls, *(self._value(value).op for value in op.inputs))
+        return tuple(found)
+
+    @functools.cached_property
+    def _new(self) -> dict[str, Any]:
+        """The builder's nodes by name, once all are there."""
+        return {node.name: node for node in self._builder.nodes}
+
+    @functools.cached_property
+    def _in_cycles(self) -> frozenset[str]:
+        """Ops that would need themselves if all waited for what replaces what they waited for."""
+        needs: dict[str, list[str]] = {}
+        stack = list(self._new)
+        while stack:
+            one = stack.pop()
+            if one not in needs:
+                needs[one] = self._needed_by(one)
+                stack += needs[one]
+        return in_cycles(needs)
+
+    def _behind(self, name: str) -> frozenset[str]:
+        """The old ops that a new op needs, itself or by way of others."""
+        if name not in self._needs:
+            found: set[str] = set()
+            stack = [name]
+            while stack:
+                one = stack.pop()
+                if one not in found:
+                    found.add(one)
+                    stack += self._needed_by(one)
+            self._needs[name] = frozenset(found)
+        return self._needs[name]
+
+    def _needed_by(self, name: str) -> list[str]:
+        """The ops whose values an op of the new graph takes, or which it waits for."""
+        if name in self._new:
+            inputs = self._new[name].input
+            values: Sequence[Value] = [parse_value(text) for text in inputs if text[0] != "^"]
+            waits: Sequence[str] = [text[1:] for text in inputs if text[0] == "^"]
+        elif name in self._view.ops:
+            op = self._view.ops[name]
+            values, waits = op.inputs, op.controls
+        else:
+            return []
+        needed = [self._value(value).op for value in values]
+        return [*needed, *(n for wait in waits for n in self._waited_for(wait))]
+
+    def _waited_for(self, name: str) -> tuple[str, ...]:
+        """The ops to wait for in the place of an old op."""
+        if name in self._inputs:
+            return ()
+        if name in self._kept or name not in self._view.ops:
+            return (name,)
+        instead = self._replaced_ops.get(name)
+        if instead:
+            return tuple(instead)
+        if name not in self._control_memo:
+            self._control_memo[name] = ()
+            op = self._view.ops[name]
+            sources = (*op.controls, *(self._value(v).op for v in op.inputs))
+            found = [n for s in sources for n in self._waited_for(s)]
+            self._control_memo[name] = tuple(dict.fromkeys(found))
+        return self._control_memo[name]
+
+    def _lead_new_nodes(self) -> None:
+        """Leads edges of new nodes away from old values and ops that were replaced."""
+        old = self._view.ops
+        for node in self._builder.nodes:
+            if not any(i.lstrip("^").partition(":")[0] in old for i in node.input):
+                continue
+            data = [str(self._value(parse_value(i))) for i in node.input if i[0] != "^"]
+            waits = [i[1:] for i in node.input if i[0] == "^"]
+            led = dict.fromkeys(n for w in waits for n in self._waited_for(w))
+            del node.input[:]
+            node.input.extend([*data, *(f"^{n}" for n in led)])

@@ -1,0 +1,265 @@
+"""Emits one replica's copy of an update that a sparse gradient feeds, on that replica's rows.
+
+Slots are tables of the shard's rows, read, written and scattered into in place. A weight of which
+the update touches no rows but those looked up is not cut at all: each replica computes what is to
+be scattered into its rows, and all replicas scatter what all of them computed. That moves as much
+as the gradient, where an all-gather moves the table. A weight that changes as a whole is cut and
+gathered as any other.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.grounds import row_exchange
+from tf_wu_shard.grounds.scratch import scratch_variable
+from tf_wu_shard.layout import RowLayout
+from tf_wu_shard.rules.registry import Family, family_of
+from tf_wu_shard.rules.sparse import READ_ROWS, SCATTERS, SEGMENT_SUM, SPARSE_FUSED, UNIQUE
+from tf_wu_shard.weight_update.analysis.row_body import weights_by_rows
+from tf_wu_shard.weight_update.analysis.types import BodyOp, Operand, OperandKind
+from tf_wu_shard.weight_update.rewrite.body_emitter import BodyEmitter
+
+_UPDATE = "ResourceScatterUpdate"
+
+
+@dataclasses.dataclass(frozen=True)
+class RowWrite:
+    """What a replica has for some rows of a weight.
+
+    Attributes:
+        type: The scatter that takes it.
+        rows: The rows' numbers within the shard.
+        values: A row for each.
+    """
+
+    type: str
+    rows: Value
+    values: Value
+
+
+class RowEmitter(BodyEmitter):
+    """Emits the body of one update of some rows for one replica.
+
+    Attributes:
+        row_writes: For each weight that is not cut, what is to be scattered into it, write by
+            write.
+        places: For each list of entries whose order is known, the places of the replica's own
+            among all, int64.
+        gathered: For each op whose result is looked at by others, by its old op, the replica's
+            rows of it.
+        results: For each condition, by its position in the body, what the replica has of its
+            results.
+    """
+
+    layout: RowLayout
+
+    def __init__(self, *args: Any, places: Mapping[str, Value]) -> None:
+        """Prepares to emit.
+
+        Args:
+            *args: As `BodyEmitter` takes them.
+            places: For each gradient, by its list of entries, the places of the replica's own
+                among all.
+        """
+        super().__init__(*args)
+        self._by_rows = weights_by_rows(self.update)
+        self.row_writes: dict[str, list[RowWrite]] = {}
+        self.places: dict[str, Value] = {**places}
+        self.gathered: dict[str, Value] = {}
+        self.results: dict[int, Sequence[Value]] = {}
+
+    def finish(self) -> None:
+        """Hands the weights that are cut back as vectors, after every op was emitted."""
+        for versions in self.versions.values():
+            for version in versions:
+                if version.shard is not None:
+                    version.shard = self._at.flat(version.shard, "flat")
+
+    def operand(self, op: BodyOp, number: int) -> Value:
+        """An operand of an op of the body as it is on this replica's rows."""
+        return self._local(op, op.operands[number])
+
+    def put_results(self, op: BodyOp, results: Sequence[Value], instead: str) -> None:
+        """Takes the results of a condition, which are emitted for all replicas together.
+
+        Args:
+            op: The condition, the next op of the body.
+            results: What this replica has of each.
+            instead: What to wait for in place of the old op.
+        """
+        self.results[len(self._locals)] = results
+        self._locals.append(results[0])
+        self.emitted[op.ops[self._replica]] = [instead]
+
+    def _slice(self, value: Value, shape: tuple[int, ...], name: str) -> Value:
+        return self._rows_of(value, self.layout.shape, name)
+
+    def _rows_of(self, value: Value, shape: tuple[int, ...], name: str) -> Value:
+        """The replica's rows of a tensor of `shape`, which has as many rows as the table."""
+        start, stop = self.layout.rows(self._replica)
+        row = math.prod(shape[1:])
+        vector = self._at.flat(value, f"{name}/flat")
+        vector = self._at.run(vector, start * row, stop * row, name)
+        return self._at.reshape(vector, (stop - start, *shape[1:]), f"{name}/rows")
+
+    def _local(self, op: BodyOp, operand: Operand) -> Value:
+        if operand.kind is OperandKind.SCALAR:
+            return operand.values[self._replica]
+        if operand.kind is OperandKind.SLICE:
+            return self._rows_of(operand.values[self._replica], operand.shape, "slice")
+        if operand.kind is OperandKind.BODY and operand.index in self.results:
+            return self.results[operand.index][operand.output]
+        local = super()._local(op, operand)
+        return Value(local.op, operand.output) if operand.output else local
+
+    def _compute(self, op: BodyOp) -> Value | None:
+        if op.type in SCATTERS:
+            self._scatter(op)
+            return None
+        if op.type in SPARSE_FUSED:
+            self._apply_to_rows(op)
+            return None
+        name = op.ops[self._replica]
+        attributes = self._view.ops[name].node.attr
+        if op.type == READ_ROWS:
+            return self._read_rows(op)
+        if op.type == SEGMENT_SUM and not self._in_places(op.operands[1]):
+            local: Value | None = self._segment_sum(op, attributes["Tnumsegments"].type)
+        elif family_of(op.type) is Family.RELABEL:
+            local = self._reshape(op)
+        else:
+            local = super()._compute(op)
+        if op.gathered and local is not None:
+            self.gathered[name] = local
+        return local
+
+    def _reshape(self, op: BodyOp) -> Value:
+        """Each of the shard's rows in another shape."""
+        name = op.ops[self._replica]
+        shape = self._view.shape(Value(name))
+        assert shape is not None, "the analysis has seen it"
+        start, stop = self.layout.rows(self._replica)
+        own, rows = self._local(op, op.operands[0]), (stop - start, *shape[1:])
+        local = self._at.reshape(own, rows, op.type)
+        self.emitted[name] = [local.op]
+        return local
+
+    def _in_places(self, operand: Operand) -> bool:
+        """Whether an operand is the entries' places in a list without repetitions."""
+        body = self.update.body
+        if operand.kind is not OperandKind.BODY or body[operand.index].type != UNIQUE:
+            return False
+        # Its first result is the list itself, the second the places.
+        return operand.output == 1
+
+    def _num_rows(self, dtype: int) -> Value:
+        count = self.layout.shard_shape(self._replica)[0]
+        return self._at.constant(count, dtype)
+
+    def _segment_sum(self, op: BodyOp, count_dtype: int) -> Value:
+        """The entries of each of the shard's rows, added up."""
+        name = op.ops[self._replica]
+        operands = [self._local(op, operand) for operand in op.operands[:2]]
+        local = self._at.like(
+            self._view.ops[name].node,
+            [*operands, self._num_rows(count_dtype)],
+            op.type,
+            controls=self._external_controls(name),
+        )
+        self.emitted[name] = [local.op]
+        return local
+
+    def _scatter(self, op: BodyOp) -> None:
+        key, name = op.variable, op.ops[self._replica]
+        node = self._view.ops[name].node
+        rows, values = (self._local(op, operand) for operand in op.operands[1:3])
+        if key in self._shard_handles:
+            local = self._at.like(
+                node,
+                [self._shard_handles[key][self._replica], rows, values],
+                op.type,
+                controls=self._before(key, name, writes=True),
+            )
+            self._order.after(key, local.op, writes=True)
+            self.emitted[name] = [local.op]
+            return
+        self._write_rows(key, name, RowWrite(op.type, rows, values))
+
+    def _write_rows(self, key: str, write: str, written: RowWrite) -> None:
+        """Writes some rows of a weight: later and everywhere, or into the shard's value."""
+        if key in self._by_rows:
+            self.row_writes.setdefault(key, []).append(written)
+            self._note_write(key, write)
+            return
+        present = self._present(key, write)
+        column = self._at.reshape(written.rows, (-1, 1), "column")
+        scatter = SCATTERS[written.type]
+        changed = self._at.op(scatter, [present, column, written.values], scatter)
+        self._replace_weight(key, write, changed)
+
+    def _apply_to_rows(self, op: BodyOp) -> None:
+        """A fused update of some rows: on variables that hold them and live for this step."""
+        name = op.ops[self._replica]
+        fused, node = SPARSE_FUSED[op.type], self._view.ops[name].node
+        rows = self._local(op, op.operands[fused.rows])
+        keys = [operand.variable for operand in op.operands[: fused.num_handles]]
+        held = [self._rows_in_scratch(key, name, rows) for key in keys]
+        others = [self._local(op, operand) for operand in op.operands[fused.num_handles :]]
+        others[fused.rows - fused.num_handles] = self._numbered(rows)
+        applied = self._at.like(
+            node,
+            [*(handle for handle, _ in held), *others],
+            op.type,
+            controls=[*self._external_controls(name), *(filled for _, filled in held)],
+        )
+        self.emitted[name] = [applied.op]
+        for key, (handle, _) in zip(keys, held, strict=True):
+            new = self._read_of(key, handle, [applied.op])
+            if key not in self._shard_handles:
+                self._write_rows(key, name, RowWrite(_UPDATE, rows, new))
+                continue
+            shard = self._shard_handles[key][self._replica]
+            written = self._at.op(_UPDATE, [shard, rows, new], _UPDATE)
+            self._order.after(key, written.op, writes=True)
+            self.emitted[name].append(written.op)
+
+    def _read_rows(self, op: BodyOp) -> Value:
+        """Rows of one of the update's variables, as the writes before have left it."""
+        key, name = op.variable, op.ops[self._replica]
+        read = self._rows_at(key, name, self._local(op, op.operands[1]), writes=False)
+        if key in self._shard_handles:
+            self._order.after(key, read.op, writes=False)
+        self.emitted[name] = [read.op]
+        return read
+
+    def _rows_in_scratch(self, key: str, write: str, rows: Value) -> tuple[Value, str]:
+        """A variable that holds some rows of another during this step."""
+        held = self._rows_at(key, write, rows, writes=True)
+        return scratch_variable(self._at.within("rows"), held, (-1, *self.layout.shape[1:]))
+
+    def _rows_at(self, key: str, name: str, rows: Value, *, writes: bool) -> Value:
+        """Some rows of a variable at the place of the old op `name`, which may write it."""
+        variable = self._variables[key]
+        handle, controls = Value(variable.handles[self._replica]), self._external_controls(name)
+        if key in self._shard_handles:
+            handle = self._shard_handles[key][self._replica]
+            controls = self._before(key, name, writes=writes)
+        elif key in self._by_rows:
+            at = self._at.within("own")
+            rows = row_exchange.rows_of_table(at, rows, self.layout, self._replica)
+        else:
+            return row_exchange.picked(self._at, self._present(key, name), rows, "GatherV2")
+        dtype = variable.dtype
+        return self._at.op(READ_ROWS, [handle, rows], READ_ROWS, controls=controls, dtype=dtype)
+
+    def _numbered(self, rows: Value) -> Value:
+        """0, 1, 2, ... for as many rows."""
+        dtype = self._at.dtype(rows)
+        count = self._at.op("Size", [rows], "Size", out_type=dtype)
+        first, step = self._at.constant(0, dtype), self._at.constant(1, dtype)
+        return self._at.op("Range", [first, count, step], "Range")

@@ -1,0 +1,116 @@
+"""Checks a rewritten graph before anything uses it.
+
+A graph that fails is thrown away and the old one stays; the error says which promise was broken.
+"""
+
+from __future__ import annotations
+
+import collections
+
+from tf_wu_shard.errors import WuShardError
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.rules.handles import num_written
+from tf_wu_shard.weight_update.analysis.types import Analysis
+from tf_wu_shard.weight_update.plan.types import ShardingPlan
+from tf_wu_shard.weight_update.rewrite.result import RewriteResult
+
+
+def verify(old: GraphView, analysis: Analysis, plan: ShardingPlan, result: RewriteResult) -> None:
+    """Checks what a rewrite promises.
+
+    - Every edge has a source. (That there is no cycle is checked by whoever reads the graph next:
+      TensorFlow's importer, or a `GraphView`.)
+    - Every variable that was written is still written: a sharded weight once per replica, by its
+      gathered value, but by its owner, if it has one, as it was; a sharded slot through its shards
+      as often as before; all others by the very ops that wrote them.
+    - No op that reduced a sharded gradient is left.
+    - The graph returns as many values as before.
+
+    Args:
+        old: The graph before.
+        analysis: What was found in it.
+        plan: What was to be done.
+        result: The rewritten graph.
+
+    Raises:
+        WuShardError: If a promise is broken.
+    """
+    names, after = _check_edges(result)
+    _check_writes(old, after, analysis, plan, result)
+    _check_carriers(names, analysis, plan)
+    if len(result.outputs) != len(old.outputs):
+        raise WuShardError(f"{len(old.outputs)} outputs became {len(result.outputs)}")
+
+
+def _check_edges(result: RewriteResult) -> tuple[set[str], dict[str, list[str]]]:
+    """No two ops share a name, and every input, output and control output exists.
+
+    Returns:
+        The ops' names, and for each handle the ops that write it, in order.
+    """
+    names: set[str] = set()
+    read: dict[str, str] = {}
+    writes: dict[str, list[str]] = collections.defaultdict(list)
+    for node in result.nodes:
+        name, inputs = node.name, list(node.input)
+        if name in names:
+            raise WuShardError(f"two ops of the new graph share the name {name}")
+        names.add(name)
+        read.update(dict.fromkeys(inputs, name))
+        for handle in inputs[: num_written(node.op)]:
+            writes[handle].append(name)
+    for text, reader in read.items():
+        source = text[1:] if text[0] == "^" else text.partition(":")[0]
+        if source not in names:
+            raise WuShardError(f"{reader} reads {source}, which is gone")
+    for name in (*(v.op for v in result.outputs), *result.control_outputs):
+        if name not in names:
+            raise WuShardError(f"the graph must yield {name}, which is gone")
+    return names, writes
+
+
+def _check_writes(
+    old: GraphView,
+    after: dict[str, list[str]],
+    analysis: Analysis,
+    plan: ShardingPlan,
+    result: RewriteResult,
+) -> None:
+    before = _writes(old)
+    sharded_weights = {w for v in plan.variables for w in v.weights}
+    sharded_slots = {s.variable for s in plan.in_shards}
+    for handle, writes in before.items():
+        key = old.variables[handle].key if handle in old.variables else handle
+        if key in sharded_slots:
+            if after.get(handle):
+                raise WuShardError(f"slot {key} is still written whole by {after[handle][0]}")
+        elif key in sharded_weights:
+            expected = result.assigns[key][old.variables[handle].replica]
+            if after.get(handle) != list(expected):
+                raise WuShardError(f"weight {key} is written by {after.get(handle)}")
+        elif after.get(handle) != writes:
+            raise WuShardError(f"{key} was written by {writes}, now by {after.get(handle)}")
+    handles = {v.key: v.handles for u in analysis.updates for v in u.variables}
+    for added in result.shard_inputs:
+        count = len(before.get(handles[added.slot][added.replica], ()))
+        if len(after.get(added.handle, ())) != count:
+            raise WuShardError(
+                f"shard {added.replica} of {added.slot} is not written {count} times"
+            )
+
+
+def _writes(view: GraphView) -> dict[str, list[str]]:
+    """For each handle, the ops that write it, in order."""
+    found: dict[str, list[str]] = collections.defaultdict(list)
+    for op in view:
+        for handle in op.inputs[: num_written(op.type)]:
+            found[handle.op].append(op.name)
+    return found
+
+
+def _check_carriers(names: set[str], analysis: Analysis, plan: ShardingPlan) -> None:
+    for variable in plan.variables:
+        for key in variable.reductions:
+            for carrier in analysis.reductions[key].carriers:
+                if carrier in names:
+                    raise WuShardError(f"{variable.variable} is still reduced whole by {carrier}")

@@ -1,0 +1,175 @@
+"""The stages in a row, on one graph: analysis, plan, rewrite, verification, report."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from tf_wu_shard.config import ShardingOptions
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.tpu.cluster import cluster_of
+from tf_wu_shard.grounds.tpu.obstacles import obstacle, sums_over_replicas
+from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.report.published import nothing_sharded
+from tf_wu_shard.report.summary import Report, summarize
+from tf_wu_shard.step.accesses import accesses, is_call
+from tf_wu_shard.step.capture import Captured
+from tf_wu_shard.step.replicas import tpu_dialect
+from tf_wu_shard.step.step import Step
+from tf_wu_shard.tensorflow_private import function_graph
+from tf_wu_shard.weight_update import function_slots
+from tf_wu_shard.weight_update.analysis.analyze import analyze
+from tf_wu_shard.weight_update.analysis.types import Analysis
+from tf_wu_shard.weight_update.nested_updates import NestedUpdates, share_nested_updates
+from tf_wu_shard.weight_update.plan.constraints import StorageConstraints
+from tf_wu_shard.weight_update.plan.planner import make_plan
+from tf_wu_shard.weight_update.plan.types import ShardingPlan
+from tf_wu_shard.weight_update.reasons import with_reasons
+from tf_wu_shard.weight_update.report_lines import with_line
+from tf_wu_shard.weight_update.rewrite.result import RewriteResult
+from tf_wu_shard.weight_update.rewrite.rewriter import rewrite
+from tf_wu_shard.weight_update.rewrite.verify import verify
+
+# The flag was turned off: what lives in shards goes on doing so, nothing else is touched.
+_ONLY_WHAT_IS_IN_SHARDS = ShardingOptions(min_elements=sys.maxsize)
+
+
+# FuncGraphs that were reported, each with the ids of the variables that its reports name.
+Reported: TypeAlias = Mapping[Any, frozenset[int]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What was done to a graph: what was found, planned and made of it, and what to say of it."""
+
+    nested: NestedUpdates
+    plan: ShardingPlan | None = None
+    result: RewriteResult | None = None
+    report: Report | None = None
+    analysis: Analysis | None = None
+    constraints: StorageConstraints | None = None
+
+    @property
+    def reports(self) -> list[Report]:
+        """What to say of the graph and of what is nested in it."""
+        return [*self.nested.reports, *([self.report] if self.report is not None else [])]
+
+    @property
+    def reported(self) -> frozenset[int]:
+        """The ids of the variables that its reports name, see `Reported`."""
+        names = {v.name for report in self.reports for v in report.variables}
+        names |= {v.name for report in self.reports for v in report.left_alone}
+        variables = self.nested.captured.variables
+        return frozenset(id(variable) for key, variable in variables.items() if key in names)
+
+    @property
+    def view(self) -> GraphView:
+        """The graph as it is now."""
+        captured = self.nested.captured.view
+        return captured if self.result is None else self.result.view(captured)
+
+
+def run_stages(step: Step, options: ShardingOptions | None, reported: Reported) -> Outcome:
+    """Analyses, plans, rewrites and verifies; nothing live is changed.
+
+    Args:
+        step: The function, what its TPU program calls brought out.
+        options: What the user asked for; None where the flag is off.
+        reported: FuncGraphs that were reported, with the variables that their reports name.
+
+    Returns:
+        What was made of it.
+    """
+    graph, captured, dialect = step.graph, step.captured, step.dialect
+    nested = NestedUpdates(captured)
+    cluster = cluster_of(graph)
+    if options is None:
+        if cluster is None:
+            return Outcome(nested)
+        options = _ONLY_WHAT_IS_IN_SHARDS
+    title = function_graph.title(graph)
+    if cluster is not None:
+        graph_def = captured.view.graph_def
+        refusal = cluster.refusal or obstacle(graph_def, cluster.name)
+        if refusal is not None:
+            return Outcome(nested, report=_refused(title, captured, refusal))
+        nested = share_nested_updates(
+            graph,
+            captured,
+            cluster,
+            lambda program: tpu_dialect(cluster._replace(name=program), captured),
+            options,
+        )
+    captured = nested.captured
+    view = captured.view
+    found = with_reasons(analyze(view, dialect), captured)
+    analysis = _without_reported(graph, captured, found, nested.reports, reported)
+    planned = functools.partial(make_plan, analysis, options, dialect.preferences)
+    constraints = function_slots.storage_constraints(graph, analysis, captured, planned)
+    plan = planned(constraints)
+    if not plan.variables:
+        concerns = bool(analysis.updates or analysis.refusals or plan.left_alone)
+        said = summarize(title, analysis, plan, {}, dialect.replicas.place)
+        report = with_line(said, graph) if concerns else None
+        return Outcome(nested, report=report, analysis=analysis, constraints=constraints)
+    result = rewrite(view, analysis, plan, dialect)
+    verify(view, analysis, plan, result)
+    report = with_line(
+        summarize(title, analysis, plan, result.emitted, dialect.replicas.place), graph
+    )
+    return Outcome(nested, plan, result, report, analysis, constraints)
+
+
+def _refused(title: str, captured: Captured, refusal: Refusal) -> Report | None:
+    """Says why a program is left as it was, of each weight; a program that trains none, nothing."""
+    view = captured.view
+    if not sums_over_replicas(view.graph_def):
+        return None
+    # A variable that several programs use has a key in each.
+    keys = {
+        id(captured.variables.get(ref.key, ref)): ref.key
+        for ref in reversed(view.variables.values())
+        if ref.trainable
+    }
+    return nothing_sharded(title, refusal, tuple(reversed(keys.values())))
+
+
+def _without_reported(
+    graph: Any,
+    captured: Captured,
+    analysis: Analysis,
+    nested: Sequence[Report],
+    reported: Reported,
+) -> Analysis:
+    """Leaves out updates that are done inside of functions whose own reports name them."""
+    names = {v.name for r in nested for v in r.variables}
+    names |= {v.name for r in nested for v in r.left_alone}
+    kept = [
+        refused
+        for refused in analysis.refused
+        if refused.variable not in names
+        and not _is_reported(graph, captured, refused.variable, reported)
+    ]
+    return dataclasses.replace(analysis, refused=tuple(kept))
+
+
+def _is_reported(graph: Any, captured: Captured, key: str, reported: Reported) -> bool:
+    """Whether nothing but functions that report on a variable write it.
+
+    What the graph itself updates as well, from a gradient of its own, it is to report.
+    """
+    view, variable = captured.view, captured.variables.get(key)
+    handles = [name for name, ref in view.variables.items() if ref.key == key and not ref.replica]
+    touching = [access for handle in handles for access in accesses(view, handle)]
+    writers = [access.op for access in touching if not access.access.is_read]
+    return bool(writers) and all(
+        is_call(op.type)
+        and any(
+            id(variable) in reported.get(called, ())
+            for called in function_graph.called_graphs(graph, op.node)
+        )
+        for op in writers
+    )
