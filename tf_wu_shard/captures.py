@@ -50,8 +50,8 @@ def captured_by(
 def _find(wanted: Mapping[K, set[int]], leave_out: Callable[[Any], bool]) -> dict[K, str]:
     found: dict[K, str] = {}
     for graph, held in list(_captured.items()):
-        for key, handles in wanted.items():
-            if key in found or held.isdisjoint(handles) or leave_out(graph):
-                continue
-            found[key] = str(graph.name)
+        own = [key for key, handles in wanted.items() if not held.isdisjoint(handles)]
+        # What a function is may take long to see, so it is asked once for all keys.
+        if not found.keys() >= set(own) and not leave_out(graph):
+            found |= {key: str(graph.name) for key in own if key not in found}
     return found

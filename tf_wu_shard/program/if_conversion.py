@@ -198,7 +198,8 @@ class _Conversion:
         Returns:
             The reasons, by the names of the branch ops.
         """
-        if not self._unproved_in(self._view):
+        # A view of the graph at the end takes long to make, and most have no such branch.
+        if not self._in_vain or not self._unproved_in(self._view):
             return {}
         # It takes longer to see what gradients update.
         return self._unproved_in(with_ensured(self._view, ensured_shapes(self._view, carried)))
