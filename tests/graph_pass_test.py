@@ -17,7 +17,7 @@ from tests.graph.tracing import captured_step, momentum_step, traced, weight_and
 from tf_wu_shard import graph_pass
 from tf_wu_shard.config import FLAG, ShardingOptions
 from tf_wu_shard.errors import NothingShardedError
-from tf_wu_shard.report.summary import Report
+from tf_wu_shard.report.report import Report
 from tf_wu_shard.storage.sharded_slot import sharded_slot_of
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
 from tf_wu_shard.weight_update import hand_over, stages

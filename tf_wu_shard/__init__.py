@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tf_wu_shard.estimation.model_summary import summary
     from tf_wu_shard.graph_def import RewrittenGraphDef, VariableInShards, rewrite_graph_def
     from tf_wu_shard.report.published import clear_reports, reports
-    from tf_wu_shard.report.summary import Report
+    from tf_wu_shard.report.report import Report
 
 __all__ = [
     "EmulationError",
@@ -75,7 +75,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(published, name)
     if name == "Report":
-        from tf_wu_shard.report.summary import Report
+        from tf_wu_shard.report.report import Report
 
         return Report
     if name in ("RewrittenGraphDef", "VariableInShards", "rewrite_graph_def"):

@@ -25,7 +25,7 @@ from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.if_conversion import if_converted
 from tf_wu_shard.program.prepare import prepared
 from tf_wu_shard.report.published import is_refused, nothing_sharded, publish, reports
-from tf_wu_shard.report.summary import Report
+from tf_wu_shard.report.report import Report
 from tf_wu_shard.step.capture import Captured, capture
 from tf_wu_shard.step.replicas import dialect_of
 from tf_wu_shard.step.step import Step

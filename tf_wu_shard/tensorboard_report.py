@@ -18,7 +18,7 @@ from tf_wu_shard.errors import StorageError
 from tf_wu_shard.estimation.model_summary import report_of
 from tf_wu_shard.report.markdown import as_markdown
 from tf_wu_shard.report.published import reports
-from tf_wu_shard.report.summary import Report
+from tf_wu_shard.report.report import Report
 from tf_wu_shard.storage.sharded_slot import slot_of_packed, slot_of_shard
 from tf_wu_shard.tensorflow_private import function_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import distributed_variable_of

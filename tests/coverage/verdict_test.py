@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tf_wu_shard.report.report import Bytes, Report, ShardedVariable
 from tf_wu_shard.report.share import LeftAloneVariable
-from tf_wu_shard.report.summary import Bytes, Report, ShardedVariable
 from tools.coverage.table import Cell
 from tools.coverage.verdict import agree, judged, steady
 

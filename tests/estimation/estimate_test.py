@@ -16,7 +16,7 @@ import tf_wu_shard
 from tests.estimation.nets import net, trained
 from tf_wu_shard.errors import OptionError
 from tf_wu_shard.estimation.result import COLUMNS, Estimate, ReplicaEstimate
-from tf_wu_shard.report.summary import Report
+from tf_wu_shard.report.report import Report
 from tf_wu_shard.storage.sharded_slot import sharded_slot_of
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
 

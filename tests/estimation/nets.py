@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 import tf_wu_shard
-from tf_wu_shard.report.summary import Report
+from tf_wu_shard.report.report import Report
 
 
 def net(dtype: str = "float32") -> keras.Model:

@@ -15,8 +15,8 @@ from tf_wu_shard.inspection.answers.update_picture import (
     PictureTensor,
     UpdatePicture,
 )
+from tf_wu_shard.report.report import Bytes, Report, ShardedVariable
 from tf_wu_shard.report.share import LeftAloneVariable, Share
-from tf_wu_shard.report.summary import Bytes, Report, ShardedVariable
 
 WHOLE = PictureTensor((64, 32), "float32", 8192)
 SHARD = PictureTensor((256,), "float32", 1024)

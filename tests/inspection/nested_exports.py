@@ -24,7 +24,7 @@ from tests.equivalence.nested_scenarios import SCENARIOS
 from tests.equivalence.net import OUTPUTS, WIDTH, Net, Replica
 from tests.model_files.exported import save
 from tf_wu_shard.emulation import emulated_tpu_strategy
-from tf_wu_shard.report.summary import Report
+from tf_wu_shard.report.report import Report
 from tf_wu_shard.tensorflow_private import tpu_graph
 
 # Those that train by functions of a net, and by nothing else.

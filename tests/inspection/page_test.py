@@ -9,7 +9,7 @@ import re
 from tests.inspection.answers import HOSTILE, answer
 from tf_wu_shard.inspection.answers.answer import FunctionAnswer, Inspection
 from tf_wu_shard.inspection.formats.page import as_html, page
-from tf_wu_shard.report.summary import Bytes
+from tf_wu_shard.report.report import Bytes
 
 
 class _Read(html.parser.HTMLParser):

@@ -20,7 +20,7 @@ from tf_wu_shard.inspection.answers.describing import SHAPELESS
 from tf_wu_shard.inspection.inspect import inspect
 from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.model_files.read import read_model
-from tf_wu_shard.report.summary import Report
+from tf_wu_shard.report.report import Report
 
 Written = Callable[[programs.Graph, pathlib.Path], pathlib.Path]
 

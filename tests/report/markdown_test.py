@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from tests.report.text_test import NOTHING, ON_TPUS, PARTLY
+from tests.report.report_test import NOTHING, ON_TPUS, PARTLY
 from tf_wu_shard.report.markdown import as_markdown, escaped
 from tf_wu_shard.report.share import LeftAloneVariable
 

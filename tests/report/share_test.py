@@ -12,8 +12,9 @@ from tf_wu_shard.errors import NothingShardedError, TooLittleShardedError
 from tf_wu_shard.preferences import Preferences
 from tf_wu_shard.refusals import Plan, Rules
 from tf_wu_shard.report.published import clear_reports, is_refused, publish, reports
+from tf_wu_shard.report.report import Report
 from tf_wu_shard.report.share import HeldBack, Share, held_back, left_alone
-from tf_wu_shard.report.summary import Report, summarize
+from tf_wu_shard.report.summary import summarize
 from tf_wu_shard.weight_update.analysis.types import Analysis, UpdatedVariable
 from tf_wu_shard.weight_update.plan.planner import make_plan
 

@@ -9,7 +9,8 @@ from typing import Any
 from tests.weight_update.plan.analyses import FLOAT16, Weight, analysis_of
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.preferences import Preferences
-from tf_wu_shard.report.summary import Bytes, Report, summarize
+from tf_wu_shard.report.report import Bytes, Report
+from tf_wu_shard.report.summary import summarize
 from tf_wu_shard.weight_update.analysis.types import (
     Analysis,
     FunctionValue,

@@ -13,7 +13,7 @@ from tensorflow.python.framework import func_graph as func_graph_module
 from tensorflow.python.ops import cond_v2, while_v2
 
 from tf_wu_shard.tensorflow_private import graph_rebuilding
-from tf_wu_shard.tensorflow_private.graph_rebuilding import rebuild
+from tf_wu_shard.tensorflow_private.graph_rebuilding import NewBody, rebuild
 
 Point = collections.namedtuple("Point", ["x", "y"])
 
@@ -26,9 +26,11 @@ def rebuilt(graph: Any) -> Any:
     """The same function, built anew from its own nodes."""
     return rebuild(
         graph,
-        graph.as_graph_def().node,
-        outputs=[t.name for t in graph.outputs],
-        control_outputs=[op.name for op in graph.control_outputs],
+        NewBody(
+            graph.as_graph_def().node,
+            [t.name for t in graph.outputs],
+            [op.name for op in graph.control_outputs],
+        ),
         new_captures={},
         dropped_captures=(),
         owners=None,

@@ -17,7 +17,7 @@ from tf_wu_shard import models
 from tf_wu_shard.grounds.tpu.collectives import TpuCluster
 from tf_wu_shard.grounds.tpu.torus import torus_of
 from tf_wu_shard.layout import TileLayout
-from tf_wu_shard.report.summary import Report
+from tf_wu_shard.report.report import Report
 from tf_wu_shard.topology import Topology
 from tf_wu_shard.tpu_compiler import step
 from tf_wu_shard.tpu_compiler.body import Argument, ReplicaBody, replica_body

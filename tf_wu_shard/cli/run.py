@@ -22,7 +22,7 @@ from tf_wu_shard.errors import OptionError
 from tf_wu_shard.topology import parse_topology
 
 if TYPE_CHECKING:
-    from tf_wu_shard.report.summary import Report
+    from tf_wu_shard.report.report import Report
 
 # As many functions as one paragraph bears; the report file has them all.
 _MAX_LISTED = 3
@@ -267,7 +267,7 @@ def _why_nothing(reports: tuple[Report, ...]) -> str:
 
 
 def _verdicts(reports: Sequence[Report]) -> str:
-    from tf_wu_shard.report.text import verdict_line
+    from tf_wu_shard.report.report import verdict_line
 
     return _listed([verdict_line(report) for report in reports])
 

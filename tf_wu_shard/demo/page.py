@@ -12,8 +12,8 @@ from tf_wu_shard.demo.runs import ON_TPUS, SCORES, TITLES, Run, reordering
 from tf_wu_shard.report.charts import Bar, BarChart, LineChart, Series
 from tf_wu_shard.report.html import Page, Section, Tile
 from tf_wu_shard.report.quantities import byte_text, second_text
+from tf_wu_shard.report.report import slot_label
 from tf_wu_shard.report.tables import Table
-from tf_wu_shard.report.text import slot_label
 
 
 def page(comparisons: Sequence[Comparison], compilation: Compilation) -> Page:

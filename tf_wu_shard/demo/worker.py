@@ -25,7 +25,7 @@ from tf_wu_shard.config import FLAG
 from tf_wu_shard.demo import runs
 from tf_wu_shard.demo.runs import Mode, Run, ShardedVariable, Sharding, Tensors
 from tf_wu_shard.demo.tasks import Task, task
-from tf_wu_shard.report.text import percent_text
+from tf_wu_shard.report.report import percent_text
 from tf_wu_shard.topology import parse_topology, topology_names
 
 _SEED = 2020

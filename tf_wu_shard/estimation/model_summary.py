@@ -23,8 +23,8 @@ from tf_wu_shard.inspection.steps.planning import planned
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.report.published import reports
 from tf_wu_shard.report.quantities import byte_text
-from tf_wu_shard.report.summary import Report, bytes_on_fullest_replica, summarize
-from tf_wu_shard.report.text import held_lines, share_text
+from tf_wu_shard.report.report import Report, held_lines, share_text
+from tf_wu_shard.report.summary import bytes_on_fullest_replica, summarize
 from tf_wu_shard.storage.sharded_slot import sharded_slot_of
 from tf_wu_shard.tensorflow_private import function_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle

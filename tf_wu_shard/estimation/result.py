@@ -7,8 +7,7 @@ import json
 from collections.abc import Iterator
 
 from tf_wu_shard.report.quantities import byte_text
-from tf_wu_shard.report.summary import Bytes, Report
-from tf_wu_shard.report.text import facts, held_lines, percent_text, variable_lines
+from tf_wu_shard.report.report import Bytes, Report, facts, held_lines, percent_text, variable_lines
 
 
 @dataclasses.dataclass(frozen=True)

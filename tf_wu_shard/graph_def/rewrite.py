@@ -37,7 +37,8 @@ from tf_wu_shard.grounds.tpu.collectives import TpuCluster
 from tf_wu_shard.layout import TileLayout
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.report.published import nothing_sharded, publish
-from tf_wu_shard.report.summary import Report, summarize
+from tf_wu_shard.report.report import Report
+from tf_wu_shard.report.summary import summarize
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.weight_update.analysis.analyze import analyze

@@ -14,7 +14,7 @@ from tf_wu_shard.graph.dimensions import Dims
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.program.inlining import Body
 from tf_wu_shard.tensorflow_private import function_graph
-from tf_wu_shard.tensorflow_private.graph_rebuilding import make_function
+from tf_wu_shard.tensorflow_private.graph_rebuilding import NewBody, make_function
 
 Shape = Dims | None
 
@@ -120,12 +120,8 @@ class TracedGraph:
         self, nodes: Sequence[Any], results: Sequence[str], functions: Iterable[MadeFunction]
     ) -> Any:
         """See `CalledGraph.remade`; it is TensorFlow's own to call."""
+        must_run = [op.name for op in self.graph.control_outputs]
+        arguments = [tensor.op.name for tensor in self.graph.inputs]
         return make_function(
-            self.graph,
-            nodes,
-            arguments=[tensor.op.name for tensor in self.graph.inputs],
-            results=results,
-            control_outputs=[op.name for op in self.graph.control_outputs],
-            handles={},
-            functions=functions,
+            self.graph, NewBody(nodes, results, must_run, functions), arguments, handles={}
         )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from tf_wu_shard.report.summary import Report
-from tf_wu_shard.report.text import facts, headline, held_lines, slot_label
+from tf_wu_shard.report.report import Report, facts, headline, held_lines, slot_label
 
 
 def as_markdown(report: Report) -> str:

@@ -9,9 +9,8 @@ from absl import logging
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.errors import NothingShardedError, TooLittleShardedError
 from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.report.report import Bytes, Report, verdict_line
 from tf_wu_shard.report.share import LEAST, NONE, held_back, left_alone
-from tf_wu_shard.report.summary import Bytes, Report
-from tf_wu_shard.report.text import verdict_line
 
 _reports: list[Report] = []
 

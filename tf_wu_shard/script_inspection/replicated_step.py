@@ -21,7 +21,7 @@ from tf_wu_shard.inspection.steps.found_step import FoundStep
 from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.model_files.source_lines import SourceLines
 from tf_wu_shard.model_files.types import Model, ModelVariable
-from tf_wu_shard.report.summary import Report
+from tf_wu_shard.report.report import Report
 from tf_wu_shard.script_inspection.live_model import slot_relations
 from tf_wu_shard.step.capture import Captured, capture
 from tf_wu_shard.tensorflow_private import function_graph, op_traces, tpu_graph

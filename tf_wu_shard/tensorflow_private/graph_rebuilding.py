@@ -5,6 +5,7 @@ The old FuncGraph is never changed.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -24,29 +25,41 @@ _HANDLE_TYPES = (tf.resource, tf.variant)
 MADE = "_wu_shard_"
 
 
+@dataclasses.dataclass(frozen=True)
+class NewBody:
+    """What a function is to consist of.
+
+    Attributes:
+        nodes: The NodeDefs; every input of the function is a Placeholder.
+        outputs: Names ("op:index") of the returned tensors.
+        control_outputs: Names of the ops that must run.
+        functions: What `make_function` made for its ops to call.
+    """
+
+    nodes: Sequence[Any]
+    outputs: Sequence[str]
+    control_outputs: Iterable[str]
+    functions: Iterable[Any] = ()
+
+
 def rebuild(
     graph: Any,
-    nodes: Iterable[Any],
+    body: NewBody,
     *,
-    outputs: Sequence[str],
-    control_outputs: Iterable[str],
     new_captures: Mapping[str, Any],
     dropped_captures: Iterable[str],
     owners: Any,
-    functions: Iterable[Any] = (),
 ) -> Any:
     """Makes the FuncGraph that takes the place of `graph`.
 
     Args:
         graph: The old FuncGraph.
-        nodes: The new NodeDefs; every input of the old graph is a Placeholder of the same name.
-        outputs: Names ("op:index") of the returned tensors, in the order of `graph.outputs`.
-        control_outputs: Names of the ops that must run.
+        body: What takes its place; every input of the old graph is a Placeholder of the same name,
+            and as many tensors are returned, in the order of `graph.outputs`.
         new_captures: For new placeholders, by name, the eager handle to bind. Where the old graph
             captured that handle already, its placeholder takes the new one's place.
         dropped_captures: Placeholders of captures that the new graph does not need.
         owners: Kept alive as long as the new graph.
-        functions: What `make_function` made for ops of the new graph to call.
 
     Returns:
         A FuncGraph of the same class, with the same inputs but for the captures.
@@ -54,25 +67,25 @@ def rebuild(
     Raises:
         ValueError: If TensorFlow does not accept the nodes.
     """
-    named = {node.name: node for node in nodes}
+    named = {node.name: node for node in body.nodes}
     new_captures = _merge_captures(graph, named, new_captures, set(dropped_captures))
     new = type(graph)(graph.name, collections=graph._collections)
     placeholders = {t.op.name: t for t in graph.inputs}
     with new.as_default(), ops.name_scope(None):
         # A graph being traced may sit in device scopes; every node names its own device.
         new._device_function_stack = type(new._device_function_stack)()
-        for function in (*graph._functions.values(), *functions):
+        for function in (*graph._functions.values(), *body.functions):
             new._add_function_recursive(function)
         inputs = _import_inputs(new, named, placeholders, new_captures)
         _import_rest(new, named, inputs)
     _bind(graph, new, inputs, new_captures, set(dropped_captures))
-    new.outputs = [_tensor(new, name, inputs) for name in outputs]
+    new.outputs = [_tensor(new, name, inputs) for name in body.outputs]
     for old, now in zip(graph.outputs, new.outputs, strict=True):
         # Python knows more of some shapes than TensorFlow infers, such as a TPU program's results.
         now.set_shape(old.shape)
     moved = {id(old): now for old, now in zip(graph.outputs, new.outputs, strict=True)}
     new.structured_outputs = _moved_structure(graph, moved)
-    new.control_outputs = [new.get_operation_by_name(name) for name in control_outputs]
+    new.control_outputs = [new.get_operation_by_name(name) for name in body.control_outputs]
     new._wu_shard_owners = owners
     creating_traces.carry_over(graph, new)
     return new
@@ -80,25 +93,18 @@ def rebuild(
 
 def make_function(
     graph: Any,
-    nodes: Iterable[Any],
-    *,
+    body: NewBody,
     arguments: Sequence[str],
-    results: Sequence[str],
-    control_outputs: Iterable[str],
     handles: Mapping[str, Any],
-    functions: Iterable[Any],
 ) -> Any:
     """Makes a function that an op can call, out of one that ops call already.
 
     Args:
         graph: The FuncGraph of the old function; it stays as it is.
-        nodes: The new NodeDefs; every argument is a Placeholder.
+        body: What it consists of.
         arguments: Names of the arguments, in order, those of the old function.
-        results: Names ("op:index") of the returned tensors.
-        control_outputs: Names of the ops that must run.
         handles: For arguments that are handles of other variables than before, by name, a tensor
             that knows what stands behind it.
-        functions: What `make_function` made for ops of the new function to call.
 
     Returns:
         The function; its FuncGraph is its `graph`.
@@ -106,18 +112,18 @@ def make_function(
     Raises:
         ValueError: If TensorFlow does not accept the nodes.
     """
-    named = {node.name: node for node in nodes}
+    named = {node.name: node for node in body.nodes}
     old = {t.op.name: t for t in graph.inputs}
     new = func_graph_module.FuncGraph(f"{traced_name(graph.name)}{MADE}{ops.uid()}")
     with new.as_default(), ops.name_scope(None):
         new._device_function_stack = type(new._device_function_stack)()
-        for function in (*graph._functions.values(), *functions):
+        for function in (*graph._functions.values(), *body.functions):
             new._add_function_recursive(function)
         inputs = _import_inputs(new, named, old, handles)
         _import_rest(new, named, inputs)
     new.inputs = [inputs[name] for name in arguments]
-    new.outputs = [_tensor(new, name, inputs) for name in results]
-    new.control_outputs = [new.get_operation_by_name(name) for name in control_outputs]
+    new.outputs = [_tensor(new, name, inputs) for name in body.outputs]
+    new.control_outputs = [new.get_operation_by_name(name) for name in body.control_outputs]
     return atomic_function.from_func_graph(new.name, new, {})
 
 

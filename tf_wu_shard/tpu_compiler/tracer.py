@@ -19,7 +19,7 @@ import tf_wu_shard
 from tf_wu_shard.bench.conversation import Channel
 from tf_wu_shard.config import FLAG
 from tf_wu_shard.errors import OptionError, WuShardError
-from tf_wu_shard.report.text import facts
+from tf_wu_shard.report.report import facts
 from tf_wu_shard.tpu_compiler import step
 from tf_wu_shard.tpu_compiler.body import ReplicaBody, replica_body
 from tf_wu_shard.tpu_compiler.hlo import hlo_of

@@ -25,7 +25,7 @@ from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.replicas import in_process_dialect, tpu_dialect
 from tf_wu_shard.step.step import Step
 from tf_wu_shard.storage import captured_slots, sharded_slot
-from tf_wu_shard.tensorflow_private.graph_rebuilding import rebuild
+from tf_wu_shard.tensorflow_private.graph_rebuilding import NewBody, rebuild
 from tf_wu_shard.weight_update import function_slots
 from tf_wu_shard.weight_update.rewrite.lowering import Lowered, lower_slot_accesses
 from tf_wu_shard.weight_update.rewrite.result import ShardInput
@@ -94,13 +94,15 @@ def hand_over(
             bound[added.placeholder] = _handle(slots[added.slot], added)
     new = rebuild(
         graph,
-        final.nodes,
-        outputs=[f"{v.op}:{v.index}" for v in final.outputs],
-        control_outputs=final.control_outputs,
+        NewBody(
+            final.nodes,
+            [f"{v.op}:{v.index}" for v in final.outputs],
+            final.control_outputs,
+            functions.values(),
+        ),
         new_captures=bound,
         dropped_captures=function_slots.unused(graph, final, captured.view, {*slots, *pending}),
         owners=owners,
-        functions=functions.values(),
     )
     return new, list(pending.values())
 

@@ -21,11 +21,12 @@ from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.grounds.tpu.cluster import Cluster
 from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.nesting import Nested, nested_programs
-from tf_wu_shard.report.summary import Report, summarize
+from tf_wu_shard.report.report import Report
+from tf_wu_shard.report.summary import summarize
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.storage import captured_slots
 from tf_wu_shard.tensorflow_private import function_graph
-from tf_wu_shard.tensorflow_private.graph_rebuilding import make_function, traced_name
+from tf_wu_shard.tensorflow_private.graph_rebuilding import NewBody, make_function, traced_name
 from tf_wu_shard.weight_update import function_slots
 from tf_wu_shard.weight_update.analysis.types import Analysis
 from tf_wu_shard.weight_update.nested_calls import Place, agreeing, as_arguments, by_place, calling
@@ -183,19 +184,18 @@ class _Work:
         builder = GraphBuilder([node.name for node in nodes])
         nodes = agreeing(nodes, self.disagreements(one.inner), builder, self._dialect)
         assert isinstance(one.graph, TracedGraph), "what a traced program calls was traced"
-        return make_function(
-            one.graph.graph,
+        packed = {
+            name: slots[ref.key].packed_handle
+            for name, ref in before.variables.items()
+            if ref.key in slots
+        }
+        body = NewBody(
             [*nodes, *builder.nodes],
-            arguments=one.arguments,
-            results=[f"{handles.get(v.op, v.op)}:{v.index}" for v in (final or before).outputs],
-            control_outputs=(final or before).control_outputs,
-            handles={
-                name: slots[ref.key].packed_handle
-                for name, ref in before.variables.items()
-                if ref.key in slots
-            },
-            functions=[*one.captured.functions.values(), *inner.values()],
+            [f"{handles.get(v.op, v.op)}:{v.index}" for v in (final or before).outputs],
+            (final or before).control_outputs,
+            [*one.captured.functions.values(), *inner.values()],
         )
+        return make_function(one.graph.graph, body, one.arguments, packed)
 
 
 def _enclosing(

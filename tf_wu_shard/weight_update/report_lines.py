@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from tf_wu_shard.model_files.source_lines import own_line
-from tf_wu_shard.report.summary import Report
+from tf_wu_shard.report.report import Report
 from tf_wu_shard.tensorflow_private import op_traces
 
 

@@ -14,7 +14,8 @@ from tf_wu_shard.grounds.tpu.cluster import cluster_of
 from tf_wu_shard.grounds.tpu.obstacles import obstacle, sums_over_replicas
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.report.published import nothing_sharded
-from tf_wu_shard.report.summary import Report, summarize
+from tf_wu_shard.report.report import Report
+from tf_wu_shard.report.summary import summarize
 from tf_wu_shard.step.accesses import accesses, is_call
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.replicas import tpu_dialect

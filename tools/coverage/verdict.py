@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
-from tf_wu_shard.report.summary import Report
+from tf_wu_shard.report.report import Report
 from tools.coverage.table import Cell
 
 # How far results may be apart, relative to a tensor's largest element, and what that is called.

@@ -6,7 +6,7 @@ import dataclasses
 
 from tf_wu_shard.inspection.answers.graph_diff import GraphDiff
 from tf_wu_shard.inspection.answers.update_picture import UpdatePicture
-from tf_wu_shard.report.summary import Bytes, Report
+from tf_wu_shard.report.report import Bytes, Report
 
 # The form of what is no file: a script that was run up to its first train step.
 SCRIPT = "Script"

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from tf_wu_shard.inspection.answers.answer import FunctionAnswer, RefusedAnswer
 from tf_wu_shard.report.quantities import byte_text
-from tf_wu_shard.report.summary import Report
-from tf_wu_shard.report.text import slot_label
+from tf_wu_shard.report.report import Report, slot_label
 
 # Said of what neither the files nor the step's graph tell.
 NOT_KNOWN = "not known"

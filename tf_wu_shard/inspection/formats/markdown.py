@@ -20,7 +20,7 @@ from tf_wu_shard.inspection.formats import page_tables
 from tf_wu_shard.inspection.formats.page import about, verdict
 from tf_wu_shard.inspection.formats.text import diff_about, diff_lines, printable
 from tf_wu_shard.inspection.reading.function_names import short_name
-from tf_wu_shard.report.summary import Report
+from tf_wu_shard.report.report import Report
 from tf_wu_shard.report.tables import AnyCell, Name, Table, cell_text
 
 # A code host shows files of about half a megabyte; what is longer, JSON has.

@@ -24,9 +24,8 @@ from tf_wu_shard.inspection.formats.update_flow import update_flows
 from tf_wu_shard.inspection.reading.function_names import short_name
 from tf_wu_shard.report.charts import LineChart, Series
 from tf_wu_shard.report.html import Listing, Page, Section, Tile, render
-from tf_wu_shard.report.summary import Bytes, Report
+from tf_wu_shard.report.report import Bytes, Report, held_lines, percent_text, share_text
 from tf_wu_shard.report.tables import Table
-from tf_wu_shard.report.text import held_lines, percent_text, share_text
 
 # More functions than that get a line in the list of all and no chapter.
 _MOST_CHAPTERS = 8

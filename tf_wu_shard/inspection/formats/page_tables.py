@@ -26,10 +26,9 @@ from tf_wu_shard.inspection.answers.counted import (
 )
 from tf_wu_shard.inspection.formats.text import printable
 from tf_wu_shard.report.quantities import byte_text, shape_text
+from tf_wu_shard.report.report import Bytes, Report, ShardedVariable, slot_label
 from tf_wu_shard.report.share import LeftAloneVariable
-from tf_wu_shard.report.summary import Bytes, Report, ShardedVariable
 from tf_wu_shard.report.tables import AnyCell, Cell, Name, Table
-from tf_wu_shard.report.text import slot_label
 
 _UNKNOWN = Cell(NOT_KNOWN)
 

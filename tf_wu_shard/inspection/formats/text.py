@@ -18,8 +18,7 @@ from tf_wu_shard.inspection.answers.counted import (
     what_is_counted,
 )
 from tf_wu_shard.inspection.answers.graph_diff import GraphDiff
-from tf_wu_shard.report.summary import Bytes
-from tf_wu_shard.report.text import as_text
+from tf_wu_shard.report.report import Bytes, as_text
 
 _LONGEST_LINE = 400
 

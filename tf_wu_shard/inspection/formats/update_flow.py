@@ -10,7 +10,7 @@ from tf_wu_shard.inspection.answers.update_picture import PictureOp, PictureTens
 from tf_wu_shard.inspection.formats.text import printable
 from tf_wu_shard.report.flow_chart import FlowChart, FlowEdge, FlowRow, Flows, Tone
 from tf_wu_shard.report.quantities import byte_text, shape_text
-from tf_wu_shard.report.text import slot_label
+from tf_wu_shard.report.report import slot_label
 
 # More lines than that are no picture: of the ops for one write, and of writes.
 _MOST_OPS_EACH = 12

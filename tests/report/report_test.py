@@ -5,9 +5,15 @@ from __future__ import annotations
 import dataclasses
 
 from tf_wu_shard.refusals import Plan, Rules
+from tf_wu_shard.report.report import (
+    Bytes,
+    Report,
+    ShardedVariable,
+    percent_text,
+    slot_label,
+    verdict_line,
+)
 from tf_wu_shard.report.share import HeldBack, Share, left_alone
-from tf_wu_shard.report.summary import Bytes, Report, ShardedVariable
-from tf_wu_shard.report.text import percent_text, slot_label, verdict_line
 
 PARTLY = Report(
     function="one_step_on_data",

@@ -1,18 +1,136 @@
-"""The report as text: the verdict first, then the numbers, then every reason."""
+"""The report that users read, print and parse: what was done to one function, as data and as text.
+
+The text has the verdict first, then the numbers, then every reason.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import types
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from tf_wu_shard.report.quantities import byte_text
-from tf_wu_shard.report.share import HeldBack, Share
-
-if TYPE_CHECKING:
-    from tf_wu_shard.report.summary import Report
+from tf_wu_shard.report.share import NONE, HeldBack, LeftAloneVariable, Share
 
 _NOTHING: Mapping[str, str] = types.MappingProxyType({})
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardedVariable:
+    """A variable whose update is shared between the replicas.
+
+    Attributes:
+        name: Its name.
+        shape: Its logical shape.
+        dtype: Its element type.
+        layout: How it is cut, such as "flat 30/4 pad 2", or who does it whole: "owner replica 2".
+        slots: Names of the optimizer slots that live in shards.
+        bucket: The bucket it travels in.
+        padding: Elements by which equal shards exceed the tensor; not stored.
+        gathered_in: What the weight is rounded to on its way from its shards to the step; "" where
+            it travels in its own type.
+        whole: Where what enters its matrix functions is whole, such as "by turns, 2 of 6 on each
+            replica" or "on every replica"; "" where it has none.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    layout: str
+    slots: tuple[str, ...]
+    bucket: int
+    padding: int
+    gathered_in: str = ""
+    whole: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Bytes:
+    """The same quantity without and with sharding, in bytes."""
+
+    unsharded: int
+    sharded: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """What the pass did to one traced function.
+
+    Attributes:
+        function: Name of the function.
+        verdict: "sharded", "partly sharded" or "nothing sharded".
+        num_replicas: Replicas that share each update; 0 where no gradient is reduced.
+        variables: The sharded variables.
+        left_alone: The others, each with its reason.
+        notes: What was noticed and belongs to no variable.
+        slot_bytes_per_replica: Bytes of the optimizer slots that the fullest replica holds. Slots
+            of variables left alone count alike on both sides, as far as the graph shows them.
+        wire_bytes: Bytes that reach a replica per step for the gradients found: an all-reduce
+            counts as a reduce-scatter and an all-gather, each `(N - 1) / N` of the tensor. So does
+            every tensor that a replica has whole for a matrix function, and each on its way back.
+            A table that is gathered is counted. What has as many rows as a step happens to look up
+            is not: entries of sparse gradients travel on both sides, the rows that an update gives
+            to the other replicas on the sharded side alone.
+        emitted: How many communication steps of each kind stand in the new graph: `reduce_scatter`,
+            `all_gather`, `all_reduce` and `all_to_all`; for owners `reduce` to one replica and
+            `broadcast` from it; for tables that are updated row by row `gather_entries` (a sparse
+            gradient's entries from all replicas), `gather_rows` (a value for each of these rows
+            that something beside the update reads) and `exchange_rows` (changed rows, into every
+            replica's table).
+        elements: How many elements of the variables above have a sharded update, of how many: of
+            all variables that the function updates from gradients summed over replicas, small ones
+            and those left alone included.
+        slot_bytes: How many bytes of their slots live in shards, of how many; of none for an
+            optimizer without slots.
+        held_back: What holds most of the elements back; None where nothing does but the size of
+            small variables, and at least half is sharded.
+        weight_bytes_per_replica: Bytes of the weights of these updates, in the same way; unchanged
+            where only their slots live in shards.
+        place: Where the replicas sit and which groups follow from that; "" where all of them share
+            one process.
+        pass_ms: Milliseconds spent in the pass.
+        trace_ms: Milliseconds of the whole trace that the pass was part of.
+    """
+
+    function: str
+    verdict: str
+    num_replicas: int
+    variables: tuple[ShardedVariable, ...]
+    left_alone: tuple[LeftAloneVariable, ...]
+    notes: tuple[str, ...]
+    slot_bytes_per_replica: Bytes
+    wire_bytes: Bytes
+    emitted: dict[str, int]
+    elements: Share = NONE
+    slot_bytes: Share = NONE
+    held_back: HeldBack | None = None
+    weight_bytes_per_replica: Bytes = Bytes(0, 0)
+    place: str = ""
+    pass_ms: float = 0.0
+    trace_ms: float = 0.0
+
+    @property
+    def share(self) -> float:
+        """The smaller of the sharded shares of elements and of slots, from 0 to 1.
+
+        It is 0 where nothing is sharded. `ShardingOptions.min_sharded` is held against it.
+        """
+        if not self.variables:
+            return 0.0
+        return min(self.elements.fraction, self.slot_bytes.fraction)
+
+    def to_json(self) -> str:
+        """The report as a JSON object; its keys are the attributes' names, `share` among them."""
+        return json.dumps(dataclasses.asdict(self) | {"share": self.share}, indent=1)
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+    @property
+    def headline(self) -> str:
+        """The verdict in one line."""
+        return headline(self)
 
 
 def headline(report: Report) -> str:
