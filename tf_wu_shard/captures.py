@@ -1,7 +1,7 @@
 """Which traced functions captured which variables: a ledger kept from import on.
 
 A function that was traced while a slot lived whole reads the slot's own storage, which sharding
-would free. The ledger tells, so that such a slot stays whole. Functions that no longer exist do not
+would free. The ledger shows it, so such a slot stays whole. Functions that no longer exist do not
 count.
 """
 
@@ -33,7 +33,7 @@ def captured_by(
 
     Args:
         asked: Handles, several to a key.
-        leave_out: Tells of a FuncGraph whether it does not count.
+        leave_out: Says of a FuncGraph whether it does not count.
 
     Returns:
         For each key of which a living function captured any handle, the name of one.

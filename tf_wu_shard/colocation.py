@@ -1,6 +1,6 @@
 """Wishes of an op to be placed with others: the `loc:@name`s of its `_class`.
 
-They name ops, so whoever copies nodes, renames them or leaves some out takes care of them here.
+They name ops, so whatever copies nodes, renames them or leaves some out takes care of them here.
 TensorFlow's importer refuses a graph in which an op that is wished for is missing, while functions
 that TensorFlow traces itself have such wishes: what is captured goes by its name outside.
 """

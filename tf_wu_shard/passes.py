@@ -68,7 +68,7 @@ def register_pass(new: Pass) -> None:
         raise OptionError(f"the flag {FLAG!r} is tf_wu_shard's own; give the pass another")
     if not isinstance(new.flag, str) or not new.flag.isidentifier():
         raise OptionError(f"a pass's flag must be a word such as 'my_pass', not {new.flag!r}")
-    # Imported here, as registering must not be what loads TensorFlow for whoever only reads plans.
+    # Imported here, as code that only reads plans must not load TensorFlow.
     from tf_wu_shard.tensorflow_private import context_options
 
     context_options.install(new.flag, new.parse)

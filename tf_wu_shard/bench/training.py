@@ -1,4 +1,4 @@
-"""One model under `model.fit` as a user has it, one step at a time when told.
+"""One model under `model.fit` as a user has it, one step at a time on demand.
 
 The sharded and the unsharded mode differ in the flag and in nothing else. The third mode,
 no_update, has an optimizer that takes the gradients and leaves it at that: no reduction, no slots,

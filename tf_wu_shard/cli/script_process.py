@@ -32,7 +32,7 @@ class ScriptError(WuShardError, RuntimeError):
 
 
 def inspect_script(script: str, arguments: Sequence[str], question: Question) -> Inspection:
-    """Runs a script up to its first train step and takes what is said of it.
+    """Runs a script up to its first train step and takes the answer about it.
 
     The script's own output goes to standard error. It reads nothing from standard input.
 

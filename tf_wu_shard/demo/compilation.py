@@ -55,7 +55,7 @@ def compile_step(quick: bool, folder: pathlib.Path, say: Callable[[str], None]) 
     Args:
         quick: Whether to take the smallest model and slice.
         folder: Where the optimized programs go; made if it is missing.
-        say: Told what happens, a line at a time.
+        say: Called with what happens, a line at a time.
     """
     if quick:
         settings = Settings(model="mlp", topology="v5e:2x2")

@@ -114,7 +114,7 @@ def _digits(quick: bool) -> Task:
         steps=12 if quick else 40,
         model=lambda: models.build("digits", filters=4 if quick else 32, width=256),
         # Not Adam: near the end gradients are so small that it would amplify their rounding
-        # noise, and a comparison that allows for that tells little.
+        # noise, and a comparison that allows for that shows little.
         optimizer=lambda: keras.optimizers.SGD(0.05, momentum=0.9, nesterov=True),
         loss=lambda: models.loss("digits"),
         examples=models.data("digits", examples=1797, seed=_SEED),

@@ -78,7 +78,7 @@ class Calls:
             devices: Where each replica runs.
             find: The FunctionDef of a name, or None where there is none.
             emit: Adds copies of nodes to a `Clones`.
-            suffix: What tells the names of added functions from those of other programs.
+            suffix: What distinguishes the names of added functions from those of other programs.
         """
         self.added: list[Any] = []
         self._replicas = replicas_on(devices)

@@ -63,7 +63,7 @@ def _sliced(clones: Clones, node: Any) -> None:
 
 
 def _unchanged(clones: Clones, node: Any) -> None:
-    """What tells the compiler something and changes no value."""
+    """What is a hint to the compiler and changes no value."""
     for replica, inputs in zip(clones.replicas, clones.inputs(node), strict=True):
         name, controls = replica.prefix + node.name, [t[1:] for t in inputs if t[0] == "^"]
         attrs = {"T": node.attr.get("T", _INT32)}

@@ -95,8 +95,8 @@ def torus(topology: str, num_devices: int) -> tf.tpu.experimental.Topology:
 def make_logical_cpus(num_replicas: int) -> None:
     """Splits the CPU into logical devices enough for replicas and their host, unless it is already.
 
-    Where nobody said how many ops may run at a time, and TensorFlow has not started, as many may as
-    these devices need.
+    Where nothing says how many ops may run at a time, and TensorFlow has not started, as many may
+    as these devices need.
 
     Raises:
         EmulationError: TensorFlow has started with fewer; they can no longer be made.

@@ -275,10 +275,10 @@ def _layers(
 def _owned(
     weights: Sequence[TrainedWeight], slots: Iterable[UpdatedVariable]
 ) -> tuple[dict[str, list[UpdatedVariable]], list[UpdatedVariable]]:
-    """The slots of each weight, and those of which the name does not tell the weight.
+    """The slots of each weight, and those of which the name does not show the weight.
 
     Keras puts the weight's path before a slot's own name, in which TensorFlow puts "_" for what no
-    op's name may hold. Where that gives two weights one name, nothing tells whose a slot is.
+    op's name may hold. Where that gives two weights one name, nothing shows whose a slot is.
     """
     names = [(_plain(weight.name), weight.name) for weight in weights]
     counted = collections.Counter(plain for plain, _ in names)
@@ -325,7 +325,7 @@ def _table(rows: Sequence[tuple[str, ...]], length: int) -> Iterator[str]:
     last = length - sum(widths) - 2 * len(widths)
     below = last < _LEAST_REASON
     if below:
-        # What is said then stands on lines of its own.
+        # What it says then stands on lines of its own.
         widths[0] = max(12, length - sum(widths[1:]) - 2 * (len(widths) - 1))
     yield "_" * length
     yield _line((*_HEADER, "" if below else "Sharded"), widths)

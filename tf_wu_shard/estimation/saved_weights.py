@@ -1,6 +1,6 @@
 """What the weights of a model in files would take if an optimizer trained them.
 
-The answer has the form of what is said of a train step, though none is looked at: the weights are
+The answer has the form of that about a train step, though none is looked at: the weights are
 those that the files call trained, their slots and how both would be cut are what `estimate` finds.
 A gradient is taken for sparse where all functions that only compute look its weight up by rows.
 """
@@ -58,7 +58,7 @@ def inspect_with_optimizer(model: Model, optimizer: Any, question: Question) -> 
         question: For which replicas.
 
     Returns:
-        The answer: one function that is none of the model's. What the files do not tell is among
+        The answer: one function that is none of the model's. What the files do not show is among
         its notes.
 
     Raises:

@@ -21,7 +21,7 @@ from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.op import Op, Value, decoded
 from tf_wu_shard.graph.view import GraphView, VariableRef
 
-# More elements of a constant, or members of a list, are told by their digest.
+# More elements of a constant, or members of a list, stand as their digest.
 _MOST_ELEMENTS = 8
 _LONGEST_VALUE = 60
 

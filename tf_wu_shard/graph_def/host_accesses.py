@@ -95,7 +95,7 @@ def must_stay_whole(graph_def: Any, uses: Mapping[str, Iterable[Any]]) -> dict[s
 
 
 class HostAccesses:
-    """Leads the host's uses of variables onto their shards.
+    """Redirects the host's uses of variables onto their shards.
 
     Attributes:
         replaced: Names of the old ops that others, of the same name, take the place of.
@@ -137,7 +137,7 @@ class HostAccesses:
         self.replaced.add(template.name)
 
     def lead(self, shards: Shards, user: Any) -> None:
-        """Leads one use of the whole variable.
+        """Redirects one use of the whole variable.
 
         Args:
             shards: The variable's shards.

@@ -1,8 +1,8 @@
-"""The explicit door for TensorFlow 1's graphs: a GraphDef in, one with sharded updates out.
+"""Rewrites TensorFlow 1's graphs: a GraphDef in, one with sharded updates out.
 
 It composes the stages that the traced path has too. There is no live variable here: a variable in
-shards becomes a VarHandleOp for each replica, and what the host does to the whole one is led onto
-them. Weights live in shards like their slots: on a TPU a variable that all replicas share enters
+shards becomes a VarHandleOp for each replica, and what the host does to the whole one is redirected
+to them. Weights live in shards like their slots: on a TPU a variable that all replicas share enters
 the program as a value, and only the first replica's write comes back; what each has of its own
 enters as a handle and stays on its device (TensorFlow's distributed_tpu_rewrite_pass.cc).
 """
@@ -290,7 +290,7 @@ class _Assembly:
         return nodes
 
     def _led(self, node: Any) -> Any:
-        """A node of the host with its edges led to what took the place of the program's ops."""
+        """A node of the host, its edges redirected to what took the place of the program's ops."""
         controls = [c for text in node.input if text[0] == "^" for c in self._control(text)]
         data = [self._data(text) for text in node.input if text[0] != "^"]
         new = copy_of(rewired(node, [*data, *dict.fromkeys(controls)]))
@@ -309,7 +309,7 @@ class _Assembly:
             return ()
         if name not in self._inside or name in self._made:
             return (text,)
-        # The program is one op to the host: whoever waits for a part waits for all of it.
+        # The program is one op to the host: what waits for a part waits for all of it.
         return tuple(f"^{op}" for op in self._result.control_outputs)
 
     def _is_lost(self, name: str) -> bool:

@@ -132,7 +132,7 @@ class _Inspecting:
         self._wanted = {function.name for function in wanted}
 
     def answers(self, function: BoundFunction) -> list[FunctionAnswer]:
-        """What is said of a function, and of those steps that are nested in it."""
+        """The answer about a function, and of those steps that are nested in it."""
         reach = self._calls.reach(function.name)
         if reach.refusal:
             return [_not_looked_at(function.name, reach.refusal)]
@@ -144,7 +144,7 @@ class _Inspecting:
         return self.guarded(function.name, lambda: view_of_function(self._model, function))
 
     def of_the_graph(self) -> list[FunctionAnswer]:
-        """What is said of the model's own graph, and of those steps that are nested in it."""
+        """The answer about the model's own graph, and of those steps that are nested in it."""
         roots = _train_ops(self._model)
         found = self.guarded(GRAPH, lambda: view_of_graph(self._model, roots)) if roots else []
         kept = reference_weights(self._model.graph_def)
@@ -163,7 +163,7 @@ class _Inspecting:
         return found if found in self._wanted else ""
 
     def guarded(self, name: str, view_of: Callable[[], FunctionView]) -> list[FunctionAnswer]:
-        """What is said of a graph; that it makes no sense where a stage breaks."""
+        """The answer about a graph; that it makes no sense where a stage breaks."""
         try:
             return self._looked_at(name, view_of())
         except WuShardError as error:

@@ -95,7 +95,7 @@ def parse_text(message: Any, data: bytes, what: str) -> Any:
     try:
         text_format.Parse(data.decode("utf-8"), message)
     except (text_format.ParseError, ValueError) as error:
-        # It tells the place and quotes what stands there: of any length, with any characters.
+        # It shows the place and quotes what stands there: of any length, with any characters.
         place = ":".join(str(error).split(":")[:2])
         where = f" (at line {place.replace(':', ', column ')})" if _is_place(place) else ""
         raise ModelFileError(f"{what} is no {kind} in text form{where}") from error

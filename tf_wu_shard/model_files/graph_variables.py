@@ -71,7 +71,7 @@ def trainable_names(collections: Mapping[str, Any], notes: list[str]) -> frozens
         notes: What cannot be read is added.
 
     Returns:
-        The names; None where the collections do not tell.
+        The names; None where the collections do not say.
     """
     if _TRAINABLE not in collections:
         return None

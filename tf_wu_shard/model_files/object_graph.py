@@ -1,8 +1,8 @@
 """What the object graph of a SavedModel says: variables, slots, what functions are bound to.
 
 Its nodes name each other by number; numbers that name nothing are noted and left out. Which weight
-a slot belongs to is told in two ways: by slot references (optimizers of Keras 2 and before), and by
-the lists that an optimizer of Keras 3 keeps beside its list of weights.
+a slot belongs to is known in two ways: by slot references (optimizers of Keras 2 and before), and
+by the lists that an optimizer of Keras 3 keeps beside its list of weights.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class SourceLines:
 
         Returns:
             Such as "train.py:50 in step"; where all lines are those of installed packages, the
-            innermost of these; "" where the files do not tell.
+            innermost of these; "" where the files do not say.
         """
         frames = list(self._frames(f"{node}@{function}"))
         if not frames and not function:

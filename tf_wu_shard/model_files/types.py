@@ -74,7 +74,7 @@ class Model:
         slots: Which variables an optimizer keeps for which.
         train_ops: Names of the ops of the graph that the file says train the model.
         notes: What could not be read, or contradicts itself; none where all was read.
-        source_lines: Which line of a program made an op; None where the files do not tell.
+        source_lines: Which line of a program made an op; None where the files do not say.
     """
 
     form: str

@@ -162,7 +162,7 @@ class FlatFunctions:
         return calls
 
     def _tests(self, node: Any, num_branches: int) -> list[Any]:
-        """What tells whether each branch is taken, two ops each; the last is if no other one is."""
+        """What decides whether a branch is taken, two ops each; the last one is if no other is."""
         tests = []
         for number in range(num_branches - 1):
             scope = f"{node.name}/wu_shard_taken_{number}"

@@ -23,7 +23,7 @@ from tf_wu_shard.rules.registry import family_of
 # What has a rule is arithmetic on elements, another name, or a sum. These make tensors of nothing.
 _OTHERS = frozenset({"Const", "Fill", "Shape", "Size", "Rank", "Pack"})
 
-# What looks a constant part up, and what tells all replicas a number of the first one (a counter
+# What looks a constant part up, and what gives all replicas a number of the first one (a counter
 # that a branch of a TPU program sets). Where it is written out, it stands in no branch.
 _PART = "StridedSlice"
 

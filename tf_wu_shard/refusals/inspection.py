@@ -9,7 +9,7 @@ _ENTERS = "what replicas compute from their own batches enters its update by"
 
 
 class Inspection(Kind):
-    """What a step that was traced on one device does not tell of the same step on replicas."""
+    """What a step that was traced on one device does not show of the same step on replicas."""
 
     INSIDE_OF_BRANCH = (
         "its update runs inside of {op_type}, a branch or a loop",

@@ -39,7 +39,7 @@ class LineChart:
         logarithmic: Whether y is; values that are not positive are then left out of the curve.
         note: Below the chart.
         x_ticks: What x is at each value; empty where it counts them. With it, each x can be
-            pointed at or tabbed to, and tells its values exactly.
+            pointed at or tabbed to, and shows its values exactly.
         in_bytes: Whether the values are bytes.
     """
 
@@ -130,7 +130,7 @@ def _x_axis(chart: LineChart, steps: int) -> str:
 
 
 def _readings(chart: LineChart) -> str:
-    """For each x a strip over the drawing that tells the values when pointed at or focused."""
+    """For each x a strip over the drawing that shows the values when pointed at or focused."""
     found = []
     for index, tick in enumerate(chart.x_ticks):
         left = _percent(index, len(chart.x_ticks))

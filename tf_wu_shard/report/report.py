@@ -267,7 +267,7 @@ def variable_lines(report: Report, known: Mapping[str, str] = _NOTHING) -> list[
 
 
 def slot_label(slot: str, variable: str) -> str:
-    """What tells a slot from its variable's others: Keras puts the variable's path first.
+    """What distinguishes a slot from its variable's others: Keras puts the variable's path first.
 
     A slot that is named otherwise keeps its whole name; so does one of which a number would be
     left, as TensorFlow counts variables of one name: of `Variable`, `Variable_3` is no slot `3`.

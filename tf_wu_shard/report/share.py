@@ -46,7 +46,7 @@ class LeftAloneVariable:
         where: The op at which the reason was found, or "".
         cure: What lifts the reason; "" where nothing is known to.
         elements: How many elements it has, with those of the weights that are updated together with
-            it; 0 where nothing tells.
+            it; 0 where nothing shows it.
         kind: The name of the kind of reason, such as "no_rule"; docs/refusals.md has all of them.
         detail: The values in the reason's sentence, by name, such as {"op_type": "Sort"}.
     """
@@ -111,7 +111,7 @@ class HeldBack:
         where: The op at which that was found, or "".
         cure: What lifts it, or "".
         line: The line of the program that made the op, such as "train.py:50 in step"; "" where
-            nothing tells it.
+            nothing shows it.
         kind: The name of the kind of reason.
     """
 

@@ -80,7 +80,7 @@ def propagate(
 
 
 def no_rule(op_type: str, name: str) -> Refusal:
-    """What is said of an op that no table names."""
+    """The answer about an op that no table names."""
     return refusals.Rules.NO_RULE.at(name, op_type=op_type)
 
 
@@ -105,7 +105,7 @@ def broadcast_lanes(
 
     Broadcasting keeps the row-major order of an operand exactly when the operand has as many
     elements as the result (shapes then differ by leading ones only). A smaller operand (a scalar, a
-    norm of each row) is broadcast by whoever holds it whole, which a shard does not.
+    norm of each row) is broadcast by what holds it whole, which a shard does not.
     """
     if result_shape is None:
         return refusals.Rules.RESULT_SHAPE_UNKNOWN.at(name)

@@ -97,7 +97,7 @@ def is_replicated(graph: Any) -> bool:
 
 
 def answers(step: ReplicatedStep, question: Question) -> list[FunctionAnswer]:
-    """What is said of a step, and of each branch or loop in it that trains.
+    """The answer about a step, and of each branch or loop in it that trains.
 
     Args:
         step: The step.

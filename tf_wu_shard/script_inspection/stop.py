@@ -58,7 +58,7 @@ class Stop:
         Args:
             script: The script.
             question: What is asked of its steps.
-            give: Hands over an answer and ends the process; gets what is said of the steps, or
+            give: Hands over an answer and ends the process; gets the answer about the steps, or
                 why there is nothing to say.
         """
         self._script = os.path.realpath(script)
@@ -171,7 +171,7 @@ class Stop:
     def _answers(
         self, functions: list[Any], question: Question
     ) -> tuple[list[FunctionAnswer], int, tuple[str, ...]]:
-        """What is said of functions, how many variables they use, what is to be noted."""
+        """The answer about functions, how many variables they use, what is to be noted."""
         found: list[FunctionAnswer] = []
         alone: list[Any] = []
         variables = 0

@@ -149,7 +149,7 @@ class _Wanted:
         return []
 
     def _reshaped(self, op: Op, form: _Form) -> _Form:
-        """The form that a Reshape gives a sum; one to a known size tells the size of a vector."""
+        """The form that a Reshape gives a sum; one to a known size shows the size of a vector."""
         if form is not _Form.TRAVELLING:
             return _Form.OTHER
         shape = self._view.producer(op.inputs[1])

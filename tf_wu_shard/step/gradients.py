@@ -91,7 +91,7 @@ def sparse_gradients(parts: Sequence[GradientReduction]) -> list[list[GradientRe
     """Some parts of sparse gradients, those of one gradient together, in order.
 
     Args:
-        parts: The parts. Those of several gradients are told apart by what carries them.
+        parts: The parts. Those of several gradients are distinguished by what carries them.
     """
     if sum(part.gathered is Gathered.VALUES for part in parts) < 2:
         return [list(parts)]
@@ -126,7 +126,7 @@ class ResultNames(dict[Value, tuple[int, int]]):
 
         Args:
             value: The value.
-            keys: The reductions that the others are told from.
+            keys: The reductions that the others are distinguished from.
         """
         if value not in self:
             return False

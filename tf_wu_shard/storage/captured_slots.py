@@ -29,7 +29,7 @@ def slots_in_shards(captured: Captured) -> dict[str, ShardedSlot]:
 
 
 def captured_shards(graph: Any, slots: dict[str, ShardedSlot]) -> dict[str, str]:
-    """The shards that a function captured for a callee which was led onto them when it was traced.
+    """The shards that a function captured for a callee that was redirected when it was traced.
 
     Args:
         graph: The function's FuncGraph.

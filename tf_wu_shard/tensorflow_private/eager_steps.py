@@ -1,7 +1,7 @@
 """Notices gradients that are reduced while no function is being traced.
 
-Such a step has no graph to rewrite. `install` tells of it where replicas sum values eagerly: the
-one thing that every data-parallel step does.
+Such a step has no graph to rewrite. `install` reports it where replicas sum values eagerly: the one
+thing that every data-parallel step does.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The last moment before a traced graph becomes a function that TensorFlow can run.
 
 `install` lets the definition that TensorFlow runs be another than the graph that Python keeps:
-whoever looks at the FuncGraph, other passes and gradients included, sees what was traced, and so
-does whoever loads a SavedModel of it.
+whatever looks at the FuncGraph, other passes and gradients included, sees what was traced, and so
+does whatever loads a SavedModel of it.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _replace(function: Any, lower: Lower) -> None:
     runtime = context.context()
     traced = function.definition
     definition, added = lower(traced, definition_of)
-    # Whoever holds the function holds those it calls, by its children.
+    # Whatever holds the function holds those it calls, by its children.
     children = [
         atomic_function.from_function_def(new, function_type_lib.FunctionType([])) for new in added
     ]

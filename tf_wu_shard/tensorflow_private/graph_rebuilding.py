@@ -167,7 +167,7 @@ def _import_inputs(
     old: Mapping[str, Any],
     new_captures: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Imports the placeholders and tells them what their handles point to.
+    """Imports the placeholders, with what their handles point to.
 
     This comes before everything else: shape inference of a read needs the handle's shape. The
     importer would rename a later op "a" once there is an input "a/resource", so inputs whose name

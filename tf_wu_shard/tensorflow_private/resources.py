@@ -70,7 +70,7 @@ class Shard:
 
 @functools.cache
 def _handle_data(shape: tuple[int, ...], dtype: tf.DType) -> Any:
-    """What tells shape inference of the tensor behind a handle."""
+    """What shape inference needs of the tensor behind a handle."""
     return handle_data_util.create_handle_data(tf.TensorShape(shape), dtype)
 
 

@@ -1,6 +1,6 @@
 """Being asked before a program runs what may train: a traced function, an eager step, a session.
 
-Whoever is asked may end the process there; else the program goes on. It does not promise to see an
+The callback may end the process there; else the program goes on. It does not promise to see an
 eager assignment, which is how weights are loaded, for the update that it may be.
 """
 

@@ -1,7 +1,7 @@
 """What a training script asks of a TPU, answered where there is none.
 
 Answers: what `TPUClusterResolver`, `initialize_tpu_system`, the lists of TPU devices and
-`TPUStrategy` tell an unmodified script. The classes and functions stay TensorFlow's own, so that it
+`TPUStrategy` give an unmodified script. The classes and functions stay TensorFlow's own, so that it
 does not matter under which name the script took them; what is replaced is what they would ask a
 real TPU.
 """

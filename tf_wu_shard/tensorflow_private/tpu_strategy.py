@@ -1,8 +1,8 @@
 """A `TPUStrategy` with no TPU: how it is made, and on which devices its replicas are put.
 
-Answers: a resolver that tells TensorFlow of TPU devices that do not exist, and a strategy whose
-replicas stand on other devices. What runs there is not known here: TensorFlow still traces graphs
-for a TPU, and nothing but a TPU runs those as they are.
+Answers: a resolver that lists TPU devices that do not exist, and a strategy whose replicas
+stand on other devices. What runs there is not known here: TensorFlow still traces graphs for a TPU,
+and nothing but a TPU runs those as they are.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def cores_per_replica(extended: Any) -> int:
 
 
 def put_on(extended: Any, devices: Sequence[str]) -> None:
-    """Puts the replicas of a strategy on other devices than those its resolver told.
+    """Puts the replicas of a strategy on other devices than those its resolver named.
 
     Args:
         extended: The `extended` of a TPUStrategy with one core a replica.

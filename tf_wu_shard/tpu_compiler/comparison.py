@@ -63,7 +63,7 @@ class Comparison:
         replicated: The step as TensorFlow traces it.
         sharded: The same with the flag on.
         said: What the pass said of the sharded step, "" when it said nothing.
-        batch: Examples a replica, where the step has an input that tells.
+        batch: Examples a replica, where the step has an input that shows it.
     """
 
     settings: Settings
@@ -93,7 +93,7 @@ def compare(settings: Settings, folder: pathlib.Path, say: Callable[[str], None]
         settings: What to compile.
         folder: Where `replicated.hlo` and `sharded.hlo` go, the optimized texts, and what lies
             between the processes.
-        say: Told what happens, a line at a time.
+        say: Called with what happens, a line at a time.
 
     Raises:
         MissingCompilerError: JAX or libtpu is not installed.

@@ -5,7 +5,7 @@ gives none for collectives, whose time is in no figure here, and none for plain 
 are counted. A copy counts when the compiler gave it no cycles, it stands for itself (inside a
 fusion the fusion's cycles hold it; inside an asynchronous wrapper it counts), and it reads and
 writes HBM. Transfers between HBM and the chip's own memory, with which the compiler feeds and
-empties fusions ahead of time, are counted apart: whoever computes has to bring its operands in.
+empties fusions ahead of time, are counted apart: what computes has to bring its operands in.
 """
 
 from __future__ import annotations

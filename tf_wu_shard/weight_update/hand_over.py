@@ -1,6 +1,7 @@
 """From what the stages made to a FuncGraph that works, and the storage that goes with it.
 
-What the stages did not touch may still read variables that live in shards; that is led onto them.
+What the stages did not touch may still read variables that live in shards; it is redirected to
+them.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class NestedPlans:
         return self._numbers[id(one)]
 
     def without_inner(self, found: Analysis, nested: tuple[Nested, ...]) -> Analysis:
-        """Leaves out updates that stand further inside; what is found there tells about them.
+        """Leaves out updates that stand further inside; what is found there reports them.
 
         Args:
             found: What was found in a graph.
@@ -122,7 +122,7 @@ class NestedPlans:
             if plan is not None and any(slot.variable == key for slot in plan.in_shards):
                 continue
             if is_weight and used[key]:
-                continue  # its reads are led onto the shards
+                continue  # its reads are redirected to the shards
             op = self.programs[number].op
             if other in around:
                 return refusals.Storage.UPDATED_INSIDE_USED_OUTSIDE.at(op=op)

@@ -1,4 +1,4 @@
-"""Leads the reads of a branch or loop body onto shards that are written further inside of it.
+"""Redirects the reads of a branch or loop body onto shards that are written further inside of it.
 
 A loop that trains with accumulated gradients reads the weights in its body and writes them in a
 branch there. The argument that was the variable is the handle of its shards from then on, for the

@@ -20,7 +20,7 @@ SUM = "CrossReplicaSum"
 # Their results are equal on all replicas of a group whatever enters them.
 REDUCTIONS = frozenset({SUM, "XlaAllReduce"})
 
-# Tells all replicas what one of them has, or each of them something else.
+# Gives all replicas what one of them has, or each of them something else.
 TOLD = "AllToAll"
 
 # Their results differ between replicas though equal values enter them.

@@ -1,1 +1,1 @@
-"""What is said of steps, as frozen data."""
+"""The answer about steps, as frozen data."""

@@ -1,4 +1,4 @@
-"""What is said of a model, as frozen data; text and JSON are made of it."""
+"""The answer about a model, as frozen data; text and JSON are made of it."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class RefusedAnswer:
 
     Attributes:
         variable: The weight; where none was found, the op of the gradient.
-        shape: Its shape; None where nothing tells it.
-        dtype: Its element type; "" where nothing tells it.
+        shape: Its shape; None where nothing shows it.
+        dtype: Its element type; "" where nothing shows it.
         bytes: How many it has; None where that is not known.
-        slots: Its slots' names, as far as the files or the step's graph tell them.
+        slots: Its slots' names, as far as the files or the step's graph show them.
         slot_bytes: Bytes of these slots.
         slots_told: Whether these are all.
         is_summed: Whether its gradient was found, and so counts among the bytes received.
@@ -69,7 +69,7 @@ class MemoryRow:
     Attributes:
         replicas: How many.
         weights: Bytes of the weights that the step updates, those left alone too.
-        slots: Bytes of their slots; of what is left alone, those that are told.
+        slots: Bytes of their slots; of what is left alone, those that are known.
     """
 
     replicas: int
@@ -79,7 +79,7 @@ class MemoryRow:
 
 @dataclasses.dataclass(frozen=True)
 class FunctionAnswer:
-    """What is said of one function.
+    """The answer about one function.
 
     Attributes:
         name: Its name.
@@ -95,7 +95,7 @@ class FunctionAnswer:
             the refused weights and their slots too. None where there is nothing to plan.
         memory: For more and more replicas what they would hold.
         picture: One of the updates that would be shared; None where there is none to draw.
-        source_lines: For ops at which something was refused, as far as the files tell, the line of
+        source_lines: For ops at which something was refused, as far as the files show, the line of
             the program that made them.
         refusal: Why it was not looked at, or "".
         sparse: How many of its gradients are sparse: they are as large as what a batch looks up,
@@ -130,12 +130,12 @@ class FunctionAnswer:
 
 @dataclasses.dataclass(frozen=True)
 class Inspection:
-    """What is said of a model.
+    """The answer about a model.
 
     Attributes:
         form: What was read, such as "SavedModel".
         variables: How many variables it has.
-        functions: What is said of each function.
+        functions: The answer about each function.
         notes: What could not be read or looked at: the answer is part of one where there are any.
         name: What to call the model, such as its folder's name; "" where nothing does.
         what_if: What is supposed, where the answer is about no function of the model; else "".

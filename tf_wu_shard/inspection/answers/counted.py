@@ -8,7 +8,7 @@ from tf_wu_shard.inspection.answers.answer import FunctionAnswer, RefusedAnswer
 from tf_wu_shard.report.quantities import byte_text
 from tf_wu_shard.report.report import Report, slot_label
 
-# Said of what neither the files nor the step's graph tell.
+# For what neither the files nor the step's graph show.
 NOT_KNOWN = "not known"
 
 
@@ -66,12 +66,12 @@ def _weights(count: int) -> str:
 
 
 def counts_all_weights(function: FunctionAnswer) -> bool:
-    """Whether the sizes of all weights are told."""
+    """Whether the sizes of all weights are known."""
     return all(answer.bytes is not None for answer in function.refused)
 
 
 def counts_all_slots(function: FunctionAnswer) -> bool:
-    """Whether the slots of all weights that are left alone are told, and counted."""
+    """Whether the slots of all weights that are left alone are known, and counted."""
     return all(answer.slots_told for answer in function.refused)
 
 
@@ -95,7 +95,7 @@ def described_line(answer: RefusedAnswer) -> str:
 
 
 def slots_text(answer: RefusedAnswer) -> str:
-    """Its slots, as far as they are told: `m, v`, `none`, `not known`."""
+    """Its slots, as far as they are known: `m, v`, `none`, `not known`."""
     labels = [slot_label(slot, answer.variable) for slot in answer.slots]
     if not answer.slots_told:
         labels.append("others not known" if labels else NOT_KNOWN)

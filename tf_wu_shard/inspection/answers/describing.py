@@ -1,4 +1,4 @@
-"""What is said of a step that was read and analysed, wherever it came from."""
+"""The answer about a step that was read and analysed, wherever it came from."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from tf_wu_shard.report.summary import summarize
 from tf_wu_shard.weight_update.analysis.types import Analysis
 from tf_wu_shard.weight_update.plan.types import ShardingPlan
 
-# Said of a file that leaves open which variables are trained.
+# For a file that leaves open which variables are trained.
 GUESSED = (
     "the file does not say which variables are trained: a weight is taken for one where"
     " a fused update, or what reads it, shows it"
 )
 
-# Said of a file without shapes in which a gradient's shape would have to be known.
+# For a file without shapes in which a gradient's shape would have to be known.
 SHAPELESS = (
     "the file tells no value's shape, and a weight is left alone for want of one:"
     " tf.Graph.as_graph_def(add_shapes=True) writes them"
@@ -95,7 +95,7 @@ def described(
     if held is not None:
         held = dataclasses.replace(held, line=dict(lines).get(held.where, ""))
     said = dataclasses.replace(report, notes=(*report.notes, *notes), held_back=held)
-    # Of a live step of several replicas the pass itself told what it rewrites.
+    # Of a live step of several replicas the pass itself has reported what it rewrites.
     in_file = step.is_assumed or step.program is not None or step.constraints is None
     return FunctionAnswer(
         name=name,
@@ -145,7 +145,7 @@ def _others(
 
 
 def _wants_shapes(plan: ShardingPlan, view: GraphView) -> bool:
-    """Whether anything is left alone for want of a shape in a graph that tells none."""
+    """Whether anything is left alone for want of a shape in a graph that shows none."""
     wanted = any(left.refusal.kinds & _FOR_WANT_OF_A_SHAPE for left in plan.left_alone)
     return wanted and not any("_output_shapes" in op.node.attr for op in view)
 

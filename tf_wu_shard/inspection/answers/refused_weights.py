@@ -84,7 +84,7 @@ def with_refused(
 
 
 class _Variables:
-    """The variables of a step, as far as its files and its graph tell them."""
+    """The variables of a step, as far as its files and its graph show them."""
 
     def __init__(self, model: Model, view: GraphView) -> None:
         self._model = model
@@ -96,11 +96,11 @@ class _Variables:
                 self._slots.setdefault(slot.variable, {})[slot.slot] = None
 
     def slots_in_files(self, key: str) -> tuple[str, ...]:
-        """The slots of a weight that the files tell and the step uses."""
+        """The slots of a weight that the files show and the step uses."""
         return tuple(self._slots.get(key, ()))
 
     def answer(self, key: str, slots: Sequence[str], *, told: bool, summed: bool) -> RefusedAnswer:
-        """What is said of a weight."""
+        """The answer about a weight."""
         shape, dtype = self._shape(key), self._dtype(key)
         sizes = [self._bytes(slot) for slot in slots]
         return RefusedAnswer(
@@ -115,7 +115,7 @@ class _Variables:
         )
 
     def updated(self, answer: RefusedAnswer) -> tuple[UpdatedVariable, ...]:
-        """The weight of an answer, and its slots, as far as their shapes and types are told."""
+        """The weight of an answer, and its slots, as far as their shapes and types are known."""
         slots = frozenset(answer.slots)
         return tuple(
             UpdatedVariable(key, (), shape, dtype, key in slots, key not in slots)
@@ -145,7 +145,7 @@ class _Variables:
         return next((shape for shape in assigned if shape is not None), None)
 
     def _dtype(self, key: str) -> int:
-        """Its element type's number, 0 where nothing tells: what takes its handle names it too."""
+        """Its element type's number, 0 where nothing shows it; what takes its handle does."""
         handle, listed = self._handles.get(key), self._model.variables.get(key)
         if handle is not None and self._view.variables[handle].dtype:
             return self._view.variables[handle].dtype

@@ -16,7 +16,7 @@ _PLAN = (
     *("wire_bytes", "slot_bytes_per_replica", "weight_bytes_per_replica"),
 )
 
-# What is said of a weight that is left alone, null where it is not known.
+# The answer about a weight that is left alone, null where it is not known.
 _KNOWN = ("shape", "dtype", "bytes", "slots")
 
 

@@ -1,4 +1,4 @@
-"""The answer as one HTML page: verdict, figures, a drawn update, and tables of all that is said.
+"""The answer as one HTML page: verdict, figures, a drawn update, and tables of all the rest.
 
 Names come out of a file that anyone may have made: the page escapes them, what is no printing
 character is written as an escape, and what is endless is cut, with a word on what was left out.

@@ -87,7 +87,7 @@ def _refused(answer: RefusedAnswer) -> tuple[AnyCell, ...]:
 
 
 def _sharded(weight: ShardedVariable) -> tuple[AnyCell, ...]:
-    """What a plan says of a weight of which nothing else is said."""
+    """What a plan says of a weight of which there is no other answer."""
     size = math.prod(weight.shape) * bytes_of_named(weight.dtype)
     slots = [slot_label(slot, weight.name) for slot in weight.slots]
     return *_extent(weight.shape, weight.dtype, size), "", _slots(slots)

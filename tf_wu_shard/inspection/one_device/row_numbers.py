@@ -98,7 +98,7 @@ def _taken(view: GraphView, op: Op, table: tuple[int, ...] | None) -> Value | No
     places, result = op.inputs[1], view.shape(Value(op.name))
     if result is None:
         # Of a list without repetitions, how many rows it names is not known; of a table, its shape
-        # tells how many it has.
+        # shows how many it has.
         number = view.producer(op.inputs[2])
         of_table = number.type == STRIDED_SLICE and _is_shape(view, number.inputs[0], table)
         return places if of_table or view.producer(places).type == UNIQUE else None

@@ -1,6 +1,6 @@
 """Dialects for a step that was traced on one device: what if N replicas ran it?
 
-They take each gradient for summed where it enters its update, or where they are told, and plan as
+They take each gradient for summed where it enters its update, or where they are given, and plan as
 replicas in one process or on a TPU would. They only ever read: nothing is emitted for a step that
 reduces nothing.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def short_name(name: str) -> str:
-    """What a function was called in Python, as far as TensorFlow's name for it tells.
+    """What a function was called in Python, as far as TensorFlow's name shows it.
 
     Args:
         name: Such as "__inference_train_256", of a function `train`; after a slash, one that is

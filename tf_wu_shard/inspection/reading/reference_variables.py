@@ -34,7 +34,7 @@ def reference_weights(graph_def: Any) -> tuple[str, ...]:
 
 
 def said_of(weights: tuple[str, ...]) -> str:
-    """What is said of such weights, of which there are some."""
+    """The answer about such weights, of which there are some."""
     which = f"{weights[0]} is a reference variable"
     if len(weights) > 1:
         which = f"{weights[0]} and {len(weights) - 1:,} more are reference variables"

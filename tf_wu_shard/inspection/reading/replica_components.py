@@ -2,7 +2,7 @@
 
 A SavedModel of a `MirroredStrategy` binds a function to the same variable once for each replica. Of
 variables whose components the file keeps (`VariablePolicy.EXPAND_DISTRIBUTED_VARIABLES`) the device
-of the ops that write by a handle tells which component it is; without them nothing does.
+of the ops that write by a handle shows which component it is; without them nothing does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tf_wu_shard.rules.variables import READ
 
 
 def components(nodes: Iterable[Any], handles: Mapping[str, ModelVariable]) -> dict[str, int]:
-    """Tells which component each handle is.
+    """Finds which component each handle is.
 
     Args:
         nodes: The function's NodeDefs, calls that take a handle written out.
@@ -60,7 +60,7 @@ def with_components(
 
     Args:
         view: The view.
-        found: What `components` told.
+        found: What `components` found.
         handles: The variables by the names of what yields their handles.
     """
     if not found:

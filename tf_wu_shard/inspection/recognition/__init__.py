@@ -1,1 +1,1 @@
-"""Which optimizer an update is, told from its data flow."""
+"""Which optimizer an update is, recognised from its data flow."""

@@ -188,7 +188,7 @@ class Algebra:
         Args:
             value: The sum.
             names: What to call things.
-            signed: Whether terms that are subtracted are to be told from terms that are added.
+            signed: Whether terms that are subtracted are distinguished from those that are added.
         """
         known = dict(names)
         # What a thing is made of was made before it.

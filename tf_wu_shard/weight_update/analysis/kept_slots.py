@@ -3,7 +3,7 @@
 A slot is seen by data flow: what is written to the weight depends on it, the step writes it, no
 layer trains it, no other weight depends on it, and it has the weight's shape. Of whatever else a
 weight depends on that the step writes (statistics of a layer, factors of a moment) nobody can say
-whose it is: then not all slots are told.
+whose it is: then not all slots are known.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class KeptSlots:
     """What is kept for a weight.
 
     Attributes:
-        slots: Keys of its slots, as far as they are told.
+        slots: Keys of its slots, as far as they are known.
         all_told: Whether there are no others.
     """
 

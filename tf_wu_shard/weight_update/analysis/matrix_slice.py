@@ -82,7 +82,7 @@ class MatrixSlice(UpdateSlice):
         return refusal
 
     def _place_whole(self, op: Op) -> None:
-        """Leaves an op to whoever has whole tensors."""
+        """Leaves an op to what has whole tensors."""
         self.body.append(op)
         self._whole.add(op.name)
         for value in self._view.results(op.name):

@@ -127,7 +127,7 @@ class OwnedBodyBuilder(BodyBuilder):
         return OwnedSlice(self._view, self._names, keys, touching, self._handles, sums)
 
     def _only_body_looks(self, slice_: UpdateSlice, keys: tuple[int, ...]) -> Refusal | None:
-        # Whoever else looks at a value is handed the whole of it; but only the owner's components
+        # What else looks at a value is handed the whole of it; but only the owner's components
         # hold what they did, so nobody else may read his own for all.
         for op in slice_.body:
             partners = {self._matcher.partner(r, op.name) for r in range(1, len(self._devices))}

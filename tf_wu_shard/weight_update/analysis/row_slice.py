@@ -30,7 +30,7 @@ class RowSlice(UpdateSlice):
     Attributes:
         table: The shape of every variable of the update.
         branches: After `place`: how the conditions in the body are done, by their names.
-        gathered: The ops of the body whose results something outside looks at; filled by whoever
+        gathered: The ops of the body whose results something outside looks at; filled by what
             knows what is outside.
     """
 

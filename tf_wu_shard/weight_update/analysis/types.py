@@ -216,8 +216,8 @@ class RefusedUpdate:
         variable: The variable's key, or the gradient's op where no variable was found.
         reductions: Keys of the gradient reductions that feed it.
         refusal: Why.
-        variables: The weight, then its slots, of those that the graph tells with their shapes; no
-            op is known to yield their handles. () where it tells not even the weight's shape.
+        variables: The weight, then its slots, of those that the graph shows with their shapes; no
+            op is known to yield their handles. () where it shows not even the weight's shape.
     """
 
     variable: str

@@ -2,7 +2,7 @@
 
 A flag that is on must not be silent about such a weight: the way from its gradient was lost at an
 op without a rule, or at a reduction that is left as it is. A write that combines nothing of several
-replicas (a target network that follows another one) is no weight update and nothing to tell about.
+replicas (a target network that follows another one) is no weight update and is not reported.
 """
 
 from __future__ import annotations

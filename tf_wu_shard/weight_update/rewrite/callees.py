@@ -1,4 +1,4 @@
-"""Calls whose callees were led onto shards when they were traced: they take the shards themselves.
+"""Calls whose callees were redirected to shards when they were traced, and take these themselves.
 
 No control edge orders such a call against what the caller does to the variable, as TensorFlow takes
 the handles of shards for other resources.

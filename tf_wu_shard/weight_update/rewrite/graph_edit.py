@@ -1,6 +1,6 @@
 """What remains of the old graph once some of its ops are replaced.
 
-Keeps every op that still has a purpose, with its edges led to the replacements. An op that was
+Keeps every op that still has a purpose, its edges redirected to the replacements. An op that was
 only there for what went away (packing gradients, splitting their sum) goes with it; an op that is
 merely dropped hands its control edges on, so that nothing runs earlier than it did.
 """
@@ -177,7 +177,7 @@ class GraphEdit:
         return {name for key in self._sharded for name in reductions[key].carriers}
 
     def _node(self, op: Op) -> Any:
-        """An old op's node with its edges led to the replacements."""
+        """An old op's node with its edges redirected to the replacements."""
         if (
             self._replaced_values.keys().isdisjoint(op.inputs)
             and self._kept.issuperset(op.controls)
@@ -283,7 +283,7 @@ class GraphEdit:
         return self._control_memo[name]
 
     def _lead_new_nodes(self) -> None:
-        """Leads edges of new nodes away from old values and ops that were replaced."""
+        """Redirects edges of new nodes away from old values and ops that were replaced."""
         old = self._view.ops
         for node in self._builder.nodes:
             if not any(i.lstrip("^").partition(":")[0] in old for i in node.input):

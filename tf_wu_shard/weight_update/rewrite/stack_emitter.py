@@ -68,7 +68,7 @@ class StackEmitter:
             emission: Where to emit.
             stack: Who computes what.
             emitters: For each update, by its position, what emitted its body.
-            known: What other stacks have put together; told what this one does.
+            known: What other stacks have put together; this one adds its own.
         """
         dialect, view = emission.dialect, emission.view
         assert dialect.stacks is not None, "the analysis finds matrix functions for stacks only"
@@ -82,7 +82,7 @@ class StackEmitter:
         turns = stack.turns(dialect.replicas.total)
         self._turns = [_Member(emitters[update], number) for update, number in turns]
         self._copies = stack.each
-        # All members are one program, so that any of them tells what it is.
+        # All members are one program, so that any of them shows what it is.
         self._model = self._members[0]
         self._at = emission.at("", self._model.emitter.update.name, "matrix_function")
         self._emitted: collections.Counter[str] = collections.Counter()
@@ -182,7 +182,7 @@ class StackEmitter:
         return self._at.reshape(value, operand.shape, "shape")
 
     def _cut(self, place: int, own: Sequence[Value], value: FunctionValue) -> None:
-        """Leads what reads result number `place` of each member to the replica's shard of it."""
+        """Redirects what reads result `place` of each member to the replica's shard of it."""
         at, layout = self._at.within(f"result_{place}"), self._layout(value.size)
         if self._by_turns:
             self._emitted["all_to_all"] += 1

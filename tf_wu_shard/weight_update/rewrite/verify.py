@@ -18,7 +18,7 @@ from tf_wu_shard.weight_update.rewrite.result import RewriteResult
 def verify(old: GraphView, analysis: Analysis, plan: ShardingPlan, result: RewriteResult) -> None:
     """Checks what a rewrite promises.
 
-    - Every edge has a source. (That there is no cycle is checked by whoever reads the graph next:
+    - Every edge has a source. (That there is no cycle is checked by what reads the graph next:
       TensorFlow's importer, or a `GraphView`.)
     - Every variable that was written is still written: a sharded weight once per replica, by its
       gathered value, but by its owner, if it has one, as it was; a sharded slot through its shards
