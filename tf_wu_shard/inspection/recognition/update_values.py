@@ -1,9 +1,9 @@
 """What an update writes to its variables, as sums of products of what it reads.
 
-The ops are followed in the graph itself, on the first replica: those of the body in their order,
-so that a variable that was written is distinguished from what it was before, and what enters the
-body from outside as far back as norms and other sums go. Ops that no rule here names make a thing of which
-nothing more is known.
+The ops are followed in the graph itself, on the first replica: those of the body in their order, so
+that a variable that was written is distinguished from what it was before, and what enters the body
+from outside as far back as norms and other sums go. Ops that no rule here names make a thing of
+which nothing more is known.
 """
 
 from __future__ import annotations
