@@ -18,9 +18,10 @@ from tf_wu_shard import graph_pass
 from tf_wu_shard.config import FLAG, ShardingOptions
 from tf_wu_shard.errors import NothingShardedError
 from tf_wu_shard.report.report import Report
+from tf_wu_shard.step import swap
 from tf_wu_shard.storage.sharded_slot import sharded_slot_of
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
-from tf_wu_shard.weight_update import hand_over, stages
+from tf_wu_shard.weight_update import stages
 
 Strategies = Callable[[int], tf.distribute.MirroredStrategy]
 ALL = ShardingOptions(min_elements=1)
@@ -304,7 +305,7 @@ def test_nothing_sharded_is_a_warning_otherwise(
     [
         (graph_pass, "capture"),
         *((stages, name) for name in ("analyze", "make_plan", "rewrite", "verify")),
-        (hand_over, "rebuild"),
+        (swap, "rebuild"),
     ],
     ids=lambda part: getattr(part, "__name__", part),
 )

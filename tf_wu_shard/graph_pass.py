@@ -29,6 +29,7 @@ from tf_wu_shard.report.report import Report
 from tf_wu_shard.step.capture import Captured, capture
 from tf_wu_shard.step.replicas import dialect_of
 from tf_wu_shard.step.step import Step
+from tf_wu_shard.step.swap import rebuilt
 from tf_wu_shard.storage import sharded_slot
 from tf_wu_shard.tensorflow_private import (
     creating_traces,
@@ -41,7 +42,7 @@ from tf_wu_shard.tensorflow_private.distributed_variables import (
     has_distributed_variable,
     is_exporting,
 )
-from tf_wu_shard.weight_update.hand_over import hand_over
+from tf_wu_shard.weight_update.hand_over import handed_over
 from tf_wu_shard.weight_update.nested_updates import NestedUpdates
 from tf_wu_shard.weight_update.stages import Outcome, run_stages
 
@@ -188,8 +189,9 @@ def _processed(
         if options is not None and is_refused(outcome.reports, options):
             # Before anything live is changed: the error ends the trace.
             publish(*_timed(outcome, *since), options=options)
-        new, pending = hand_over(step, outcome, options)
-        sharded_slot.commit_all(pending)
+        step = handed_over(step, outcome, options)
+        new = rebuilt(step)
+        sharded_slot.commit_all(step.pending)
     except (StorageError, TooLittleShardedError):
         raise
     # The traced function must survive any bug of ours. What another pass changes of a training is
@@ -242,7 +244,7 @@ def _only_lowered(graph: Any, captured: Captured | None) -> Any:
     """
     try:
         step = step_of(graph, captured or capture(graph), None)
-        new, _ = hand_over(step, Outcome(NestedUpdates(step.captured)), None)
+        new = rebuilt(handed_over(step, Outcome(NestedUpdates(step.captured)), None))
     except Exception as error:
         handles = function_graph.captured_handles(graph)
         if not any(

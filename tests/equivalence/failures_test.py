@@ -20,13 +20,14 @@ from tests.equivalence.in_process import (
     turn_on,
 )
 from tf_wu_shard import graph_pass
+from tf_wu_shard.step import swap
 from tf_wu_shard.storage import sharded_slot
 from tf_wu_shard.weight_update import hand_over, stages
 
 STAGES = (
     *((graph_pass, "capture"), (stages, "analyze"), (stages, "make_plan")),
     *((stages, "rewrite"), (stages, "verify"), (stages, "summarize")),
-    *((hand_over, "rebuild"), (sharded_slot, "prepare"), (sharded_slot, "commit_all")),
+    *((swap, "rebuild"), (sharded_slot, "prepare"), (sharded_slot, "commit_all")),
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from tf_wu_shard.graph.view import GraphView
@@ -15,6 +15,7 @@ from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.gradient_shapes import ensured_shapes, weight_of, with_ensured
 from tf_wu_shard.step.gradients import gradient_reductions
 from tf_wu_shard.step.reductions import GradientReduction
+from tf_wu_shard.tensorflow_private.graph_rebuilding import NewBody
 
 
 class PerReplica(Protocol):
@@ -40,6 +41,9 @@ class Step:
         bindings: For each input that a pass added, by its placeholder's name, the handle to bind.
         owners: What is to live as long as the function does.
         is_changed: Whether a pass has changed the program.
+        body: What takes the program's place, where the last pass does not make a view of it.
+        dropped: Placeholders of captures that it does not need.
+        pending: What `storage` is to commit once the function that takes this one's place is made.
     """
 
     graph: Any
@@ -48,6 +52,9 @@ class Step:
     bindings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     owners: tuple[Any, ...] = ()
     is_changed: bool = False
+    body: NewBody | None = None
+    dropped: Sequence[str] = ()
+    pending: Sequence[Any] = ()
 
     @property
     def view(self) -> GraphView:

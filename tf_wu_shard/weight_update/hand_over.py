@@ -1,4 +1,4 @@
-"""From what the stages made to a FuncGraph that works, and the storage that goes with it.
+"""From what the stages made to a step that works, and the storage that goes with it.
 
 What the stages did not touch may still read variables that live in shards; it is redirected to
 them.
@@ -26,7 +26,7 @@ from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.replicas import in_process_dialect, tpu_dialect
 from tf_wu_shard.step.step import Step
 from tf_wu_shard.storage import captured_slots, sharded_slot
-from tf_wu_shard.tensorflow_private.graph_rebuilding import NewBody, rebuild
+from tf_wu_shard.tensorflow_private.graph_rebuilding import NewBody
 from tf_wu_shard.weight_update import function_slots
 from tf_wu_shard.weight_update.rewrite.lowering import Lowered, lower_slot_accesses
 from tf_wu_shard.weight_update.rewrite.result import ShardInput
@@ -37,10 +37,8 @@ from tf_wu_shard.weight_update.stages import Outcome
 AnySlot = sharded_slot.ShardedSlot | sharded_slot.PendingSlot
 
 
-def hand_over(
-    step: Step, outcome: Outcome, options: ShardingOptions | None
-) -> tuple[Any, list[sharded_slot.PendingSlot]]:
-    """Makes the FuncGraph to use.
+def handed_over(step: Step, outcome: Outcome, options: ShardingOptions | None) -> Step:
+    """Makes the step to swap in.
 
     Args:
         step: The function; its FuncGraph stays as it is.
@@ -48,8 +46,8 @@ def hand_over(
         options: What the user asked for; None where the flag is off.
 
     Returns:
-        The FuncGraph, the same one where there is nothing to do; and the slots that are to move
-        into their new storage with it.
+        The step, with the slots that are to move into their new storage with it; the same one where
+        there is nothing to do.
 
     Raises:
         StorageError: If the function does something to a variable in shards that cannot be
@@ -85,27 +83,23 @@ def hand_over(
         dialects = {key: by_devices[d] for key, d in devices.items()}
         lowered = lower_slot_accesses(captured.view, layouts, shards, traced, dialects)
         functions = captured.functions
-    changed = bool(nested.slots) or step.is_changed
-    final = lowered or outcome.result or (_as_it_is(outcome) if changed else None)
+    final = lowered or outcome.result or (_as_it_is(outcome) if nested.slots else None)
     if final is None:
-        return graph, []
+        return step
     if lowered is not None:
         owners += [s.shards for s in slots.values()]
         for added in lowered.shard_inputs:
             bound[added.placeholder] = _handle(slots[added.slot], added)
-    new = rebuild(
-        graph,
-        NewBody(
-            final.nodes,
-            [f"{v.op}:{v.index}" for v in final.outputs],
-            final.control_outputs,
-            functions.values(),
-        ),
-        new_captures=bound,
-        dropped_captures=function_slots.unused(graph, final, captured.view, {*slots, *pending}),
-        owners=owners,
+    outputs = [f"{v.op}:{v.index}" for v in final.outputs]
+    return dataclasses.replace(
+        step,
+        bindings=bound,
+        owners=tuple(owners),
+        is_changed=True,
+        body=NewBody(final.nodes, outputs, final.control_outputs, functions.values()),
+        dropped=function_slots.unused(graph, final, captured.view, {*slots, *pending}),
+        pending=tuple(pending.values()),
     )
-    return new, list(pending.values())
 
 
 def _as_it_is(outcome: Outcome) -> Lowered:
