@@ -21,8 +21,10 @@ from tf_wu_shard.config import ShardingOptions, current_options
 from tf_wu_shard.errors import StorageError, TooLittleShardedError, WuShardError
 from tf_wu_shard.grounds.in_process.recognise import sums_in_process
 from tf_wu_shard.grounds.tpu.cluster import cluster_of
+from tf_wu_shard.grounds.tpu.obstacles import obstacle, sums_over_replicas
 from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.if_conversion import if_converted
+from tf_wu_shard.program.nesting import nested_programs
 from tf_wu_shard.program.prepare import prepared
 from tf_wu_shard.report.published import is_refused, nothing_sharded, publish, reports
 from tf_wu_shard.report.report import Report
@@ -183,6 +185,8 @@ def _processed(
         if not eligibility.is_eligible(graph, captured.view, sight):
             return None
         step = step_of(graph, captured, options)
+        if asked.others:
+            _check_in_reach(step)
         for one, own in asked.others:
             step = one.apply(step, own)
         outcome = run_stages(step, options, _reported)
@@ -199,9 +203,10 @@ def _processed(
     except Exception as error:
         if asked.others:
             flags = ", ".join(one.flag for one, _ in asked.others)
+            also = "" if options is None else ", together with the sharding of its update"
             raise WuShardError(
-                f"{graph.name} could not be changed as asked for by {flags}: {error}; switch that"
-                " off to train without it"
+                f"{graph.name} could not be changed as asked for by {flags}{also}: {error}; switch"
+                " that off to train without it"
             ) from error
         _report_failure(graph, error, options)
         return _only_lowered(graph, captured)
@@ -234,6 +239,24 @@ def step_of(graph: Any, captured: Captured, options: ShardingOptions | None) -> 
         program = prepared(TracedGraph(graph), captured, cluster.name, cluster.num_replicas)
     name = options.dialect if options is not None else ShardingOptions.dialect
     return Step(graph, program, dialect_of(program, cluster, name))
+
+
+def _check_in_reach(step: Step) -> None:
+    """Raises WuShardError if a program sums what passes cannot change: it is not to be skipped."""
+    cluster, graph_def = cluster_of(step.graph), step.view.graph_def
+    if cluster is None or not sums_over_replicas(graph_def):
+        return
+    refusal = cluster.refusal or obstacle(graph_def, cluster.name)
+    if refusal is not None:
+        raise WuShardError(refusal.reason)
+    nested = nested_programs(
+        TracedGraph(step.graph), step.captured, cluster.name, cluster.num_replicas
+    )
+    if nested:
+        raise WuShardError(
+            f"gradients are summed inside of {nested[0].op}, a branch or loop of a TPU program, and"
+            " passes work on what the program itself sums"
+        )
 
 
 def _only_lowered(graph: Any, captured: Captured | None) -> Any:

@@ -62,7 +62,8 @@ def register_pass(new: Pass) -> None:
         new: The pass.
 
     Raises:
-        OptionError: The flag is tf_wu_shard's own, is no name, or is set to a wrong value already.
+        OptionError: The flag is tf_wu_shard's own or TensorFlow's, is no word, or is set to a wrong
+            value already.
     """
     if new.flag == FLAG:
         raise OptionError(f"the flag {FLAG!r} is tf_wu_shard's own; give the pass another")

@@ -6,6 +6,8 @@ What a replica rounds away it keeps, and adds to its next gradient (error feedba
 
 from __future__ import annotations
 
+import collections
+
 from tf_wu_shard.errors import OptionError
 from tf_wu_shard.extending import BFLOAT16, FLOAT32, Step, StepEdit, beside
 
@@ -23,13 +25,17 @@ class RoundedGradients:
 
     def apply(self, step: Step, options: bool) -> Step:
         """Rounds every dense float32 gradient of a variable on its way into the sum."""
-        edit, rounded = StepEdit(step), False
+        edit = StepEdit(step)
+        sums: collections.Counter[str] = collections.Counter()
         for reduction in step.reductions:
             key, travelling = step.weight_of(reduction), step.view.shape(reduction.operands[0])
             if not key or travelling is None or reduction.dtype != FLOAT32:
                 continue
             variable = step.captured.variables[key]
-            handles = edit.handles(beside(variable, self.flag), f"{key}/rounded_away")
+            # A step may sum several gradients of one weight; each has a rest of its own.
+            own = beside(variable, f"{self.flag}/{sums[key]}")
+            handles = edit.handles(own, f"{key}/rounded_away")
+            sums[key] += 1
             for copy, (operand, handle) in enumerate(zip(reduction.operands, handles, strict=True)):
                 at = edit.at(copy, f"{key}/rounded")
                 late = at.op("ReadVariableOp", [handle], "late", dtype=FLOAT32)
@@ -38,5 +44,4 @@ class RoundedGradients:
                 rest = at.reshape(at.op("Sub", [wanted, sent], "rest"), variable.shape, "own")
                 edit.must_run(at.op("AssignVariableOp", [handle, rest], "keep"))
                 edit.replace_operand(reduction, copy, sent)
-            rounded = True
-        return edit.done() if rounded else step
+        return edit.done()

@@ -13,7 +13,7 @@ import tensorflow as tf
 import tf_wu_shard
 from tests.equivalence.in_process import in_shards
 from tests.step.toy_pass import RoundedGradients
-from tf_wu_shard import OptionError, ShardingOptions
+from tf_wu_shard import OptionError, ShardingOptions, WuShardError
 from tf_wu_shard.storage import own_variables
 
 FLAG = RoundedGradients.flag
@@ -58,11 +58,13 @@ class Trained:
     def run(self, contributions: np.ndarray) -> None:
         """Takes a step for each input."""
         for own in contributions:
-            self._step(
-                self._strategy.experimental_distribute_values_from_function(
-                    lambda context, own=own: tf.constant(own[context.replica_id_in_sync_group])
-                )
-            )
+            self._step(self.each(own))
+
+    def each(self, own: np.ndarray) -> Any:
+        """Gives each replica what is its own of `own`, [replicas, *SHAPE]."""
+        return self._strategy.experimental_distribute_values_from_function(
+            lambda context: tf.constant(own[context.replica_id_in_sync_group])
+        )
 
     def _both_replicas(self, values: Any) -> None:
         self._strategy.run(self._replica, (values,))
@@ -76,23 +78,28 @@ class Trained:
     @property
     def rounded_away(self) -> list[np.ndarray]:
         """What each replica has kept of its gradients."""
-        return [value.numpy() for value in own_variables.beside(self.weight, FLAG).values()]
+        return [value.numpy() for value in own_variables.beside(self.weight, f"{FLAG}/0").values()]
 
 
-def by_numpy(contributions: np.ndarray, *, rounded: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The weight after training by momentum, and what each replica has kept."""
+def by_numpy(
+    contributions: np.ndarray, *, rounded: bool, rests: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
+    """The weight after training by momentum, and what each replica has kept.
+
+    What is rounded away of a gradient is added to the one that comes `rests` later.
+    """
     weight, momentum = np.zeros((2, *SHAPE), np.float32)
-    kept = np.zeros_like(contributions[0])
-    for gradients in contributions:
-        wanted = gradients + kept
+    all_kept = [np.zeros_like(contributions[0]) for _ in range(rests)]
+    for number, gradients in enumerate(contributions):
+        wanted = gradients + all_kept[number % rests]
         sent = wanted.astype(BFLOAT16).astype(np.float32) if rounded else wanted
-        kept = wanted - sent
+        all_kept[number % rests] = wanted - sent
         total = sent[0]
         for other in sent[1:]:
             total = total + other
         momentum = np.float32(MOMENTUM) * momentum - total * np.float32(RATE)
         weight = weight + momentum
-    return weight, kept
+    return weight, all_kept[0]
 
 
 @pytest.fixture(params=["mirrored", "tpu"])
@@ -120,6 +127,36 @@ def test_another_trace_goes_on_with_what_was_kept(strategy: Any) -> None:
     trained.run(whole[2:])
     weight, _ = by_numpy(whole, rounded=True)
     np.testing.assert_array_equal(trained.weight.numpy(), weight)
+
+
+def test_each_of_several_gradients_of_a_weight_has_a_rest_of_its_own(
+    strategy_of: Strategies,
+) -> None:
+    strategy, given = strategy_of(2), inputs(2)[:4]
+    trained = Trained(strategy, rounded=True, sharded=True)
+
+    def twice(first: Any, second: Any) -> None:
+        trained._both_replicas(first)
+        trained._both_replicas(second)
+
+    step = tf.function(twice, autograph=False)
+    for pair in (given[:2], given[2:]):
+        step(*(trained.each(own) for own in pair))
+    # The first and the third input are what the first sum is given, and so on.
+    weight, _ = by_numpy(given, rounded=True, rests=2)
+    np.testing.assert_array_equal(trained.weight.numpy(), weight)
+
+
+def test_a_program_that_passes_cannot_reach_ends_the_trace(emulated: Strategies) -> None:
+    trained = Trained(emulated(2), rounded=True, sharded=False)
+
+    @tf.function(autograph=False)
+    def twice(values: Any) -> None:
+        trained._both_replicas(values)
+        trained._both_replicas(values)
+
+    with pytest.raises(WuShardError, match=f"as asked for by {FLAG}: .*TPU programs"):
+        twice(trained.each(inputs(2)[0]))
 
 
 @pytest.mark.parametrize("sharded", [False, True])

@@ -52,8 +52,17 @@ class StepEdit:
 
         Returns:
             Per copy of the replicas' program, the handle as its ops use it.
+
+        Raises:
+            WuShardError: The step has these variables already: nothing would order what two edits
+                do to them.
         """
-        found = []
+        if any(owner is storage for owner in self._owners):
+            raise WuShardError(
+                f"{name}: the step uses these variables already, and nothing would order one use"
+                " after the other; give each sum variables of its own, under a name of their own"
+            )
+        found: list[Value] = []
         for number, copy in enumerate(self._step.replicas.local):
             at = self._builder.at("", f"{name}/own_{number}")
             placeholder, handle = self._step.dialect.shard_handle(at)
@@ -62,7 +71,8 @@ class StepEdit:
                 storage.packed_handle if packed else storage.handles[number]
             )
             self._refs[handle.op] = VariableRef(
-                key=name,
+                # No op has this name, so that no other variable goes by it.
+                key=(found[0] if found else handle).op,
                 replica=number,
                 num_replicas=len(self._step.replicas.local),
                 shape=None,
@@ -94,7 +104,7 @@ class StepEdit:
             if self._leads_to(op.name, reduction.carriers)
         ]
         if not entering:
-            raise WuShardError(f"{operand} does not enter {reduction.carriers[copy]}")
+            raise WuShardError(f"{operand} does not enter {reduction.carriers[0]} directly")
         for name, slot in entering:
             self._operands[name][slot] = value
 
@@ -103,8 +113,10 @@ class StepEdit:
         self._must_run.append(value.op)
 
     def done(self) -> Step:
-        """The step with everything that was changed."""
+        """The step with everything that was changed; the same one where nothing was."""
         step, view = self._step, self._view
+        if not (self._builder.nodes or self._operands):
+            return step
         step.dialect.adopt(self._builder.nodes)
         nodes = [with_operands(op.node, self._operands.get(op.name, {})) for op in view]
         graph_def = graph_def_of([*nodes, *self._builder.nodes], view.graph_def)

@@ -54,7 +54,7 @@ def with_ensured(view: GraphView, ensured: Iterable[EnsuredShape]) -> GraphView:
 
 
 def weight_of(view: GraphView, operand: Value, result: Value) -> str:
-    """The variable that a sum reaches, by its key; a trainable one where there is one, else "".
+    """The trainable variable of a sum's size that the sum reaches, by its key; "" where none is.
 
     Args:
         view: The graph.
@@ -63,7 +63,12 @@ def weight_of(view: GraphView, operand: Value, result: Value) -> str:
     """
     wanted = _Wanted(view, operand)
     wanted.follow(result)
-    return wanted.variable
+    shape = view.shape(operand)
+    size = None if shape is None else math.prod(shape)
+    for ref in wanted.reached:
+        if ref.trainable and ref.shape is not None and size in (None, math.prod(ref.shape)):
+            return ref.key
+    return ""
 
 
 def _ensured(view: GraphView, operands: tuple[Value, ...], result: Value) -> EnsuredShape | None:
@@ -95,6 +100,7 @@ class _Wanted:
 
     Attributes:
         shapes: The shapes, by the form of the sum that is to have them.
+        reached: The variables that the sum reaches, in the order in which it was followed.
     """
 
     def __init__(self, view: GraphView, operand: Value) -> None:
@@ -103,13 +109,13 @@ class _Wanted:
         self._tensor = unflattened(view, operand)
         stated = view.stated(operand)
         self._is_vector = stated is not None and len(stated) == 1
-        self._reached: list[VariableRef] = []
+        self.reached: list[VariableRef] = []
 
     @property
     def variable(self) -> str:
         """The first variable that the sum reaches, a trainable one where there is one."""
-        trained = [ref for ref in self._reached if ref.trainable]
-        return (trained or self._reached)[0].key if self._reached else ""
+        trained = [ref for ref in self.reached if ref.trainable]
+        return (trained or self.reached)[0].key if self.reached else ""
 
     def follow(self, result: Value) -> None:
         """Follows a sum through ops that keep its shape to the variables that it updates."""
@@ -120,7 +126,7 @@ class _Wanted:
             for op, slot in self._view.consumers(value):
                 ref = self._written(op, slot)
                 if ref is not None and ref.shape is not None:
-                    self._reached.append(ref)
+                    self.reached.append(ref)
                     self.shapes[form].add(ref.shape)
                     # What is made of a slot says whose slot it is.
                     reads = self._view.consumers(op.inputs[0])

@@ -84,9 +84,14 @@ class Step:
         return self._found[1]
 
     def weight_of(self, reduction: GradientReduction) -> str:
-        """The variable that a sum updates, by its key; "" where it reaches none.
+        """The trainable variable that a sum updates, by its key in `captured.variables`.
+
+        A sum of another size (a number of tokens that gradients are divided by) updates none, nor
+        does one that is written to no trainable variable (a loss, statistics): "". What has the
+        variable's size and enters its update counts, be it a gradient or a factor of one.
 
         Args:
             reduction: One of `reductions`.
         """
-        return weight_of(self.view, reduction.operands[0], reduction.results[0])
+        key = weight_of(self.view, reduction.operands[0], reduction.results[0])
+        return key if key in self.captured.variables else ""

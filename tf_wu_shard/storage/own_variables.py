@@ -8,6 +8,7 @@ for every trace. They are no slots: no checkpoint holds them.
 from __future__ import annotations
 
 import functools
+import threading
 from typing import Any
 
 import tensorflow as tf
@@ -16,6 +17,9 @@ from tf_wu_shard.tensorflow_private import resources
 
 # Where a distributed variable keeps them: it is to own them, and cannot be a key.
 _ATTRIBUTE = "_wu_shard_own_variables"
+
+# Two threads may trace functions of one variable.
+_lock = threading.Lock()
 
 
 class OwnVariables:
@@ -57,7 +61,8 @@ def beside(variable: Any, name: str) -> OwnVariables:
         variable: A distributed variable of known shape.
         name: Which of them; a pass uses its own name.
     """
-    found: dict[str, OwnVariables] = variable.__dict__.setdefault(_ATTRIBUTE, {})
-    if name not in found:
-        found[name] = OwnVariables(variable)
-    return found[name]
+    with _lock:
+        found: dict[str, OwnVariables] = variable.__dict__.setdefault(_ATTRIBUTE, {})
+        if name not in found:
+            found[name] = OwnVariables(variable)
+        return found[name]

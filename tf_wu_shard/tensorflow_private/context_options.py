@@ -79,8 +79,11 @@ def install(key: str, check: Check) -> None:
         check: Called with each value that is to be set; raises `OptionError` on a wrong one.
 
     Raises:
-        OptionError: The context already holds a wrong value or a misspelt key.
+        OptionError: The key is one of TensorFlow's, or the context already holds a wrong value or
+            a misspelt key.
     """
+    if key in TENSORFLOW_KEYS:
+        raise OptionError(f"the optimizer option {key!r} is TensorFlow's own; use another name")
     checks = {**_checks, key: check}
     _check_options(tf_context.context()._optimizer_experimental_options, checks)
     _checks[key] = check
