@@ -163,8 +163,8 @@ def _takes_rows(view: GraphView, op: Op, slot: int) -> bool:
         return True
     if op.type != "GatherV2" or slot != 0:
         return False
-    axis = view.constant(op.inputs[2])
-    return axis is not None and not tf.make_ndarray(axis).any()
+    axis = view.integers(op.inputs[2])
+    return axis is not None and not any(axis)
 
 
 def _answer(step: OptimizerStep, weights: list[TrainedWeight], asked: Question) -> FunctionAnswer:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tf_wu_shard.errors import WuShardError
+from tf_wu_shard.graph import constants
 from tf_wu_shard.graph.attributes import Signature
 from tf_wu_shard.graph.dimensions import Dims
 from tf_wu_shard.graph.op import Op, Value
@@ -218,6 +219,21 @@ class GraphView:
         """The TensorProto of a Const, or of an input that is one outside; None of all else."""
         op = self.ops[value.op]
         return op.attribute("value").tensor if op.type == "Const" else self.constants.get(op.name)
+
+    def integers(self, value: Value) -> tuple[int, ...] | None:
+        """The elements of a constant of type int32 or int64, or None of what is not known."""
+        return constants.integers(self.constant(value))
+
+    def floating_scalar(self, value: Value) -> float | None:
+        """The one element of a constant of a floating type, or None of anything else."""
+        return constants.floating_scalar(self.constant(value))
+
+    def source(self, value: Value) -> Op:
+        """The op that computes `value`, past Identities."""
+        op = self.ops[value.op]
+        while op.type == "Identity":
+            op = self.ops[op.inputs[0].op]
+        return op
 
     def is_stateful(self, op_type: str) -> bool:
         """Whether running an op of this type twice may differ from running it once."""

@@ -7,7 +7,6 @@ parts are open, the sum must be split by the very sizes that the parts have when
 
 from __future__ import annotations
 
-from tf_wu_shard.graph.constants import integers
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import CarriedReduction
@@ -42,7 +41,7 @@ def parts(view: GraphView, reduction: CarriedReduction) -> list[Part]:
 def unflattened(view: GraphView, value: Value) -> Value:
     """What a vector of all elements of a tensor was made of; the value itself if it is none."""
     op = view.producer(value)
-    if op.type == "Reshape" and integers(view.constant(op.inputs[1])) == (-1,):
+    if op.type == "Reshape" and view.integers(op.inputs[1]) == (-1,):
         return op.inputs[0]
     return value
 
@@ -83,7 +82,7 @@ def _measured(view: GraphView, split: Op, number: int) -> Value | None:
     size = view.producer(sizes.inputs[number])
     if size.type == "Size":
         return size.inputs[0]
-    if size.type != "Prod" or integers(view.constant(size.inputs[1])) != (0,):
+    if size.type != "Prod" or view.integers(size.inputs[1]) != (0,):
         return None
     shape = view.producer(size.inputs[0])
     return shape.inputs[0] if shape.type == "Shape" else None

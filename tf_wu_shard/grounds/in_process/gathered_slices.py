@@ -14,15 +14,17 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from tf_wu_shard.dtypes import INTEGERS
-from tf_wu_shard.graph.constants import integers
-from tf_wu_shard.graph.op import Op, Value, attribute_in
+from tf_wu_shard.graph.function_body import ARGUMENT, function_view
+from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import CarriedReduction, CarriedSlices, Gathered
 
 _GATHER = "CollectiveGatherV2"
+
+# The attributes of a StridedSlice that make it another one than from its first bound to its second.
+_MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
 
 
 def gathered_slices(view: GraphView, devices: Sequence[str]) -> list[CarriedReduction]:
@@ -102,36 +104,36 @@ def _by_device(devices: Sequence[str]) -> tuple[int, ...]:
 
 def _gathering(view: GraphView, op: Op, num_replicas: int) -> _Gathering | None:
     """What an If gathers, where both of its branches are known to gather the same."""
-    then = _Branch.of(view, op, "then_branch")
-    other = _Branch.of(view, op, "else_branch")
-    if then is None or other is None or len(then.returned) != 3 or len(other.returned) != 3:
+    if len(view.results(op.name)) != 3:
         return None
-    gathered = [then.gathered(i, num_replicas) for i in (0, 1)]
-    padded = [other.gathered_padded(i, num_replicas) for i in (0, 1)]
-    shapes = {then.argument(then.returned[2]), other.argument(other.returned[2])}
-    if gathered[0] is None or gathered[1] is None or len(shapes) != 1 or None in shapes:
+    branches = [
+        function_view(view, op.attribute(name).func.name, op.inputs[1:])
+        for name in ("then_branch", "else_branch")
+    ]
+    if None in branches:
         return None
-    if padded[0] is None or padded[1] is None or padded[0][:2] != gathered[0]:
+    then, other = (_Branch(branch, num_replicas) for branch in branches if branch is not None)
+    plain = [then.gathered(value) for value in then.view.outputs[:2]]
+    padded = [other.gathered_padded(value) for value in other.view.outputs[:2]]
+    shapes = {branch.argument(branch.view.outputs[2]) for branch in (then, other)}
+    if None in plain or plain != [found and found[0] for found in padded] or len(shapes) != 1:
         return None
-    if padded[1][:2] != gathered[1] or padded[0][2] != padded[1][2]:
+    (values, group), (rows, other_group) = (found for found in plain if found is not None)
+    lengths, other_lengths = (found[1] for found in padded if found is not None)
+    shape = shapes.pop()
+    if shape is None or group != other_group or lengths != other_lengths:
         return None
-    if gathered[0][1] != gathered[1][1]:
+    operands = op.inputs[1:]
+    if view.dtype(operands[rows]) not in INTEGERS:
         return None
-
-    def operand(argument: int | None) -> Value:
-        assert argument is not None, "it is an argument"
-        return op.inputs[1 + argument]
-
-    values, rows = operand(gathered[0][0]), operand(gathered[1][0])
-    lengths = operand(padded[0][2])
-    if view.dtype(rows) not in INTEGERS or not _counts_entries(view, op, lengths, rows):
+    if not _counts_entries(view, op, operands[lengths], operands[rows]):
         return None
     parts = (
-        (Gathered.VALUES, values),
-        (Gathered.ROWS, rows),
-        (Gathered.SHAPE, operand(shapes.pop())),
+        (Gathered.VALUES, operands[values]),
+        (Gathered.ROWS, operands[rows]),
+        (Gathered.SHAPE, operands[shape]),
     )
-    return _Gathering(op, parts, lengths.op, gathered[0][1])
+    return _Gathering(op, parts, operands[lengths].op, group)
 
 
 def _counts_entries(view: GraphView, op: Op, lengths: Value, rows: Value) -> bool:
@@ -140,7 +142,7 @@ def _counts_entries(view: GraphView, op: Op, lengths: Value, rows: Value) -> boo
     if gather.type != _GATHER or gather.device != op.device:
         return False
     own = view.producer(gather.inputs[0])
-    known = integers(view.constant(gather.inputs[0]))
+    known = view.integers(gather.inputs[0])
     if known is not None:
         if known != view.shape(rows):
             return False
@@ -159,127 +161,75 @@ def _counts_entries(view: GraphView, op: Op, lengths: Value, rows: Value) -> boo
 class _Branch:
     """A branch's function, read backwards from what it returns."""
 
-    def __init__(self, function: Any) -> None:
-        self._nodes = {node.name: node for node in function.node_def}
-        self._arguments = {a.name: i for i, a in enumerate(function.signature.input_arg)}
-        self.returned = [function.ret[a.name] for a in function.signature.output_arg]
+    def __init__(self, view: GraphView, num_replicas: int) -> None:
+        self.view = view
+        self._num_replicas = num_replicas
 
-    @classmethod
-    def of(cls, view: GraphView, op: Op, attribute: str) -> _Branch | None:
-        function = view.functions.get(op.attribute(attribute).func.name)
-        return None if function is None else cls(function)
-
-    def argument(self, text: str) -> int | None:
+    def argument(self, value: Value) -> int | None:
         """The number of the argument that a value is, or None."""
-        node = self._node(text)
-        while node is not None and node.op == "Identity":
-            text = node.input[0]
-            node = self._node(text)
-        return self._arguments.get(text)
+        op = self.view.source(value)
+        return op.position if op.type == ARGUMENT else None
 
-    def gathered(self, output: int, num_replicas: int) -> tuple[int, int] | None:
+    def gathered(self, value: Value) -> tuple[int, int] | None:
         """The argument that a result is gathered from, and the group; None of another result."""
-        node = self._beyond_identities(self.returned[output])
-        found = self._gather(node, num_replicas)
-        if found is None:
-            return None
-        argument = self.argument(found[0])
-        return None if argument is None else (argument, found[1])
+        found = self._gather(self.view.source(value))
+        argument = self.argument(found[0]) if found is not None else None
+        return None if found is None or argument is None else (argument, found[1])
 
-    def gathered_padded(self, output: int, num_replicas: int) -> tuple[int, int, int] | None:
+    def gathered_padded(self, value: Value) -> tuple[tuple[int, int], int] | None:
         """The same of a result that is padded for it, and the argument with the lengths.
 
         The i-th piece of what is gathered goes from i times the longest length to that plus the
         i-th length.
         """
-        joined = self._beyond_identities(self.returned[output])
-        if joined is None or joined.op != "ConcatV2":
+        joined = self.view.source(value)
+        if joined.type != "ConcatV2" or len(joined.inputs) != self._num_replicas + 1:
             return None
-        *pieces, axis = _data(joined)
-        if len(pieces) != num_replicas or self._integers(axis) != (0,):
+        *pieces, axis = joined.inputs
+        lengths = {self._piece_lengths(piece, number) for number, piece in enumerate(pieces)}
+        sources = {self.view.producer(piece).inputs[:1] for piece in pieces}
+        if self.view.integers(axis) != (0,) or len(lengths) != 1 or len(sources) != 1:
             return None
-        whole, lengths = set(), set()
-        for number, piece in enumerate(pieces):
-            node = self._node(piece)
-            if node is None or node.op != "StridedSlice" or not _is_plain_slice(node):
-                return None
-            source, begin, end, stride = _data(node)
-            whole.add(source)
-            lengths.add(self._piece_lengths(begin, end, number))
-            if self._integers(self._packed(stride)) != (1,):
-                return None
-        if len(whole) != 1 or len(lengths) != 1 or None in lengths:
+        found, length = self._gather(self.view.producer(sources.pop()[0])), lengths.pop()
+        pad = self.view.producer(found[0]) if found is not None else None
+        argument = self.argument(pad.inputs[0]) if pad is not None and pad.type == "Pad" else None
+        if found is None or argument is None or length is None:
             return None
-        found = self._gather(self._node(whole.pop()), num_replicas)
-        if found is None:
-            return None
-        pad = self._node(found[0])
-        argument = self.argument(_data(pad)[0]) if pad is not None and pad.op == "Pad" else None
-        length = lengths.pop()
-        if argument is None or length is None:
-            return None
-        return argument, found[1], length
+        return (argument, found[1]), length
 
-    def _piece_lengths(self, begin: str, end: str, number: int) -> int | None:
-        """The argument with the lengths that piece `number` is cut by."""
-        start, stop = self._packed(begin), self._packed(end)
-        times, plus = self._node(start), self._node(stop)
-        if times is None or times.op != "Mul" or plus is None or plus.op != "AddV2":
+    def _piece_lengths(self, piece: Value, number: int) -> int | None:
+        """The argument with the lengths that piece `number` is cut by; None of another piece."""
+        view, cut = self.view, self.view.producer(piece)
+        if cut.type != "StridedSlice" or any(cut.attribute(mask).i for mask in _MASKS):
             return None
-        factor, longest = _data(times)
-        longest_node = self._node(longest)
-        base, own = _data(plus)
-        own_node = self._node(own)
-        if self._integers(factor) != (number,) or base != start:
+        start, stop, stride = (self._packed(value) for value in cut.inputs[1:])
+        times, plus = view.producer(start), view.producer(stop)
+        if times.type != "Mul" or plus.type != "AddV2" or view.integers(stride) != (1,):
             return None
-        if longest_node is None or longest_node.op != "Max" or own_node is None:
+        (factor, most), (base, own) = times.inputs, plus.inputs
+        longest, length = view.producer(most), view.producer(own)
+        if view.integers(factor) != (number,) or base != start or longest.type != "Max":
             return None
-        if own_node.op != "StridedSlice" or attribute_in(own_node.attr, "shrink_axis_mask").i != 1:
+        if length.type != "StridedSlice" or length.attribute("shrink_axis_mask").i != 1:
             return None
-        lengths, first, _, _ = _data(own_node)
-        if self._integers(first) != (number,) or _data(longest_node)[0] != lengths:
+        if view.integers(length.inputs[1]) != (number,) or longest.inputs[0] != length.inputs[0]:
             return None
-        return self.argument(lengths)
+        return self.argument(length.inputs[0])
 
-    def _gather(self, node: Any, num_replicas: int) -> tuple[str, int] | None:
-        if node is None or node.op != _GATHER:
+    def _gather(self, op: Op) -> tuple[Value, int] | None:
+        """What an op gathers of all replicas, and the key of their group."""
+        if op.type != _GATHER:
             return None
-        operand, size, key = _data(node)[:3]
-        group = self._integers(key)
-        if self._integers(size) != (num_replicas,) or group is None:
+        operand, size, key = op.inputs[:3]
+        group = self.view.integers(key)
+        if self.view.integers(size) != (self._num_replicas,) or not group:
             return None
         return operand, group[0]
 
-    def _packed(self, text: str) -> str:
+    def _packed(self, value: Value) -> Value:
         """The only element of a vector."""
-        node = self._node(text)
-        return _data(node)[0] if node is not None and node.op == "Pack" else text
-
-    def _integers(self, text: str) -> tuple[int, ...] | None:
-        node = self._node(text)
-        if node is None or node.op != "Const":
-            return None
-        return integers(attribute_in(node.attr, "value").tensor)
-
-    def _node(self, text: str) -> Any | None:
-        return self._nodes.get(text.partition(":")[0])
-
-    def _beyond_identities(self, text: str) -> Any | None:
-        node = self._node(text)
-        while node is not None and node.op == "Identity":
-            node = self._node(node.input[0])
-        return node
-
-
-def _data(node: Any) -> list[str]:
-    return [text for text in node.input if not text.startswith("^")]
-
-
-def _is_plain_slice(node: Any) -> bool:
-    return all(
-        attribute_in(node.attr, name).i == 0
-        for name in ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
-    )
+        op = self.view.producer(value)
+        return op.inputs[0] if op.type == "Pack" else value
 
 
 def _on_one_device(view: GraphView, devices: Sequence[str]) -> list[CarriedReduction]:
@@ -289,7 +239,7 @@ def _on_one_device(view: GraphView, devices: Sequence[str]) -> list[CarriedReduc
         if op.type != "ConcatV2" or len(op.inputs) != len(devices) + 1 or op.name not in view.live:
             continue
         operands = {view.producer(v).device: v for v in op.inputs[:-1]}
-        axis = integers(view.constant(op.inputs[-1]))
+        axis = view.integers(op.inputs[-1])
         if set(operands) != set(devices) or axis != (0,):
             continue
         consumers = view.consumers(Value(op.name))

@@ -10,10 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from tf_wu_shard import refusals
-from tf_wu_shard.graph.constants import floating_scalar
 from tf_wu_shard.graph.op import Op, Value, decoded
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import CarriedReduction, CarriedSlices
@@ -82,17 +79,19 @@ def _collective_sums(
     refused: list[Refusal] = []
     for op in collectives:
         merge, final = op.attribute("merge_op").s, op.attribute("final_op").s
-        size, key = _integer(view, op.inputs[1]), _integer(view, op.inputs[2])
+        size, key = view.integers(op.inputs[1]), view.integers(op.inputs[2])
         if merge != b"Add" or final not in (b"Id", b"Div"):
             refused.append(
                 refusals.Topology.NO_SUM.at(op.name, merge=decoded(merge), final=decoded(final))
             )
-        elif size != len(devices) or key is None:
+        elif size != (len(devices),) or not key:
             refused.append(
-                refusals.Topology.OTHER_GROUP.at(op.name, members=str(size), replicas=len(devices))
+                refusals.Topology.OTHER_GROUP.at(
+                    op.name, members=str(size[0]) if size else "?", replicas=len(devices)
+                )
             )
         else:
-            groups.setdefault(key, {}).setdefault(op.device, []).append(op)
+            groups.setdefault(key[0], {}).setdefault(op.device, []).append(op)
     found: list[CarriedReduction] = []
     for per_device in groups.values():
         columns = [per_device.get(device, []) for device in devices]
@@ -150,15 +149,6 @@ def _with_division(view: GraphView, total: Op, count: int) -> tuple[str, ...]:
     consumers = view.consumers(Value(total.name))
     if len(consumers) == 1 and consumers[0][0].type == "RealDiv" and consumers[0][1] == 0:
         division = consumers[0][0]
-        if floating_scalar(view.constant(division.inputs[1])) == count:
+        if view.floating_scalar(division.inputs[1]) == count:
             return (total.name, division.name)
     return (total.name,)
-
-
-def _integer(view: GraphView, value: Value) -> int | None:
-    tensor = view.constant(value)
-    if tensor is None:
-        return None
-    if tensor.int_val:
-        return int(tensor.int_val[0])
-    return int(np.frombuffer(tensor.tensor_content, np.int32)[0]) if tensor.tensor_content else 0

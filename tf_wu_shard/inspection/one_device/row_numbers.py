@@ -14,7 +14,6 @@ import heapq
 from collections.abc import Iterable, Mapping, Set
 
 from tf_wu_shard.dtypes import INTEGERS
-from tf_wu_shard.graph.constants import integers
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.inspection.one_device.dominators import Dominators
@@ -149,7 +148,7 @@ def _is_shape(view: GraphView, value: Value, table: tuple[int, ...] | None) -> b
     op = view.producer(value)
     if op.type == SHAPE:
         return view.shape(op.inputs[0]) == table
-    return integers(view.constant(value)) == table
+    return view.integers(value) == table
 
 
 def behind_rows(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
-from tf_wu_shard.graph.constants import integers
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.inspection.recognition import newton_schulz
@@ -56,7 +55,7 @@ def product(algebra: Algebra, op: Op, operands: Sequence[Sum]) -> Sum:
 
 def transposed(algebra: Algebra, view: GraphView, op: Op, operand: Sum) -> Sum | None:
     """What a transpose yields that swaps the last two axes; other orders are not known."""
-    order = integers(view.constant(op.inputs[1])) or ()
+    order = view.integers(op.inputs[1]) or ()
     rank = len(order)
     if order != (*range(rank - 2), rank - 1, rank - 2):
         return None
@@ -96,7 +95,7 @@ def relabelled(
 
 def _axes(view: GraphView, op: Op, rank: int) -> str:
     """The axes of a sum, counted from the last."""
-    axes = integers(view.constant(op.inputs[1])) if len(op.inputs) > 1 else None
+    axes = view.integers(op.inputs[1]) if len(op.inputs) > 1 else None
     if axes is None:
         return f"? {op.name}"
     return ",".join(str(a % rank - rank) for a in sorted(axes))

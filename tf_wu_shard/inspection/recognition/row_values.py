@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tf_wu_shard.graph.constants import floating_scalar
 from tf_wu_shard.graph.function_body import ARGUMENT, function_view
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
@@ -69,7 +68,7 @@ def branch_values(
         elif inner.type in ENTRY_BY_ENTRY:
             found[first] = found.get(inner.inputs[0])
         elif inner.type == "Const":
-            number = floating_scalar(body.constant(first))
+            number = body.floating_scalar(first)
             found[first] = None if number is None else algebra.number(number)
         elif inner.type in RULES:
             known = [o for v in inner.inputs if (o := found.get(v)) is not None]

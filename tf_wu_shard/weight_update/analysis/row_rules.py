@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 
 from tf_wu_shard import refusals
 from tf_wu_shard.dtypes import INT64, dtype_name
-from tf_wu_shard.graph.constants import integers
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.refusals import Refusal
@@ -140,7 +139,7 @@ class RowRules:
 
     def _look_up(self, op: Op, operands: Sequence[Lies | None]) -> Judged | Refusal:
         table, rows = operands[:2]
-        axis = integers(self._view.constant(op.inputs[2]))
+        axis = self._view.integers(op.inputs[2])
         plain = axis == (0,) and op.attribute("batch_dims").i == 0
         of_table = table is not None and table.what is What.TABLE
         if of_table and rows is not None and rows.what is What.ROWS and plain:
@@ -204,7 +203,7 @@ class RowRules:
         shape = first.shape if of_table else (-1, *first.shape)
         axes: tuple[int, ...] | None = tuple(range(len(shape)))
         if len(op.inputs) > 1:
-            axes = integers(self._view.constant(op.inputs[1]))
+            axes = self._view.integers(op.inputs[1])
         if axes is None:
             return refusals.Rows.AXES_UNKNOWN_ON_ROWS.at(op.name)
         axes = tuple(sorted({axis % len(shape) for axis in axes}))
@@ -235,7 +234,7 @@ class RowRules:
 
     def takes_first(self, op: Op) -> bool:
         """Whether a StridedSlice yields the first element of a vector as a scalar."""
-        begin, end, stride = (integers(self._view.constant(v)) for v in op.inputs[1:])
+        begin, end, stride = (self._view.integers(v) for v in op.inputs[1:])
         masks = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask")
         return (
             (begin, end, stride) == ((0,), (1,), (1,))
@@ -251,17 +250,14 @@ class RowRules:
         op = self._view.producer(value)
         if op.type == STRIDED_SLICE and self.takes_first(op):
             return self.is_shape(op.inputs[0])
-        return integers(self._view.constant(value)) == self.table[:1]
+        return self._view.integers(value) == self.table[:1]
 
     def is_shape(self, value: Value) -> bool:
         """Whether a value is the table's shape, known when the step is traced."""
-        op = self._view.producer(value)
-        while op.type == "Identity":
-            value = op.inputs[0]
-            op = self._view.producer(value)
+        op = self._view.source(value)
         if op.type == SHAPE:
             return self._view.shape(op.inputs[0]) == self.table
-        return integers(self._view.constant(value)) == self.table
+        return self._view.integers(Value(op.name)) == self.table
 
 
 def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from tf_wu_shard import refusals
 from tf_wu_shard.dtypes import dtype_name
-from tf_wu_shard.graph.constants import integers
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Partial, Placement, Replicated, Sharded
@@ -195,7 +194,7 @@ class UpdateSlice:
         axes: tuple[int, ...] | None = tuple(range(len(shape)))
         # A scalar has no axes, whatever computes them.
         if len(op.inputs) > 1 and shape:
-            axes = integers(self._view.constant(op.inputs[1]))
+            axes = self._view.integers(op.inputs[1])
         if axes is None:
             return refusals.Rules.AXES_UNKNOWN.at(op.name)
         dtype = self._view.dtype(Value(op.name))
