@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from tf_wu_shard.gate import Handles, Sight
+from tf_wu_shard.gate import Sight
+from tf_wu_shard.graph.calls import STATEFUL_BRANCHES
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.in_process.recognise import reduced_values
 from tf_wu_shard.layout import Layout
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ, WRITES
-from tf_wu_shard.step.accesses import STATEFUL_BRANCHES, writes_in_call
+from tf_wu_shard.step.accesses import writes_in_call
 from tf_wu_shard.storage import sharded_slot
 from tf_wu_shard.tensorflow_private import function_graph
 
@@ -27,34 +28,23 @@ _ON_VALUES = (
 def is_eligible(graph: Any, view: GraphView, sight: Sight) -> bool:
     """Whether passes are to work on a function.
 
+    A branch is left to the function that takes it, which redirects its slots in shards: that may
+    write the branch out and shard the update in it, and knows all that the branch does. Not so one
+    that reduces gradients itself, or does to a slot what its value does not allow.
+
     Args:
         graph: The FuncGraph.
         view: What it holds.
         sight: What the gate saw of it.
     """
-    if sight.in_shards and _is_left_to_its_function(graph, view, sight.in_shards):
-        return False
-    return sight.trains or _hands_sums_to(view, sight.calls)
-
-
-def _is_left_to_its_function(graph: Any, view: GraphView, in_shards: Handles) -> bool:
-    """Whether a graph is a branch, and the function that takes it redirects its slots in shards.
-
-    That function may write the branch out and shard the update in it, and knows all that the branch
-    does. A branch that reduces gradients itself, or does to a slot what its value does not allow,
-    is not left to it.
-    """
-    if not function_graph.is_branch(graph):
-        return False
-    slots = [sharded_slot.sharded_slot_of(handle) for handle, _ in in_shards]
-    return (
-        all(slot is not None and isinstance(slot.layout, Layout) for slot in slots)
-        and all(
-            set(function_graph.consumer_types(placeholder)) <= _ON_VALUES
-            for _, placeholder in in_shards
-        )
-        and not reduced_values(view)
-    )
+    if not sight.trains:
+        return _hands_sums_to(view, sight.calls)
+    if not sight.in_shards or not function_graph.is_branch(graph):
+        return True
+    slots = [sharded_slot.sharded_slot_of(handle) for handle, _ in sight.in_shards]
+    in_rows_or_lanes = all(slot is not None and isinstance(slot.layout, Layout) for slot in slots)
+    uses = {t for _, p in sight.in_shards for t in function_graph.consumer_types(p)}
+    return not (in_rows_or_lanes and uses <= _ON_VALUES and not reduced_values(view))
 
 
 def _hands_sums_to(view: GraphView, calls: Collection[str]) -> bool:

@@ -9,18 +9,18 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from tf_wu_shard.graph.calls import CALLS, STATEFUL_BRANCHES
 from tf_wu_shard.grounds.in_process.recognise import SUMS
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import family_of
 from tf_wu_shard.rules.sparse import SPARSE_WRITES
 from tf_wu_shard.rules.variables import READ, WRITES
-from tf_wu_shard.step.accesses import CALLS, STATEFUL_BRANCHES
-from tf_wu_shard.storage import captured_slots, sharded_slot
+from tf_wu_shard.storage import captured_slots
 from tf_wu_shard.tensorflow_private import function_graph, tpu_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import (
-    distributed_variable_of,
     has_distributed_variable,
     is_exporting,
+    is_of_replicas,
     num_replicas_of,
     original_handle,
 )
@@ -30,6 +30,9 @@ from tf_wu_shard.tensorflow_private.sharded_variables import is_in_shards
 Handles = list[tuple[Any, Any]]
 
 WRITING = frozenset(WRITES) | frozenset(FUSED) | frozenset(SPARSE_WRITES)
+
+# Branches are no calls here: what they do stands in the function itself.
+_CALLED = CALLS - STATEFUL_BRANCHES
 
 # What yields a value that was there before.
 _HELD = frozenset({READ, "Const", "Placeholder"})
@@ -64,67 +67,21 @@ def look(graph: Any, wanted: bool) -> Sight:
         graph: The FuncGraph.
         wanted: Whether the flag of any pass is on; otherwise only what lives in shards matters.
     """
+    trains = captured_slots.uses_shards_on_tpus(graph)
     handles = function_graph.captured_handles(graph)
     distributed = [(h, p) for h, p in handles if has_distributed_variable(h)]
     in_shards = [] if is_exporting() else [(h, p) for h, p in distributed if is_in_shards(h)]
-    trains = bool(
-        in_shards
-        or (wanted and _writes_a_mirrored_variable(graph, distributed))
-        or _uses_variables_on_tpus(graph, handles, wanted)
-    )
-    calls = () if trains or not wanted else _calls_with_mirrored_variables(graph, distributed)
+    trains = trains or bool(in_shards)
+    # What is cheap to ask comes first: most functions write nothing.
+    if wanted and not trains and function_graph.may_write(graph, WRITING | CALLS):
+        written = function_graph.taken_by(distributed, WRITING | STATEFUL_BRANCHES)
+        trains = any(map(is_of_replicas, written)) or bool(tpu_graph.replicated_variables(graph))
+    calls: tuple[str, ...] = ()
+    # Only what is summed here may train what calls are handed.
+    hands_on = wanted and not trains and function_graph.may_write(graph, _CALLED)
+    if hands_on and function_graph.op_types(graph) & SUMS:
+        calls = function_graph.takers(distributed, _CALLED, is_of_replicas)
     return Sight(handles, in_shards, trains, calls)
-
-
-def _writes_a_mirrored_variable(graph: Any, handles: Handles) -> bool:
-    """Whether a graph holds something to shard at all, asked in the cheapest order."""
-    writing = WRITING | STATEFUL_BRANCHES
-    return function_graph.may_write(graph, writing) and any(
-        is_written(placeholder, writing) and _is_mirrored(handle) for handle, placeholder in handles
-    )
-
-
-def _uses_variables_on_tpus(graph: Any, handles: Handles, wanted: bool) -> bool:
-    """Whether a graph holds a TPU program to be changed, or uses what is in shards on TPUs."""
-    if any(sharded_slot.slot_of_packed(handle) is not None for handle, _ in handles):
-        return not is_exporting()
-    if captured_slots.slots_of_callees(graph):
-        return True
-    return (
-        wanted
-        and function_graph.may_write(graph, WRITING | CALLS)
-        and bool(tpu_graph.replicated_variables(graph))
-    )
-
-
-def _calls_with_mirrored_variables(graph: Any, handles: Handles) -> tuple[str, ...]:
-    """Names of the calls that take variables of several replicas, where something may be summed.
-
-    Branches are no calls here: what they do stands in the function itself.
-    """
-    called = CALLS - STATEFUL_BRANCHES
-    if not function_graph.may_write(graph, called):
-        return ()
-    if not function_graph.op_types(graph) & SUMS:
-        return ()
-    found = (
-        op.name
-        for handle, placeholder in handles
-        if _is_mirrored(handle)
-        for op in placeholder.consumers()
-        if op.type in called
-    )
-    return tuple(dict.fromkeys(found))
-
-
-def _is_mirrored(handle: Any) -> bool:
-    found = distributed_variable_of(handle)
-    return found is not None and len(found[0].values) > 1
-
-
-def is_written(placeholder: Any, by: frozenset[str] = WRITING) -> bool:
-    """Whether an op of the graph itself, of a type in `by`, takes a captured handle to write it."""
-    return any(t in by for t in function_graph.consumer_types(placeholder))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,12 +7,15 @@ from typing import Any
 import tensorflow as tf
 
 from tf_wu_shard.graph.nodes import (
+    control_inputs,
     copy_of,
+    data_inputs,
     rewired,
     waiting,
     with_inputs,
     with_operands,
     with_values,
+    without_controls,
 )
 from tf_wu_shard.graph.op import Value
 
@@ -56,3 +59,11 @@ def test_inputs_values_and_operands_are_replaced() -> None:
 
 def test_a_node_waits_for_further_ops_too() -> None:
     assert inputs(waiting(node(), ["d", "c"])) == ["a", "b:1", "^c", "^d"]
+
+
+def test_what_a_node_waits_for_is_told_apart_from_what_it_computes_with() -> None:
+    one = node()
+    assert data_inputs(one) == ["a", "b:1"]
+    assert control_inputs(one) == ["^c"]
+    assert list(without_controls(one).input) == ["a", "b:1"]
+    assert list(one.input) == ["a", "b:1", "^c"]

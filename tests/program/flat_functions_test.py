@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tf_wu_shard.graph.calls import BRANCHES
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.flat_functions import FlatFunctions, WrittenOut
 from tf_wu_shard.program.speculation import RunsInVainError
-from tf_wu_shard.step.accesses import BRANCHES
 
 ROWS = np.arange(6, dtype=np.float32).reshape(2, 3) - 2.5
 

@@ -9,13 +9,13 @@ import pytest
 import tensorflow as tf
 
 from tf_wu_shard import refusals
+from tf_wu_shard.graph.calls import BRANCHES
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.grounds.tpu.cluster import cluster_of
 from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.if_conversion import if_converted
 from tf_wu_shard.program.prepare import sums
 from tf_wu_shard.program.reduced_operands import branches_with_reduced_operands
-from tf_wu_shard.step.accesses import BRANCHES
 from tf_wu_shard.step.capture import Captured, capture
 from tf_wu_shard.weight_update.analysis.types import Analysis, RefusedUpdate
 from tf_wu_shard.weight_update.reasons import with_reasons

@@ -9,12 +9,7 @@ import pytest
 
 from tests.program.nodes import nodes, written
 from tf_wu_shard.graph.view import VariableRef
-from tf_wu_shard.program.lifting import (
-    Function,
-    HandleNeededError,
-    taking_values,
-    with_values,
-)
+from tf_wu_shard.program.lifting import Function, HandleNeededError, of_values, taking_values
 
 RESOURCE, FLOAT = 20, 1
 W = VariableRef("w", 0, 4, (3, 5), FLOAT, mirrored=True, device="", trainable=True)
@@ -80,7 +75,7 @@ def test_in_a_function_reads_become_the_argument_itself() -> None:
         ),
         ("x", "w"),
     )
-    found = {node.name: node for node in with_values(function, {1: W}, specialise, reads).nodes}
+    found = {node.name: node for node in of_values(function, {1: W}, specialise, reads).nodes}
     assert written(found.values()) == [
         "again = Identity(w)",
         "other = Identity(w)",
@@ -104,7 +99,7 @@ def test_functions_called_inside_take_the_value_too() -> None:
         ),
         ("w",),
     )
-    _, call = with_values(function, {0: W}, specialise, reads).nodes
+    _, call = of_values(function, {0: W}, specialise, reads).nodes
     assert call.attr["f"].func.name == "g(0: w)"
     assert list(call.attr["Tin"].list.type) == [FLOAT]
 
@@ -125,7 +120,7 @@ def test_writes_in_a_function_make_the_value_that_later_ops_see() -> None:
         ("x", "w"),
         ("last", "w"),
     )
-    found = with_values(function, {1: W}, specialise, writes)
+    found = of_values(function, {1: W}, specialise, writes)
     assert written(found.nodes) == [
         "add = AddV2(w, x)",
         "last = Identity(take, ^take)",
@@ -152,7 +147,7 @@ def test_a_branch_hands_a_value_back_as_a_further_result_and_a_loop_in_its_place
         ),
         ("w",),
     )
-    found = with_values(function, {0: W}, specialise, writes)
+    found = of_values(function, {0: W}, specialise, writes)
     by_name = {node.name: node for node in found.nodes}
     assert by_name["c"].attr["then_branch"].func.name == "yes(0: w) -> 0"
     assert list(by_name["c"].attr["Tout"].list.type) == [1, 3, FLOAT]
@@ -173,7 +168,7 @@ def test_what_only_reads_hands_nothing_back() -> None:
         ),
         ("w",),
     )
-    found = with_values(function, {0: W}, specialise, reads)
+    found = of_values(function, {0: W}, specialise, reads)
     assert list(found.nodes[1].attr["Tout"].list.type) == [FLOAT]
     assert found.finals == {0: "w"}
 
@@ -185,4 +180,4 @@ def test_what_only_reads_hands_nothing_back() -> None:
 def test_what_needs_the_handle_itself_is_said(op: str) -> None:
     function = Function(nodes(f"w = Placeholder() {{dtype=20}}\nodd = {op}"), ("w",))
     with pytest.raises(HandleNeededError, match="odd"):
-        with_values(function, {0: W}, specialise, writes)
+        of_values(function, {0: W}, specialise, writes)

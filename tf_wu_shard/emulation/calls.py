@@ -14,11 +14,11 @@ import numpy as np
 import tensorflow as tf
 
 from tf_wu_shard.emulation import attributes
-from tf_wu_shard.emulation.called_names import called, is_seeded
 from tf_wu_shard.emulation.clones import SHARED_SCOPE, Clones, Replica, replicas_on
 from tf_wu_shard.emulation.exchange import COLLECTIVES
 from tf_wu_shard.emulation.local_ops import LOCAL_OPS
 from tf_wu_shard.errors import EmulationError
+from tf_wu_shard.graph.calls import all_named_by, named_by
 
 _BOOL, _INT32, _STRING = (attributes.dtype(number) for number in (10, 3, 7))
 
@@ -91,7 +91,7 @@ class Calls:
 
     def exchanges(self, node: Any) -> bool:
         """Whether replicas exchange data inside of what a node calls."""
-        return any(self._exchanges(name) for _, names in called(node) for name in names)
+        return any(map(self._exchanges, all_named_by(node)))
 
     def is_direct(self, node: Any) -> bool:
         """Whether a node's type is the name of a function (tf.nn.ctc_loss): a call without an op.
@@ -123,7 +123,7 @@ class Calls:
                 node.device
                 or node.op in LOCAL_OPS
                 or is_seeded(node)
-                or any(self._is_personal(inner) for _, names in called(node) for inner in names)
+                or any(map(self._is_personal, all_named_by(node)))
                 for node in self._nodes(name)
             )
         return self._personal[name]
@@ -141,7 +141,7 @@ class Calls:
     def call_for_each(self, clones: Clones, node: Any) -> None:
         """Copies a node that calls functions in which nothing is exchanged."""
         changes: list[dict[str, Any]] = [{} for _ in clones.replicas]
-        for key, names in called(node):
+        for key, names in named_by(node):
             for name in names:
                 self._check(name)
             for replica, change in zip(clones.replicas, changes, strict=True):
@@ -258,7 +258,7 @@ class Calls:
             what = f"{node.op} {node.name!r}"
             inputs.insert(0, agreed(clones, what, [row[0] for row in data], dtype))
         attrs = {k: v for k, v in node.attr.items() if k[0] != "_"}
-        for key, names in called(node):
+        for key, names in named_by(node):
             joint = [self._joint(name, key == form.condition) for name in names]
             is_list = node.attr[key].HasField("list")
             attrs[key] = attributes.functions(joint) if is_list else attributes.function(joint[0])
@@ -341,3 +341,9 @@ def _return_controls(old: Any, new: Any, clones: Clones) -> None:
         for place, name in enumerate(clones.waits(op)):
             new.control_ret[f"{key}_{place}"] = name
             new.signature.control_output.append(f"{key}_{place}")
+
+
+def is_seeded(node: Any) -> bool:
+    """Whether a node draws random numbers from a seed of its own."""
+    attr = node.attr
+    return "seed2" in attr and bool(attr["seed"].i or attr["seed2"].i)

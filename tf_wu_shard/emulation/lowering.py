@@ -15,10 +15,10 @@ import tensorflow as tf
 
 from tf_wu_shard.emulation import attributes, exchange, local_ops
 from tf_wu_shard.emulation.arrival import wait_for_inputs
-from tf_wu_shard.emulation.called_names import called, is_seeded
-from tf_wu_shard.emulation.calls import COMPILED, Calls, Find
+from tf_wu_shard.emulation.calls import COMPILED, Calls, Find, is_seeded
 from tf_wu_shard.emulation.clones import Clones, replicas_on
 from tf_wu_shard.errors import EmulationError
+from tf_wu_shard.graph.calls import named_by
 from tf_wu_shard.graph.nodes import copy_of
 from tf_wu_shard.tensorflow_private.kernels import has_cpu_kernel
 
@@ -256,7 +256,7 @@ def emit(clones: Clones, nodes: Iterable[Any], calls: Calls) -> None:
             calls.call_joint(clones, node)
         elif calls.is_direct(node):
             clones.copy(node)
-        elif any(called(node)):
+        elif any(named_by(node)):
             _check_kernel(node)
             calls.call_for_each(clones, node)
         else:

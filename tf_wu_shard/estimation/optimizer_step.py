@@ -21,10 +21,10 @@ import tensorflow as tf
 
 from tf_wu_shard.errors import OptionError
 from tf_wu_shard.estimation.weights import TrainedWeight, number_of
+from tf_wu_shard.graph.calls import CALLS
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.grounds.dialect import CarriedReduction, CarriedSlices, Gathered
-from tf_wu_shard.step.accesses import CALLS
 from tf_wu_shard.tensorflow_private import function_graph
 from tf_wu_shard.weight_update.analysis.types import UpdatedVariable
 

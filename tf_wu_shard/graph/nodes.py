@@ -18,6 +18,21 @@ def copy_of(node: Any) -> Any:
     return new
 
 
+def data_inputs(node: Any) -> list[str]:
+    """What a NodeDef computes with, as it names it."""
+    return [text for text in node.input if not text.startswith("^")]
+
+
+def control_inputs(node: Any) -> list[str]:
+    """What a NodeDef waits for, as it names it: "^" and the name of an op."""
+    return [text for text in node.input if text.startswith("^")]
+
+
+def without_controls(node: Any) -> Any:
+    """A NodeDef that waits for nothing; the same one if it does not."""
+    return rewired(node, data_inputs(node))
+
+
 def rewired(node: Any, inputs: Sequence[str]) -> Any:
     """A NodeDef with other inputs; the same one if it has these.
 

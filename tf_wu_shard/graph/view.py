@@ -123,27 +123,25 @@ class GraphView:
     def with_graph(
         self,
         graph_def: Any,
-        shapes: Mapping[str, tuple[int, ...] | None],
-        more_control_outputs: Iterable[str] = (),
+        shape_of: Callable[[Value], Dims | None] = lambda value: None,
+        outputs: Iterable[Value] | None = None,
+        control_outputs: Iterable[str] | None = None,
     ) -> GraphView:
-        """The same view of a graph that other nodes were added to, or whose ops call others.
+        """The same view of a graph of other nodes, in which inputs and handles have their names.
 
         Args:
             graph_def: The graph.
-            shapes: What is known of the shapes of added ops' results, by the ops' names.
-            more_control_outputs: Names of added ops that must run.
+            shape_of: The dimensions of what the ops yield that this view does not have.
+            outputs: What it returns; None for the same.
+            control_outputs: Names of the ops that must run; None for the same.
         """
-
-        def shape_of(value: Value) -> Dims | None:
-            return self.stated(value) if value.op in self.ops else shapes.get(value.op)
-
         return GraphView(
             graph_def,
             variables=self.variables,
-            outputs=self.outputs,
-            control_outputs=(*self.control_outputs, *more_control_outputs),
+            outputs=self.outputs if outputs is None else outputs,
+            control_outputs=self.control_outputs if control_outputs is None else control_outputs,
             op_def=self.op_def,
-            shape_of=shape_of,
+            shape_of=lambda v: self.stated(v) if v.op in self.ops else shape_of(v),
             own_inputs=self.own_inputs,
             part_wise=self.part_wise,
             constants=self.constants,

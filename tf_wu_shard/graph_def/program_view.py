@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from tf_wu_shard.errors import GraphDefError
 from tf_wu_shard.graph.builder import graph_def_of
+from tf_wu_shard.graph.calls import all_named_by, is_call
 from tf_wu_shard.graph.nodes import copy_of
 from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 from tf_wu_shard.graph.view import GraphView, VariableRef
@@ -22,7 +23,6 @@ from tf_wu_shard.graph_def.program import Program
 from tf_wu_shard.grounds.tpu.ops import REPLICATED_INPUT, SUM
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ
-from tf_wu_shard.step.accesses import is_call
 from tf_wu_shard.tensorflow_private import function_graph
 
 # The op type, known to no one else, of what the host computes.
@@ -200,7 +200,7 @@ def _handed_to_updates(view: GraphView) -> Iterator[str]:
     for op in view:
         if not is_call(op.type):
             continue
-        for callee in _callees(op.node):
+        for callee in all_named_by(op.node):
             # An If or a Case has its chooser in front of the arguments.
             ahead = len(op.inputs) - _num_arguments(view, callee)
             for argument in _updated_arguments(view, callee, ()):
@@ -225,18 +225,9 @@ def _updated_arguments(view: GraphView, function: str, calling: tuple[str, ...])
             found[numbers[given[0]]] = None
         if not is_call(node.op):
             continue
-        for callee in _callees(node):
+        for callee in all_named_by(node):
             ahead = len(given) - _num_arguments(view, callee)
             for argument in _updated_arguments(view, callee, (*calling, function)):
                 if given[argument + ahead] in numbers:
                     found[numbers[given[argument + ahead]]] = None
     return found
-
-
-def _callees(node: Any) -> list[str]:
-    return [
-        name
-        for attribute in node.attr.values()
-        for name in [attribute.func.name, *(f.name for f in attribute.list.func)]
-        if name
-    ]

@@ -14,14 +14,17 @@ import tensorflow as tf
 
 from tf_wu_shard import refusals
 from tf_wu_shard.dtypes import BOOL, INT32
-from tf_wu_shard.graph.nodes import rewired, with_values
-from tf_wu_shard.graph.op import Value, attribute_in, parse_value
+from tf_wu_shard.graph.calls import BRANCHES, IFS, PLAIN_CALLS, callee_names
+from tf_wu_shard.graph.nodes import (
+    control_inputs,
+    data_inputs,
+    with_values,
+    without_controls,
+)
+from tf_wu_shard.graph.op import Value, parse_value
 from tf_wu_shard.program.called_graph import CalledGraph, Shape
 from tf_wu_shard.program.inlining import Body, inline
 from tf_wu_shard.program.speculation import RunsInVainError, check_ops
-from tf_wu_shard.step.accesses import BRANCHES, IFS, callees
-
-_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
 # What its branches are called, after the op's name and before their numbers.
 BRANCH = "wu_shard_branch_"
@@ -56,6 +59,13 @@ class _Flat(NamedTuple):
         return self.shapes[value.op][value.index]
 
 
+class _Result(NamedTuple):
+    """A result of a branch op: its DataType number, and its shape as far as it is known."""
+
+    dtype: int
+    shape: Shape
+
+
 class FlatFunctions:
     """Writes functions out."""
 
@@ -88,7 +98,7 @@ class FlatFunctions:
             RunsInVainError: If something must not run where it is not taken, or it is
                 not known what a function does.
         """
-        taken = {parse_value(t) for n in nodes for t in n.input if not t.startswith("^")}
+        taken = {parse_value(text) for node in nodes for text in data_inputs(node)}
         taken.update(results)
         bodies: dict[str, _Flat] = {}
         values: dict[Value, Value] = {}
@@ -99,18 +109,19 @@ class FlatFunctions:
             if node.name not in chosen:
                 written.append(node)
                 continue
-            calls = [node] if node.op in _CALLS else self._branch_calls(node)
-            count = len(attribute_in(node.attr, "Tout").list.type)
+            calls = [node] if node.op in PLAIN_CALLS else self._branch_calls(node)
+            dtypes = node.attr["Tout"].list.type if "Tout" in node.attr else ()
+            count = len(dtypes)
             own = [self._function(graph, call.attr["f"].func.name, count) for call in calls]
             bodies |= {call.name: flat for call, flat in zip(calls, own, strict=True)}
             written += calls
-            if node.op not in _CALLS:
+            if node.op not in PLAIN_CALLS:
                 used = [index for index in range(count) if Value(node.name, index) in taken]
-                of_results = {index: _common_shape(node, own, index) for index in used}
+                of_results = {i: _Result(dtypes[i], _common_shape(own, i)) for i in used}
                 added = self._selection(node, calls, of_results, values, shapes)
                 selections |= {new.name for new in added if new.op == "SelectV2"}
                 written += added
-                written.append(self._new(node, node.name, "NoOp", _controls(node)))
+                written.append(self._new(node, node.name, "NoOp", control_inputs(node)))
         inlined = inline(
             [with_values(node, values) for node in written],
             {name: flat.body for name, flat in bodies.items()},
@@ -125,7 +136,7 @@ class FlatFunctions:
         kept = {node.name for node in written} | inlined.origins.keys()
         # What was written out has no effects, so that nothing in it has to wait.
         out = (
-            _without_controls(node) if node.name in inlined.origins else node
+            without_controls(node) if node.name in inlined.origins else node
             for node in inlined.nodes
             if node.name in kept
         )
@@ -137,14 +148,14 @@ class FlatFunctions:
         if called is None:
             raise RunsInVainError(refusals.Branches.BRANCH_DEFINITION_ONLY.at(function=name))
         body = called.body(count)
-        chosen = {node.name for node in body.nodes if node.op in (*_CALLS, *BRANCHES)}
+        chosen = {node.name for node in body.nodes if node.op in (*PLAIN_CALLS, *BRANCHES)}
         out = self.write_out(body.nodes, chosen, called, body.results)
         shapes = dict(out.shapes)
         for node in body.nodes:
             if node.name not in chosen:
                 results = range(called.num_results(node.name))
                 shapes[node.name] = tuple(called.static_shape(node.name, i) for i in results)
-        nodes = [_without_controls(node) for node in out.nodes if node.op != "NoOp"]
+        nodes = [without_controls(node) for node in out.nodes if node.op != "NoOp"]
         check_ops(nodes)
         returned = tuple(out.values.get(value, value) for value in body.results)
         return _Flat(Body(nodes, body.arguments, returned, ()), shapes, out.selections)
@@ -152,11 +163,12 @@ class FlatFunctions:
     def _branch_calls(self, node: Any) -> list[Any]:
         """A call of each branch of an op, in place of it."""
         calls: list[Any] = []
-        for name in (name for _, names in callees(node.op, node.attr) for name in names):
+        for name in callee_names(node):
             called = f"{node.name}/{BRANCH}{len(calls)}"
             call = self._new(node, called, "PartitionedCall", node.input[1:])
-            call.attr["Tin"].CopyFrom(attribute_in(node.attr, "Tin"))
-            call.attr["Tout"].CopyFrom(attribute_in(node.attr, "Tout"))
+            for attribute in ("Tin", "Tout"):
+                if attribute in node.attr:
+                    call.attr[attribute].CopyFrom(node.attr[attribute])
             call.attr["f"].func.name = name
             calls.append(call)
         return calls
@@ -167,7 +179,7 @@ class FlatFunctions:
         for number in range(num_branches - 1):
             scope = f"{node.name}/wu_shard_taken_{number}"
             if node.op in IFS:
-                if attribute_in(node.attr, "Tcond").type != BOOL:
+                if "Tcond" not in node.attr or node.attr["Tcond"].type != BOOL:
                     raise RunsInVainError(refusals.Branches.BRANCH_NO_TRUTH_VALUE.at())
                 test = self._new(node, scope, "Identity", [node.input[0]])
                 test.attr["T"].type = BOOL
@@ -185,7 +197,7 @@ class FlatFunctions:
         self,
         node: Any,
         calls: list[Any],
-        of_results: Mapping[int, Shape],
+        of_results: Mapping[int, _Result],
         values: dict[Value, Value],
         shapes: dict[str, tuple[Shape, ...]],
     ) -> list[Any]:
@@ -194,20 +206,30 @@ class FlatFunctions:
         Args:
             node: The op.
             calls: The calls of its branches.
-            of_results: The shapes of those of its results that are needed, by number.
+            of_results: Those of its results that are needed, by number.
             values: Where to note what stands for the results.
             shapes: Where to note the shapes of what is added.
+
+        Raises:
+            RunsInVainError: If it yields no tensor of numbers.
         """
+        for dtype in (tf.as_dtype(result.dtype) for result in of_results.values()):
+            if not (dtype.is_floating or dtype.is_integer or dtype.is_bool):
+                raise RunsInVainError(
+                    refusals.Branches.BRANCH_YIELDS_NO_NUMBERS.at(dtype=dtype.name)
+                )
         tests = self._tests(node, len(calls))
         shapes |= {test.name: ((),) for test in tests}
         added = [*tests]
-        for index, shape in of_results.items():
+        for index, result in of_results.items():
             # An op may have one branch, which is taken whatever the predicate is.
             values[Value(node.name, index)] = Value(calls[-1].name, index)
             selects = self._selects(node, calls, tests, index)
+            for select in selects:
+                select.attr["T"].type = result.dtype
             if selects:
                 values[Value(node.name, index)] = Value(selects[-1].name)
-            shapes |= {select.name: (shape,) for select in selects}
+            shapes |= {select.name: (result.shape,) for select in selects}
             added += selects
         return added
 
@@ -220,7 +242,6 @@ class FlatFunctions:
             name = f"{node.name}/wu_shard_selected_{index}_{len(selects)}"
             inputs = [test.name, str(Value(call.name, index)), otherwise]
             select = self._new(node, name, "SelectV2", inputs)
-            select.attr["T"].type = attribute_in(node.attr, "Tout").list.type[index]
             selects.append(select)
             otherwise = name
         return selects
@@ -231,22 +252,7 @@ class FlatFunctions:
         return new
 
 
-def _common_shape(node: Any, branches: Sequence[_Flat], index: int) -> Shape:
-    """The shape that TensorFlow inferred of what all branches yield; None where of some it did not.
-
-    Raises:
-        RunsInVainError: If it is no tensor of numbers.
-    """
-    dtype = tf.as_dtype(attribute_in(node.attr, "Tout").list.type[index])
-    if not (dtype.is_floating or dtype.is_integer or dtype.is_bool):
-        raise RunsInVainError(refusals.Branches.BRANCH_YIELDS_NO_NUMBERS.at(dtype=dtype.name))
+def _common_shape(branches: Sequence[_Flat], index: int) -> Shape:
+    """The shape that TensorFlow inferred of what all branches yield; None where it did not."""
     shapes = {flat.result(index) for flat in branches}
     return shapes.pop() if len(shapes) == 1 else None
-
-
-def _without_controls(node: Any) -> Any:
-    return rewired(node, [text for text in node.input if not text.startswith("^")])
-
-
-def _controls(node: Any) -> list[str]:
-    return [text for text in node.input if text.startswith("^")]

@@ -8,27 +8,26 @@ and branches stay, and take the values of the variables that they only read.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 import tensorflow as tf
 
+from tf_wu_shard.graph.calls import LOOPS, PLAIN_CALLS, callee_names, first_argument, is_call
 from tf_wu_shard.graph.dimensions import Dims
-from tf_wu_shard.graph.nodes import waiting, with_inputs
+from tf_wu_shard.graph.nodes import control_inputs, waiting, with_inputs
 from tf_wu_shard.graph.op import Value, attribute_in
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.grounds.tpu.ops import PROGRAM, SUM
 from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.inlining import Body, inline
-from tf_wu_shard.program.lifting import LOOPS, HandleNeededError, taking_values
+from tf_wu_shard.program.lifting import HandleNeededError, taking_values
 from tf_wu_shard.program.specialise import Specialiser
 from tf_wu_shard.rules.variables import READ, Access
-from tf_wu_shard.step.accesses import access_by_callee, callees, first_argument, is_call
+from tf_wu_shard.step.accesses import access_by_callee
 from tf_wu_shard.step.capture import Captured
 
 # What is a call and nothing else.
-INLINED = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 # How the replicas of a TPU program sum.
 SUMS = frozenset({SUM})
 
@@ -108,7 +107,7 @@ class _Flat:
         """The calls that matter, by the name of the calling op: what they call."""
         found: dict[str, tuple[CalledGraph, Body]] = {}
         for node in self._nodes:
-            if node.op not in INLINED or not self._is_here(node):
+            if node.op not in PLAIN_CALLS or not self._is_here(node):
                 continue
             name = attribute_in(node.attr, "f").func.name
             if not any(text in self._handles for text in node.input) and not self._sums(name):
@@ -196,7 +195,7 @@ class _Flat:
         for slot, ref in operands.items():
             read = tf.compat.v1.NodeDef(name=f"{node.name}/wu_shard_read_{slot}", op=READ)
             read.input.append(node.input[slot])
-            read.input.extend(text for text in node.input if text.startswith("^"))
+            read.input.extend(control_inputs(node))
             read.attr["dtype"].type = ref.dtype
             self._adopt(read)
             self._values[read.name] = ref
@@ -210,29 +209,19 @@ class _Flat:
         argument = slot - first_argument(node.op)
         if argument < 0 or not ref.mirrored or ref.shape is None:
             return False
-        names = [name for _, listed in callees(node.op, node.attr) for name in listed]
+        names = callee_names(node)
         found = {access_by_callee(self._captured.view, name, argument) for name in names}
         return Access.READ in found and found <= {Access.READ, Access.PASSED_ON}
 
     def result(self) -> Captured:
         """The function as it is now."""
-        old = self._captured
-        graph_def = type(old.view.graph_def)(versions=old.view.graph_def.versions)
-        graph_def.node.extend(self._nodes)
-        graph_def.library.CopyFrom(old.view.graph_def.library)
-        made = (f for name, f in self._specialiser.functions.items() if name not in old.functions)
-        graph_def.library.function.extend(function.definition for function in made)
-        view = GraphView(
-            graph_def,
-            variables=old.view.variables,
+        return self._captured.with_nodes(
+            self._nodes,
+            self._specialiser.functions,
+            shape_of=self._shape,
             outputs=self._outputs,
             control_outputs=self._control_outputs,
-            op_def=old.view.op_def,
-            shape_of=self._shape,
-            own_inputs=old.view.own_inputs,
-            part_wise=old.view.part_wise,
         )
-        return dataclasses.replace(old, view=view, functions=self._specialiser.functions)
 
     def _shape(self, value: Value) -> Dims | None:
         if value.op in self._values:
@@ -240,7 +229,7 @@ class _Flat:
         if value.op in self._from:
             called, name = self._from[value.op]
             return called.static_shape(name, value.index)
-        return self._captured.view.stated(value)
+        return None
 
 
 def program_of(node: Any) -> bytes:
@@ -258,10 +247,7 @@ def reaching(view: GraphView, op_types: Container[str]) -> Callable[[str], bool]
             definition = view.functions.get(name)
             known[name] = any(
                 node.op in op_types
-                or (
-                    is_call(node.op)
-                    and any(ask(n) for _, names in callees(node.op, node.attr) for n in names)
-                )
+                or (is_call(node.op) and any(ask(n) for n in callee_names(node)))
                 for node in (definition.node_def if definition is not None else ())
             )
         return known[name]
@@ -272,7 +258,7 @@ def reaching(view: GraphView, op_types: Container[str]) -> Callable[[str], bool]
 def _only_waiting(node: Any) -> Any:
     """A node of the same name that yields nothing, and waits for what it waited for."""
     new = tf.compat.v1.NodeDef(name=node.name, op="NoOp", device=node.device)
-    new.input.extend(text for text in node.input if text.startswith("^"))
+    new.input.extend(control_inputs(node))
     if PROGRAM in node.attr:
         new.attr[PROGRAM].CopyFrom(node.attr[PROGRAM])
     return new

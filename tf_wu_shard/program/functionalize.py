@@ -9,14 +9,14 @@ writes, of which each replica keeps its part.
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.graph.builder import graph_def_of
-from tf_wu_shard.graph.nodes import copy_of, waiting
+from tf_wu_shard.graph.calls import BRANCHES, is_call
+from tf_wu_shard.graph.nodes import control_inputs, copy_of, waiting
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.grounds.tpu.ops import PROGRAM
 from tf_wu_shard.program.called_graph import TracedGraph
@@ -24,14 +24,7 @@ from tf_wu_shard.program.fused_values import OnValues
 from tf_wu_shard.program.lifting import HandleNeededError, taking_values
 from tf_wu_shard.program.specialise import Specialiser
 from tf_wu_shard.program.value_ops import is_write, on_value
-from tf_wu_shard.rules.variables import READ, WRITES, Access
-from tf_wu_shard.step.accesses import (
-    BRANCHES,
-    access_by_callee,
-    callees,
-    first_argument,
-    is_call,
-)
+from tf_wu_shard.rules.variables import READ, WRITES
 from tf_wu_shard.step.capture import Captured
 
 
@@ -57,10 +50,26 @@ def functionalized(
         to the top stays as it is.
     """
     work = _Functionalizing(graph, captured, handles, fused)
-    return work.result() if work.run() else captured
+    if not work.run():
+        return captured
+    return captured.with_nodes(
+        work.nodes,
+        work.specialiser.functions,
+        shape_of=lambda value: work.shapes.get(value.op),
+        control_outputs=(*captured.view.control_outputs, *itertools.chain(*work.writes.values())),
+    )
 
 
 class _Functionalizing:
+    """The function as it becomes.
+
+    Attributes:
+        nodes: Its nodes.
+        specialiser: Has the functions that were made for it.
+        shapes: Those of what was added, by name.
+        writes: For each op that hands new values back, the writes that follow it.
+    """
+
     def __init__(
         self,
         graph: Any,
@@ -70,12 +79,11 @@ class _Functionalizing:
     ) -> None:
         self._captured = captured
         self._handles = handles
-        self._specialiser = Specialiser(TracedGraph(graph), captured, fused)
+        self.specialiser = Specialiser(TracedGraph(graph), captured, fused)
         self._branches_alone = fused is not None
-        self._nodes: list[Any] = []
-        self._shapes: dict[str, tuple[int, ...] | None] = {}
-        # For each op that hands new values back, the writes that follow it.
-        self._writes: dict[str, list[str]] = {}
+        self.nodes: list[Any] = []
+        self.shapes: dict[str, tuple[int, ...] | None] = {}
+        self.writes: dict[str, list[str]] = {}
 
     def run(self) -> bool:
         """Does it; whether there was anything."""
@@ -89,13 +97,13 @@ class _Functionalizing:
             }
             redirected = self._redirected(node, taken) if taken else None
             changed = changed or redirected is not None
-            self._nodes += redirected if redirected is not None else [node]
+            self.nodes += redirected if redirected is not None else [node]
         return changed
 
     def _after_writes(self, node: Any) -> Any:
         """A node that also waits for the writes that follow what it waits for."""
-        waits = [w for text in node.input for w in self._writes.get(text.removeprefix("^"), ())]
-        waits = waits if any(text.startswith("^") for text in node.input) else []
+        waits = [w for text in node.input for w in self.writes.get(text.removeprefix("^"), ())]
+        waits = waits if control_inputs(node) else []
         return waiting(node, dict.fromkeys(waits))
 
     def _redirected(self, node: Any, taken: Mapping[int, VariableRef]) -> list[Any] | None:
@@ -106,7 +114,7 @@ class _Functionalizing:
         if node.op == READ or node.op in WRITES or list(taken) != [0] or node.op == "Identity":
             return None
         read = _read(node, 0, taken[0])
-        self._shapes[read.name] = taken[0].shape
+        self.shapes[read.name] = taken[0].shape
         if not is_write(node.op):
             redirected = on_value(node, read.name, taken[0])
             return None if redirected is None else [read, *redirected]
@@ -115,26 +123,25 @@ class _Functionalizing:
         redirected = on_value(changed, read.name, taken[0]) or []
         write = _like(node, node.name, "AssignVariableOp", taken[0])
         write.input.extend([node.input[0], changed.name, f"^{read.name}"])
-        write.input.extend(text for text in node.input if text.startswith("^"))
+        write.input.extend(control_inputs(node))
         return [read, *redirected, write]
 
     def _call(self, node: Any, taken: Mapping[int, VariableRef]) -> list[Any] | None:
         if node.op not in BRANCHES if self._branches_alone else PROGRAM not in node.attr:
             return None
-        used = {slot: ref for slot, ref in taken.items() if self._uses(node, slot)}
+        used, written = self.specialiser.used(node, taken)
         components = {(ref.key, ref.replica) for ref in used.values()}
         if not used or len(components) < len(used):
             return None
-        written = [slot for slot in used if self._specialiser.may_write(node, slot)]
         try:
-            new, values = taking_values(node, used, self._specialiser.writing, written)
+            new, values = taking_values(node, used, self.specialiser.writing, written)
         except HandleNeededError:
             return None
         reads, writes = [], []
         for slot, ref in used.items():
             read = _read(node, slot, ref)
             new.input[slot] = read.name
-            self._shapes[read.name] = ref.shape
+            self.shapes[read.name] = ref.shape
             reads.append(read)
         for slot, value in values.items():
             write = _like(
@@ -142,34 +149,15 @@ class _Functionalizing:
             )
             write.input.extend([node.input[slot], value, f"^{node.name}/wu_shard_read_{slot}"])
             writes.append(write)
-        self._writes[node.name] = [write.name for write in writes]
+        self.writes[node.name] = [write.name for write in writes]
         return [*reads, new, *writes]
-
-    def _uses(self, node: Any, slot: int) -> bool:
-        argument = slot - first_argument(node.op)
-        names = [name for _, listed in callees(node.op, node.attr) for name in listed]
-        functions = self._captured.view
-        return argument >= 0 and any(
-            access_by_callee(functions, name, argument) is not Access.PASSED_ON for name in names
-        )
-
-    def result(self) -> Captured:
-        """The function as it is now."""
-        old = self._captured
-        graph_def = graph_def_of(self._nodes, old.view.graph_def)
-        functions = self._specialiser.functions
-        made = (f for name, f in functions.items() if name not in old.functions)
-        graph_def.library.function.extend(function.definition for function in made)
-        writes = (name for names in self._writes.values() for name in names)
-        view = old.view.with_graph(graph_def, self._shapes, writes)
-        return dataclasses.replace(old, view=view, functions=functions)
 
 
 def _read(node: Any, slot: int, ref: VariableRef) -> Any:
     """A read of an operand that stands just before a node."""
     read = _like(node, f"{node.name}/wu_shard_read_{slot}", READ, ref)
     read.input.append(node.input[slot])
-    read.input.extend(text for text in node.input if text.startswith("^"))
+    read.input.extend(control_inputs(node))
     return read
 
 

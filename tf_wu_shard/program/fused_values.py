@@ -19,6 +19,7 @@ import tensorflow as tf
 
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.nodes import control_inputs, data_inputs
 from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.grounds.scratch import scratch_variable
@@ -73,8 +74,8 @@ def stand_in(
     """What stands for a fused update until `restored` puts it back; see `OnValues`."""
     if [*refs] != [*range(FUSED[node.op].num_handles)]:
         return None
-    data = [text for text in node.input if not text.startswith("^")]
-    controls = [text for text in node.input if text.startswith("^")]
+    data = data_inputs(node)
+    controls = control_inputs(node)
     inputs = [*values.values(), *data[len(values) :], *controls]
     new = tf.compat.v1.NodeDef(name=node.name, op="IdentityN", device=node.device, input=inputs)
     definition = function_graph.op_def(node.op)
@@ -154,7 +155,7 @@ def _restore(
     applied = tf.compat.v1.NodeDef.FromString(node.attr[_NODE].s)
     applied.name, applied.device = node.name, node.device or applied.device
     waits = [f"^{before[handle]}" for handle, _ in own]
-    data = [text for text in node.input if not text.startswith("^")]
+    data = data_inputs(node)
     for number, (handle, ref) in enumerate(own):
         if data[number] != before[handle]:
             # Something else was done to it in the branch.

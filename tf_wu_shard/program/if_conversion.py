@@ -13,15 +13,16 @@ Only what may run in vain is written out (see `speculation`); other branches sta
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
 
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.builder import graph_def_of
+from tf_wu_shard.graph.calls import BRANCHES, is_call
 from tf_wu_shard.graph.nodes import waiting, with_values
 from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView, VariableRef
@@ -36,7 +37,7 @@ from tf_wu_shard.program.specialise import Specialiser
 from tf_wu_shard.program.speculation import RunsInVainError, check_shapes
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ
-from tf_wu_shard.step.accesses import BRANCHES, accesses, ignores, is_call
+from tf_wu_shard.step.accesses import accesses
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.gradient_shapes import ensured_shapes, with_ensured
 
@@ -77,7 +78,8 @@ def if_converted(
         known = len(kept) + len(work.kept)
         kept |= work.kept | work.unproved(carried)
         if len(kept) == known:
-            return work.result(kept)
+            changed = kept or work.view is not view
+            return replace(captured, view=work.view, kept_branches=kept) if changed else captured
 
 
 class _Conversion:
@@ -104,17 +106,17 @@ class _Conversion:
     def convert(self, op: Op) -> None:
         """Writes one branch op out, where it can be."""
         view = self._captured.view
-        used = {
+        taken = {
             slot: view.variables[value.op]
             for slot, value in enumerate(op.inputs)
-            if value.op in view.variables and not ignores(view, op.node, slot)
+            if value.op in view.variables
         }
+        used, written = self._specialiser.used(op.node, taken)
         components = {(ref.key, ref.replica) for ref in used.values()}
         shared = all(ref.key in self._captured.variables for ref in used.values())
         if len(components) < len(used) or not shared:
             self.kept[op.name] = refusals.Branches.BRANCH_TAKES_VARIABLE_TWICE.at()
             return
-        written = [slot for slot in used if self._specialiser.may_write(op.node, slot)]
         # What it takes of an earlier branch op is something else by now.
         now = next(node for node in self._nodes if node.name == op.name)
         try:
@@ -199,10 +201,10 @@ class _Conversion:
             The reasons, by the names of the branch ops.
         """
         # A view of the graph at the end takes long to make, and most have no such branch.
-        if not self._in_vain or not self._unproved_in(self._view):
+        if not self._in_vain or not self._unproved_in(self.view):
             return {}
         # It takes longer to see what gradients update.
-        return self._unproved_in(with_ensured(self._view, ensured_shapes(self._view, carried)))
+        return self._unproved_in(with_ensured(self.view, ensured_shapes(self.view, carried)))
 
     def _unproved_in(self, view: GraphView) -> dict[str, Refusal]:
         """As `unproved`, where the view knows all shapes that there are to know."""
@@ -214,31 +216,16 @@ class _Conversion:
                 found[name] = error.refusal
         return found
 
-    def result(self, kept: dict[str, Refusal]) -> Captured:
-        """The function as it is now.
-
-        Args:
-            kept: Why other branches stay as they are, by the names of their ops.
-        """
-        old = self._captured
-        if not self._in_vain:
-            return dataclasses.replace(old, kept_branches=kept) if kept else old
-        return dataclasses.replace(old, view=self._view, kept_branches=kept)
-
     @functools.cached_property
-    def _view(self) -> GraphView:
+    def view(self) -> GraphView:
         """The graph as it is at the end."""
         old, known = self._captured.view, self._shapes
-        return GraphView(
+        if not self._in_vain:
+            return old
+        return old.with_graph(
             graph_def_of(self._nodes, old.graph_def),
-            variables=old.variables,
+            shape_of=lambda value: known[value.op][value.index] if value.op in known else None,
             outputs=self._outputs,
-            control_outputs=old.control_outputs,
-            op_def=old.op_def,
-            shape_of=lambda v: known[v.op][v.index] if v.op in known else old.stated(v),
-            own_inputs=old.own_inputs,
-            part_wise=old.part_wise,
-            constants=old.constants,
         )
 
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from tf_wu_shard.colocation import rename_wishes
 from tf_wu_shard.dtypes import RESOURCE
-from tf_wu_shard.graph.nodes import copy_of, rewired
+from tf_wu_shard.graph.nodes import control_inputs, copy_of, data_inputs, rewired
 from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 
 
@@ -98,9 +98,9 @@ class _Inlining:
 
     def _body(self, call: Any, body: Body) -> list[Any]:
         """A function's nodes, as they stand in place of a call."""
-        inputs = [text for text in call.input if not text.startswith("^")]
+        inputs = data_inputs(call)
         operands = dict(zip(body.arguments, map(parse_value, inputs), strict=True))
-        start = self._no_op(f"{call.name}/start", [t for t in call.input if t.startswith("^")])
+        start = self._no_op(f"{call.name}/start", control_inputs(call))
         handles = {
             node.name
             for node in body.nodes

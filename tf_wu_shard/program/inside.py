@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tf_wu_shard.graph.calls import LOOPS, first_argument
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.inlining import Body
-from tf_wu_shard.program.lifting import LOOPS
-from tf_wu_shard.step.accesses import first_argument
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.single_program import SingleProgram
 

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from tf_wu_shard.graph.calls import callees, first_argument, is_call, rename
 from tf_wu_shard.graph.nodes import copy_of
-from tf_wu_shard.graph.op import Value, attribute_in
+from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.program.fused_values import OnValues
 from tf_wu_shard.program.value_ops import is_write, on_value
 from tf_wu_shard.rules.fused import FUSED
-from tf_wu_shard.step.accesses import callees, first_argument, is_call
 
 LOOPS = frozenset({"While", "StatelessWhile"})
 
@@ -95,13 +95,9 @@ def taking_values(
     arguments = {slot - first: ref for slot, ref in operands.items()}
     loops = node.op in LOOPS
     handed_back = () if loops else tuple(slot - first for slot in written)
-    for key, names in callees(node.op, node.attr):
+    for key, names in callees(node):
         made = [specialise(name, arguments, handed_back) for name in names]
-        if attribute_in(node.attr, key).HasField("func"):
-            new.attr[key].func.name = made[0]
-        else:
-            for function, name in zip(new.attr[key].list.func, made, strict=True):
-                function.name = name
+        rename(new.attr[key], made)
     types = new.attr["T" if loops else "Tin"].list.type
     results = types if loops else new.attr["Tout"].list.type
     # Where nothing is written down, nothing is known.
@@ -123,7 +119,7 @@ def taking_values(
     return new, values
 
 
-def with_values(
+def of_values(
     function: Function,
     arguments: Mapping[int, VariableRef],
     specialise: Specialise,

@@ -10,22 +10,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 
+from tf_wu_shard.graph.calls import IFS, LOOPS, callees, first_argument, is_call
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.flatten import SUMS, program_of, reaching
 from tf_wu_shard.program.inside import differs, view_inside
-from tf_wu_shard.program.lifting import LOOPS
 from tf_wu_shard.program.prepare import prepared
 from tf_wu_shard.rules.variables import READ, Access
-from tf_wu_shard.step.accesses import (
-    IFS,
-    access_by_callee,
-    accesses,
-    callees,
-    first_argument,
-    is_call,
-)
+from tf_wu_shard.step.accesses import access_by_callee, accesses
 from tf_wu_shard.step.capture import Captured
 
 
@@ -102,7 +95,7 @@ def nested_programs(
         here = not program or program_of(op.node) == program.encode()
         if not is_call(op.type) or not here or op.name in view.part_wise:
             continue
-        called_by = callees(op.type, op.node.attr)
+        called_by = callees(op.node)
         if not any(wanted(name) for _, names in called_by for name in names):
             continue
         for attribute, names in called_by:
@@ -178,7 +171,7 @@ def _is_ignored(view: GraphView, op: Op, slot: int, nested: set[tuple[str, str, 
     argument = slot - first_argument(op.type)
     return argument >= 0 and all(
         access_by_callee(view, name, argument) is Access.PASSED_ON
-        for attribute, names in callees(op.type, op.node.attr)
+        for attribute, names in callees(op.node)
         for number, name in enumerate(names)
         if (op.name, attribute, number) not in nested
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
+from tf_wu_shard.graph.calls import IFS, callees, first_argument
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.program.called_graph import CalledGraph
@@ -15,13 +16,7 @@ from tf_wu_shard.program.flatten import program_of
 from tf_wu_shard.program.inside import view_inside
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.variables import READ, WRITES, Access
-from tf_wu_shard.step.accesses import (
-    IFS,
-    access_by_callee,
-    accesses,
-    callees,
-    first_argument,
-)
+from tf_wu_shard.step.accesses import access_by_callee, accesses
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.single_program import SingleProgram
 
@@ -76,7 +71,7 @@ def _of_branches(
     }
     groups: list[set[str]] = []
     spoilt: set[str] = set()
-    for _, names in callees(op.type, op.node.attr):
+    for _, names in callees(op.node):
         for name in names:
             ignored = {
                 view.variables[handle].key

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tf_wu_shard.graph.dimensions import Dims
+from tf_wu_shard.graph.calls import BRANCHES
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import CarriedReduction
 from tf_wu_shard.program.flatten import program_of
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.variables import READ, WRITES
-from tf_wu_shard.step.accesses import BRANCHES
 
 # What takes packed gradients apart.
 _APART = frozenset({"SplitV", "Split"})
@@ -44,11 +43,13 @@ def branches_with_reduced_operands(
             is_branch = op.type in BRANCHES and slot > 0 and op.name not in view.part_wise
             if is_branch and (not program or program_of(op.node) == program.encode()):
                 found.add(op.name)
-            more = [
-                v for v in _following(view, op, slot) if v not in seen and _shape(view, v) != ()
-            ]
-            stack += more
-            seen.update(more)
+            for value in _following(view, op, slot):
+                # Of a handle, the shape that counts is that of its variable.
+                ref = view.variables.get(value.op)
+                shape = view.stated(value) if ref is None else ref.shape
+                if value not in seen and shape != ():
+                    stack.append(value)
+                    seen.add(value)
     return tuple(op for op in view if op.name in found)
 
 
@@ -63,9 +64,3 @@ def _following(view: GraphView, op: Op, slot: int) -> tuple[Value, ...]:
     if family_of(op.type) in (Family.ELEMENTWISE, Family.RELABEL):
         return (Value(op.name),)
     return ()
-
-
-def _shape(view: GraphView, value: Value) -> Dims | None:
-    """The shape that is stated of a value, or that of the variable whose handle it is."""
-    ref = view.variables.get(value.op)
-    return view.stated(value) if ref is None else ref.shape

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tf_wu_shard.graph.calls import callee_names, first_argument
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.fused_values import OnValues
-from tf_wu_shard.program.lifting import Function, HandleNeededError, with_values
-from tf_wu_shard.step.accesses import access_by_callee, callees, first_argument
+from tf_wu_shard.program.lifting import Function, HandleNeededError, of_values
+from tf_wu_shard.step.accesses import access_by_callee, ignores
 from tf_wu_shard.step.capture import Captured
 
 
@@ -65,7 +66,7 @@ class Specialiser:
         self._graphs.append(called)
         body = called.body(num_results)
         function = Function(body.nodes, body.arguments, tuple(map(str, body.results)))
-        own = with_values(
+        own = of_values(
             function,
             arguments,
             self.writing if writing else self.reading,
@@ -95,10 +96,25 @@ class Specialiser:
                 return called, definition and len(definition.signature.output_arg)
         raise HandleNeededError(name)
 
+    def used(
+        self, node: Any, taken: Mapping[int, VariableRef]
+    ) -> tuple[dict[int, VariableRef], list[int]]:
+        """Of the variables that are operands of a call, those that its functions do not ignore.
+
+        Args:
+            node: The NodeDef of the call.
+            taken: The variables, by the number of the operand.
+
+        Returns:
+            Those variables, and the operands among them that may be written.
+        """
+        written = [slot for slot in taken if self.may_write(node, slot)]
+        used = {slot: ref for slot, ref in taken.items() if not ignores(self._view, node, slot)}
+        return used, written
+
     def may_write(self, node: Any, slot: int) -> bool:
         """Whether functions that a node calls may write the variable that is an operand."""
         argument = slot - first_argument(node.op)
-        names = [name for _, listed in callees(node.op, node.attr) for name in listed]
         return argument >= 0 and not all(
-            access_by_callee(self._view, name, argument).is_read for name in names
+            access_by_callee(self._view, name, argument).is_read for name in callee_names(node)
         )

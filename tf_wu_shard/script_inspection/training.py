@@ -13,10 +13,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tf_wu_shard.gate import WRITING
+from tf_wu_shard.graph.calls import callees, first_argument, is_call
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import family_of
 from tf_wu_shard.rules.variables import READ, WRITES
-from tf_wu_shard.step.accesses import callees, first_argument, is_call
 from tf_wu_shard.tensorflow_private import function_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
 
@@ -79,7 +79,7 @@ def _called(graph: Any, op: Any) -> Iterator[tuple[Any, list[tuple[Any, Any]]]]:
     None stands for one that is not known.
     """
     operands = list(op.inputs)[first_argument(op.type) :]
-    for _, names in callees(op.type, op.node_def.attr):
+    for _, names in callees(op.node_def):
         for inner in (function_graph.inner_graph(graph, name) for name in names):
             passed = [] if inner is None else list(zip(operands, inner.inputs, strict=False))
             yield inner, passed

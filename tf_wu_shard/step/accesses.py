@@ -13,35 +13,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from tf_wu_shard import refusals
-from tf_wu_shard.graph.op import Op, Value, attribute_in
+from tf_wu_shard.graph.calls import callee_names, first_argument, is_call
+from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import family_of
 from tf_wu_shard.rules.sparse import SCATTERS, SPARSE_FUSED
 from tf_wu_shard.rules.variables import READ, WHOLE_READS, WRITES, Access
-
-# Which attributes of a calling op name the callee, and at which of its operands the callee's
-# arguments begin.
-_CALLS: dict[str, tuple[tuple[str, ...], int]] = {
-    "PartitionedCall": (("f",), 0),
-    "StatefulPartitionedCall": (("f",), 0),
-    "If": (("then_branch", "else_branch"), 1),
-    "StatelessIf": (("then_branch", "else_branch"), 1),
-    "Case": (("branches",), 1),
-    "StatelessCase": (("branches",), 1),
-    "While": (("cond", "body"), 0),
-    "StatelessWhile": (("cond", "body"), 0),
-}
-
-CALLS = frozenset(_CALLS)
-
-# The calls that run one function of two, and those that run one of two or of a list.
-IFS = frozenset({"If", "StatelessIf"})
-BRANCHES = IFS | {"Case", "StatelessCase"}
-
-# The branches that TensorFlow makes where a function may have an effect.
-STATEFUL_BRANCHES = frozenset({"If", "Case"})
 
 # A handle may pass through these unchanged inside a called function.
 _FORWARDING = frozenset({"Identity"})
@@ -80,21 +59,6 @@ def reads_after(view: GraphView, handle: str, write: str) -> list[str]:
     return found
 
 
-def is_call(op_type: str) -> bool:
-    """Whether ops of this type hand their operands to functions of the graph's library."""
-    return op_type in _CALLS
-
-
-def callees(op_type: str, attributes: Any) -> list[tuple[str, list[str]]]:
-    """The functions that an op may call: for each attribute that names any, their names."""
-    return [(key, _function_names(attribute_in(attributes, key))) for key in _CALLS[op_type][0]]
-
-
-def first_argument(op_type: str) -> int:
-    """At which operand of an op that calls functions their arguments begin."""
-    return _CALLS[op_type][1]
-
-
 def access_by_callee(view: GraphView, function: str, argument: int) -> Access:
     """What a function, and what it calls, does to the handle that is one of its arguments."""
     known = _accesses_in_function(view, function)
@@ -112,8 +76,8 @@ def ignores(view: GraphView, node: Any, slot: int) -> bool:
     if not is_call(node.op) or slot < first_argument(node.op):
         return False
     argument = slot - first_argument(node.op)
-    names = [name for _, listed in callees(node.op, node.attr) for name in listed]
-    return all(access_by_callee(view, name, argument) is Access.PASSED_ON for name in names)
+    ignored = (access_by_callee(view, n, argument) is Access.PASSED_ON for n in callee_names(node))
+    return all(ignored)
 
 
 def writes_in_call(view: GraphView, op: Op) -> bool:
@@ -161,27 +125,20 @@ def _access(view: GraphView, op: Op, slot: int) -> Access:
         return Access.APPLY
     if op.type in SPARSE_FUSED and slot < SPARSE_FUSED[op.type].num_handles:
         return Access.APPLY
-    if op.type in _CALLS:
+    if is_call(op.type):
         ref = view.variables.get(op.inputs[slot].op)
         if ref is not None and ref.key in view.part_wise.get(op.name, ()):
             return Access.PART_WISE
-        return _access_in_call(view, op.type, op.node.attr, slot)
+        return _access_in_call(view, op.node, slot)
     return Access.UNKNOWN
 
 
-def _function_names(attribute: Any) -> list[str]:
-    if attribute.HasField("func"):
-        return [attribute.func.name]
-    return [f.name for f in attribute.list.func]
-
-
-def _access_in_call(view: GraphView, op_type: str, attributes: Any, slot: int) -> Access:
-    """What the functions that an op may call do to the handle it passes as operand `slot`."""
-    names, first = _CALLS[op_type]
-    callees = [name for a in names for name in _function_names(attribute_in(attributes, a))]
-    if slot < first or not callees:
+def _access_in_call(view: GraphView, node: Any, slot: int) -> Access:
+    """What the functions that a call may run do to the handle it passes as operand `slot`."""
+    argument = slot - first_argument(node.op)
+    if argument < 0:
         return Access.UNKNOWN
-    return _strongest(access_by_callee(view, c, slot - first) for c in callees)
+    return _strongest(access_by_callee(view, name, argument) for name in callee_names(node))
 
 
 # What each function does to each of its arguments, by the view that knows the functions.
@@ -204,15 +161,15 @@ def _accesses_in_function(view: GraphView, function: str) -> tuple[Access, ...]:
     found = [[Access.PASSED_ON] for _ in arguments]
     names = {argument.name: number for number, argument in enumerate(arguments)}
     for node in definition.node_def:
-        for slot, text in enumerate(i for i in node.input if not i.startswith("^")):
+        for slot, text in enumerate(node.input):
             if text not in names:
                 continue
             access = Access.UNKNOWN
             if node.op in _FORWARDING:
                 names[f"{node.name}:output:0"] = names[text]
                 access = Access.PASSED_ON
-            elif node.op in _CALLS:
-                access = _access_in_call(view, node.op, node.attr, slot)
+            elif is_call(node.op):
+                access = _access_in_call(view, node, slot)
             elif node.op == READ:
                 access = Access.READ
             elif node.op in WHOLE_READS:
@@ -223,12 +180,13 @@ def _accesses_in_function(view: GraphView, function: str) -> tuple[Access, ...]:
 
 
 def _strongest(found: Iterable[Access]) -> Access:
-    """What all of these accesses together amount to."""
-    strongest = Access.PASSED_ON
+    """What all of these accesses together amount to; of none it is not known."""
+    strongest = Access.UNKNOWN
     for access in found:
         if not access.is_read:
             return Access.UNKNOWN
-        if strongest is not Access.LOOK and access is not Access.PASSED_ON:
+        weak = strongest in (Access.UNKNOWN, Access.PASSED_ON)
+        if weak or (strongest is not Access.LOOK and access is not Access.PASSED_ON):
             strongest = access
     return strongest
 

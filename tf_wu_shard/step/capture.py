@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.tensorflow_private import function_graph, tpu_graph
-from tf_wu_shard.tensorflow_private.distributed_variables import distributed_variable_of
+from tf_wu_shard.tensorflow_private import function_graph
+from tf_wu_shard.tensorflow_private.captured_variables import CapturedVariable, captured_variables
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +36,22 @@ class Captured:
         """The same variables, and another graph."""
         return dataclasses.replace(self, view=view)
 
+    def with_nodes(
+        self, nodes: Iterable[Any], functions: Mapping[str, Any], **known: Any
+    ) -> Captured:
+        """The same variables, and a graph of other nodes.
+
+        Args:
+            nodes: The NodeDefs.
+            functions: All functions made since the trace, by name.
+            known: What else is known of the graph, see `GraphView.with_graph`.
+        """
+        graph_def = graph_def_of(nodes, self.view.graph_def)
+        made = (function for name, function in functions.items() if name not in self.functions)
+        graph_def.library.function.extend(function.definition for function in made)
+        view = self.view.with_graph(graph_def, **known)
+        return dataclasses.replace(self, view=view, functions=dict(functions))
+
 
 def capture(graph: Any) -> Captured:
     """Reads a traced FuncGraph.
@@ -43,40 +62,13 @@ def capture(graph: Any) -> Captured:
     Returns:
         The view, and the live mirrored variables behind it.
     """
-    refs: dict[str, VariableRef] = {}
-    variables: dict[str, Any] = {}
-    keys: dict[int, str] = {}
-    for handle, placeholder in function_graph.captured_handles(graph):
-        found = distributed_variable_of(handle)
-        shape, dtype = function_graph.handle_shape_and_type(placeholder)
-        if found is None:
-            refs[placeholder.op.name] = _alone(handle, placeholder.op.name, shape, dtype)
-            continue
-        variable, replica = found
-        key = keys.get(id(variable))
-        if key is None:
-            key = _unique(variable.name.partition(":")[0], variables)
-            keys[id(variable)] = key
-            variables[key] = variable
-        refs[placeholder.op.name] = VariableRef(
-            key=key,
-            replica=replica,
-            num_replicas=len(variable.values),
-            shape=shape,
-            dtype=dtype,
-            mirrored=True,
-            device=variable.values[replica].device,
-            trainable=variable.trainable,
-        )
-    for name, variable in tpu_graph.replicated_variables(graph).items():
-        key = _unique(variable.name.partition(":")[0], variables)
-        variables[key] = variable
-        refs[name] = _replicated(key, variable)
+    found = captured_variables(graph)
     constants = function_graph.captured_constants(graph)
     shape_of = function_graph.shapes_given(graph, constants)
+    keys, variables = _keys(found)
     view = GraphView(
         graph.as_graph_def(),
-        variables=refs,
+        variables={one.placeholder: _ref(one, keys[i]) for i, one in enumerate(found)},
         outputs=[Value(t.op.name, t.value_index) for t in graph.outputs],
         control_outputs=[op.name for op in graph.control_outputs],
         op_def=function_graph.op_def,
@@ -88,37 +80,33 @@ def capture(graph: Any) -> Captured:
     return Captured(view, variables)
 
 
-def _replicated(key: str, variable: Any) -> VariableRef:
-    """A variable of a TPU program: one handle there stands for all components."""
-    known = variable.shape.is_fully_defined()
+def _keys(found: list[CapturedVariable]) -> tuple[list[str], dict[str, Any]]:
+    """For each handle the key of its variable, and the distributed variables by key."""
+    keys: list[str] = []
+    variables: dict[str, Any] = {}
+    known: dict[int, str] = {}
+    for handle in found:
+        if handle.variable is None:
+            keys.append(handle.placeholder)
+            continue
+        if id(handle.variable) not in known:
+            name = handle.variable.name.partition(":")[0]
+            numbered = (f"{name}_{count}" for count in itertools.count(1))
+            key = next(k for k in itertools.chain((name,), numbered) if k not in variables)
+            known[id(handle.variable)] = key
+            variables[key] = handle.variable
+        keys.append(known[id(handle.variable)])
+    return keys, variables
+
+
+def _ref(found: CapturedVariable, key: str) -> VariableRef:
     return VariableRef(
         key=key,
-        replica=0,
-        num_replicas=1,
-        shape=tuple(variable.shape) if known else None,
-        dtype=variable.dtype.as_datatype_enum,
-        mirrored=tpu_graph.is_mirrored(variable),
-        device="",
-        trainable=variable.trainable,
+        replica=found.replica,
+        num_replicas=found.num_replicas,
+        shape=found.shape,
+        dtype=found.dtype,
+        mirrored=found.mirrored,
+        device=found.device,
+        trainable=found.variable is not None and found.variable.trainable,
     )
-
-
-def _alone(handle: Any, name: str, shape: tuple[int, ...] | None, dtype: int) -> VariableRef:
-    """What is known of a handle that belongs to no mirrored variable."""
-    return VariableRef(
-        key=name,
-        replica=0,
-        num_replicas=1,
-        shape=shape,
-        dtype=dtype,
-        mirrored=not function_graph.is_replica_local(handle),
-        device=handle.device if hasattr(handle, "device") else "",
-    )
-
-
-def _unique(name: str, taken: dict[str, Any]) -> str:
-    candidate, count = name, 0
-    while candidate in taken:
-        count += 1
-        candidate = f"{name}_{count}"
-    return candidate

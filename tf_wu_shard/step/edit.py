@@ -119,9 +119,12 @@ class StepEdit:
             return step
         step.dialect.adopt(self._builder.nodes)
         nodes = [with_operands(op.node, self._operands.get(op.name, {})) for op in view]
-        graph_def = graph_def_of([*nodes, *self._builder.nodes], view.graph_def)
-        after = view.with_graph(graph_def, self._shapes(), self._must_run)
-        after = after.with_variables({**view.variables, **self._refs})
+        shapes = self._shapes()
+        after = view.with_graph(
+            graph_def_of([*nodes, *self._builder.nodes], view.graph_def),
+            shape_of=lambda value: shapes.get(value.op),
+            control_outputs=(*view.control_outputs, *self._must_run),
+        ).with_variables({**view.variables, **self._refs})
         return dataclasses.replace(
             step,
             captured=step.captured.with_view(after),

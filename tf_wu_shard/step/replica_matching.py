@@ -14,12 +14,13 @@ from __future__ import annotations
 from typing import Any
 
 from tf_wu_shard import refusals
+from tf_wu_shard.graph.calls import CALLS, all_named_by, names_in
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.sparse import READ_ROWS, SPARSE_WRITES
 from tf_wu_shard.rules.variables import READ, WRITES
-from tf_wu_shard.step.accesses import CALLS, accesses
+from tf_wu_shard.step.accesses import accesses
 
 
 class ReplicaMatcher:
@@ -246,16 +247,15 @@ class ReplicaMatcher:
             return True
         if op.type not in CALLS and not op.type.startswith("ResourceApply"):
             return op.type.startswith("Assign") and op.type.endswith("VariableOp")
-        names = [n for a in op.node.attr.values() for n in _callees(a)]
-        return all(self._function_is_repeatable(n, ()) for n in names)
+        return all(self._function_is_repeatable(n, ()) for n in all_named_by(op.node))
 
     def _function_is_repeatable(self, name: str, calling: tuple[str, ...]) -> bool:
         function = self._view.functions.get(name)
         if function is None or name in calling:
             return False
         for node in function.node_def:
-            called = [n for a in node.attr.values() for n in _callees(a)]
-            if not all(self._function_is_repeatable(n, (*calling, name)) for n in called):
+            inner = all_named_by(node)
+            if not all(self._function_is_repeatable(n, (*calling, name)) for n in inner):
                 return False
             pure = not self._view.is_stateful(node.op)
             known = node.op == READ or node.op in WRITES or node.op in CALLS
@@ -271,7 +271,7 @@ class ReplicaMatcher:
 
     def _shape_of(self, attribute: Any) -> Any:
         """An attribute with the functions it names replaced by what those functions do."""
-        names = _callees(attribute)
+        names = names_in(attribute)
         return tuple(self._meaning(n) for n in names) if names else attribute.SerializeToString()
 
     def _meaning(self, name: str) -> Any:
@@ -280,12 +280,6 @@ class ReplicaMatcher:
             self._functions[name] = None
             self._functions[name] = _numbered(self._view.functions.get(name), self._shape_of)
         return self._functions[name]
-
-
-def _callees(attribute: Any) -> list[str]:
-    if attribute.HasField("func"):
-        return [attribute.func.name]
-    return [f.name for f in attribute.list.func]
 
 
 def _numbered(function: Any, shape_of: Any) -> Any:

@@ -49,6 +49,18 @@ def captured_shards(graph: Any, slots: dict[str, ShardedSlot]) -> dict[str, str]
     return found
 
 
+def uses_shards_on_tpus(graph: Any) -> bool:
+    """Whether a function has to do with what lives in shards on TPUs.
+
+    Args:
+        graph: The function's FuncGraph.
+    """
+    return bool(slots_of_callees(graph)) or any(
+        sharded_slot.slot_of_packed(handle) is not None
+        for handle, _ in function_graph.captured_handles(graph)
+    )
+
+
 def slots_of_callees(graph: Any) -> list[ShardedSlot]:
     """The variables of a TPUStrategy whose shards a function captured in two ways.
 

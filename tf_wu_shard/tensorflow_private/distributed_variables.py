@@ -41,6 +41,12 @@ def has_distributed_variable(handle: Any) -> bool:
     return getattr(handle, "_distributed_container", None) is not None
 
 
+def is_of_replicas(handle: Any) -> bool:
+    """Whether a handle belongs to a mirrored variable of several replicas of this process."""
+    found = distributed_variable_of(handle)
+    return found is not None and len(found[0].values) > 1
+
+
 def num_replicas_of(handle: Any) -> int:
     """How many replicas, on all workers, the strategy of a handle's variable has; 1 without one."""
     found = distributed_variable_of(handle)

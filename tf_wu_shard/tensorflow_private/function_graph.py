@@ -11,7 +11,7 @@ import functools
 import gc
 import inspect
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -173,6 +173,33 @@ def may_write(graph: Any, op_types: frozenset[str]) -> bool:
 def op_types(graph: Any) -> set[str]:
     """Types of all ops of a FuncGraph, its branches and bodies apart."""
     return {op.type for op in graph.get_operations()}
+
+
+def taken_by(handles: Iterable[tuple[Any, Any]], op_types: frozenset[str]) -> Iterator[Any]:
+    """Those of captured handles that ops of some types take, as they are outside."""
+    for outside, placeholder in handles:
+        if any(op.type in op_types for op in placeholder.consumers()):
+            yield outside
+
+
+def takers(
+    handles: Iterable[tuple[Any, Any]], op_types: frozenset[str], of: Callable[[Any], bool]
+) -> tuple[str, ...]:
+    """Names of the ops of some types that take captured handles.
+
+    Args:
+        handles: The handles, `(outside, placeholder)` each.
+        op_types: The types.
+        of: Which handles count, asked of a handle as it is outside.
+    """
+    found = (
+        op.name
+        for outside, placeholder in handles
+        if of(outside)
+        for op in placeholder.consumers()
+        if op.type in op_types
+    )
+    return tuple(dict.fromkeys(found))
 
 
 def consumer_types(placeholder: Any) -> list[str]:

@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_wu_shard.errors import WuShardError
+from tf_wu_shard.graph.nodes import control_inputs
 
 # XLA's versions of `XlaCallModule` from here on run a StableHLO module for a list of platforms.
 _CALL_MODULE_VERSION = 10
@@ -84,7 +85,7 @@ def _sum(node: Any) -> Any:
 def _call(node: Any, module: tuple[str, tuple[int, ...]]) -> Any:
     """A node that runs a StableHLO module on the collective's operand."""
     text, shape = module
-    controls = [text for text in node.input if text.startswith("^")]
+    controls = control_inputs(node)
     inputs = [node.input[0], *controls]
     new = type(node)(name=node.name, op="XlaCallModule", device=node.device, input=inputs)
     new.attr["version"].i = _CALL_MODULE_VERSION

@@ -15,6 +15,8 @@ import enum
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tf_wu_shard.graph.calls import all_named_by
+
 _REDUCTIONS = frozenset({"XlaAllReduce", "XlaReduceScatter"})
 _COLLECTIVES = _REDUCTIONS | {"XlaCallModule"}
 
@@ -112,17 +114,11 @@ def _callers(graph_def: Any, op_types: frozenset[str]) -> set[str]:
         more = {
             name
             for name, body in functions.items()
-            if name not in holds and any(_called(node) & holds for node in body)
+            if name not in holds and any(holds.intersection(all_named_by(node)) for node in body)
         }
         if not more:
-            return {node.name for node in graph_def.node if _called(node) & holds}
+            return {node.name for node in graph_def.node if holds.intersection(all_named_by(node))}
         holds |= more
-
-
-def _called(node: Any) -> set[str]:
-    return {a.func.name for a in node.attr.values() if a.HasField("func")} | {
-        function.name for a in node.attr.values() for function in a.list.func
-    }
 
 
 def _reachable(

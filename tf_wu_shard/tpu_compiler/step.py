@@ -16,6 +16,7 @@ import tensorflow as tf
 from tf_wu_shard import models, reports
 from tf_wu_shard.bench import optimizers
 from tf_wu_shard.errors import WuShardError
+from tf_wu_shard.graph.calls import CALLS
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import WRITES
 from tf_wu_shard.tensorflow_private import trace_watch
@@ -28,9 +29,6 @@ from tf_wu_shard.topology import Topology
 from tf_wu_shard.tpu_compiler.body import has_cluster
 
 _WRITING = frozenset(WRITES) | frozenset(FUSED)
-_CALLS = frozenset(
-    {"PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "While", "StatelessWhile"}
-)
 
 
 class NoTrainStepError(WuShardError, RuntimeError):
@@ -140,7 +138,7 @@ def _writes_a_trainable_variable(graph: Any) -> bool:
     uses = uses_of_trainable_variables(graph)
     if uses & _WRITING:
         return True
-    return bool(uses & _CALLS) and any(
+    return bool(uses & CALLS) and any(
         node.op in _WRITING
         for function in graph.as_graph_def().library.function
         for node in function.node_def

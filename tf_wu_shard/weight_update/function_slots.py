@@ -7,13 +7,14 @@ from typing import Any, Protocol
 
 from tf_wu_shard import captures, refusals
 from tf_wu_shard.errors import WuShardError
+from tf_wu_shard.graph.calls import is_call
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.tpu.ops import REPLICATED_INPUT
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ
-from tf_wu_shard.step.accesses import accesses, ignores, is_call
+from tf_wu_shard.step.accesses import accesses, ignores
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.storage import captured_slots, sharded_slot
 from tf_wu_shard.storage.sharded_slot import (

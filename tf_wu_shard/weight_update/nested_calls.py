@@ -7,6 +7,7 @@ from typing import Any
 
 from tf_wu_shard.dtypes import BOOL, FLOAT32
 from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.calls import names_in, rename
 from tf_wu_shard.graph.nodes import copy_of, rewired
 from tf_wu_shard.graph.op import attribute_in, parse_value
 from tf_wu_shard.grounds.dialect import Dialect
@@ -46,8 +47,9 @@ def calling(nodes: Iterable[Any], made: Mapping[Place, Any]) -> list[Any]:
             node = copy_of(node)
             for place in own:
                 attribute = node.attr[place[1]]
-                named = [attribute.func] if attribute.HasField("func") else attribute.list.func
-                named[place[2]].name = made[place].name.decode()
+                names = names_in(attribute)
+                names[place[2]] = made[place].name.decode()
+                rename(attribute, names)
         found.append(node)
     return found
 

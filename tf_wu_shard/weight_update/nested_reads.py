@@ -53,7 +53,7 @@ def redirect_reads(
             op.name for op in view if op.name in hosts and any(v.op == name for v in op.inputs)
         ]
         writing.setdefault(key, []).extend(users)
-    before = view.with_graph(graph_def_of(nodes, view.graph_def), {})
+    before = view.with_graph(graph_def_of(nodes, view.graph_def))
     lowered = lower_accesses_on_tpus(before, layouts, Host({}), lambda _: dialect, writing)
     if lowered is None:
         return None

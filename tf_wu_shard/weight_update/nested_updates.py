@@ -230,15 +230,15 @@ def _enclosing(
             for slot, text in enumerate(node.input):
                 node.input[slot] = instead.get(text, text)
         nodes.append(node)
-    graph_def = type(view.graph_def)(versions=view.graph_def.versions)
-    graph_def.node.extend([*nodes, *builder.nodes])
-    graph_def.library.CopyFrom(view.graph_def.library)
     functions = {function.name.decode(): function for function in made.values()}
-    graph_def.library.function.extend(f.definition for f in functions.values())
     votes = {node.name for node in builder.nodes if "T" in node.attr or "DstT" in node.attr}
-    after = view.with_graph(graph_def, dict.fromkeys(votes, ()))
+    after = captured.with_nodes(
+        [*nodes, *builder.nodes],
+        captured.functions | functions,
+        shape_of=lambda value: () if value.op in votes else None,
+    )
     return NestedUpdates(
-        dataclasses.replace(captured, view=after, functions=captured.functions | functions),
+        after,
         tuple(inputs),
         slots,
         {key: tuple(dict.fromkeys(found)) for key, found in writers.items()},

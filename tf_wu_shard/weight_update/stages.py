@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from tf_wu_shard.config import ShardingOptions
+from tf_wu_shard.graph.calls import is_call
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.tpu.cluster import cluster_of
 from tf_wu_shard.grounds.tpu.obstacles import obstacle, sums_over_replicas
@@ -16,7 +17,7 @@ from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.report.published import nothing_sharded
 from tf_wu_shard.report.report import Report
 from tf_wu_shard.report.summary import summarize
-from tf_wu_shard.step.accesses import accesses, is_call
+from tf_wu_shard.step.accesses import accesses
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.replicas import tpu_dialect
 from tf_wu_shard.step.step import Step

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import Op, Value, decoded
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.grounds.dialect import CarriedReduction, CarriedSlices
+from tf_wu_shard.grounds.dialect import CarriedReduction
 from tf_wu_shard.grounds.in_process.gathered_slices import gathered_slices
 from tf_wu_shard.refusals import Refusal
 
@@ -47,28 +47,33 @@ def recognise_in_process(
     view: GraphView, devices: Sequence[str]
 ) -> tuple[list[CarriedReduction], list[Refusal]]:
     """Finds the sums over replicas, see `Dialect.recognise`."""
-    collectives = [op for op in view if op.type == _COLLECTIVE and op.name in view.live]
-    if not devices:
-        return [], [refusals.Topology.REPLICA_UNKNOWN.at(c.name) for c in collectives[:1]]
-    found, refused = _collective_sums(view, collectives, devices)
-    found += _sums_on_one_device(view, devices)
+    found, refused = _sums(view, devices)
     found += gathered_slices(view, devices)
     found.sort(key=lambda r: view.ops[r.carriers[0]].position)
     return found, refused
 
 
 def sums_in_process(view: GraphView) -> list[CarriedReduction]:
-    """Every sum over the replicas of a graph that holds all of them.
+    """Every sum over the replicas of a graph that holds all of them, in its order.
 
     Parts of sparse gradients, which are put one after the other and not added up, are left out.
     """
-    found, _ = recognise_in_process(view, replica_devices(view))
-    return [reduction for reduction in found if not isinstance(reduction, CarriedSlices)]
+    devices = replica_devices(view)
+    found, _ = _sums(view, devices)
+    return sorted(found, key=lambda r: view.ops[r.carriers[0]].position)
 
 
 def reduced_values(view: GraphView) -> tuple[Value, ...]:
     """What every sum over the replicas of a graph that holds all of them yields."""
     return tuple(result for reduction in sums_in_process(view) for result in reduction.results)
+
+
+def _sums(view: GraphView, devices: Sequence[str]) -> tuple[list[CarriedReduction], list[Refusal]]:
+    collectives = [op for op in view if op.type == _COLLECTIVE and op.name in view.live]
+    if not devices:
+        return [], [refusals.Topology.REPLICA_UNKNOWN.at(c.name) for c in collectives[:1]]
+    found, refused = _collective_sums(view, collectives, devices)
+    return found + _sums_on_one_device(view, devices), refused
 
 
 def _collective_sums(

@@ -88,9 +88,11 @@ def with_sums(view: GraphView, gradients: Sequence[Value], torus: Torus) -> Grap
     for op in view:
         nodes += [with_values(op.node, sums), *summing.get(op.name, ())]
     shapes = {total.op: view.shape(gradient) for gradient, total in sums.items()}
-    found = view.with_graph(graph_def_of(nodes, view.graph_def), shapes)
-    found.outputs = tuple(sums.get(value, value) for value in view.outputs)
-    return found
+    return view.with_graph(
+        graph_def_of(nodes, view.graph_def),
+        shape_of=lambda value: shapes.get(value.op),
+        outputs=tuple(sums.get(value, value) for value in view.outputs),
+    )
 
 
 def _compared(

@@ -7,16 +7,14 @@ are one variable, its accesses in the order in which they were traced.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.graph.builder import graph_def_of
+from tf_wu_shard.graph.calls import callees, first_argument, is_call, rename
 from tf_wu_shard.graph.nodes import copy_of, rewired, with_inputs
 from tf_wu_shard.program.called_graph import CalledGraph
-from tf_wu_shard.step.accesses import callees, first_argument, is_call
 from tf_wu_shard.step.capture import Captured
 
 
@@ -33,10 +31,7 @@ def by_one_operand(graph: CalledGraph, captured: Captured) -> Captured:
     nodes = work.all_led(graph, (op.node for op in view), handles)
     if work.made.keys() == captured.functions.keys():
         return captured
-    graph_def = graph_def_of(nodes, view.graph_def)
-    new = (f for name, f in work.made.items() if name not in captured.functions)
-    graph_def.library.function.extend(function.definition for function in new)
-    return dataclasses.replace(captured, view=view.with_graph(graph_def, {}), functions=work.made)
+    return captured.with_nodes(nodes, work.made)
 
 
 class _Merging:
@@ -77,13 +72,9 @@ class _Merging:
         if not instead:
             return [node]
         new = copy_of(node)
-        for key, names in callees(node.op, node.attr):
+        for key, names in callees(node):
             made = [self._function(graph, name, instead) for name in names]
-            if new.attr[key].HasField("func"):
-                new.attr[key].func.name = made[0]
-            else:
-                for function, name in zip(new.attr[key].list.func, made, strict=True):
-                    function.name = name
+            rename(new.attr[key], made)
         unused = tf.compat.v1.NodeDef(name=f"{node.name}/unused", op="Placeholder")
         unused.attr["dtype"].type = tf.resource.as_datatype_enum
         for argument in instead:

@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_wu_shard.errors import ModelFileError
-from tf_wu_shard.graph.builder import graph_def_of
+from tf_wu_shard.graph.calls import BRANCHES, PLAIN_CALLS, callee_names, first_argument, is_call
 from tf_wu_shard.graph.nodes import copy_of
 from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView
@@ -27,12 +27,12 @@ from tf_wu_shard.inspection.reading.calls import WRITERS
 from tf_wu_shard.inspection.reading.checked_nodes import is_type
 from tf_wu_shard.inspection.reading.defined_graph import DefinedGraph, Definitions
 from tf_wu_shard.program.called_graph import CalledGraph
-from tf_wu_shard.program.flatten import INLINED, reaching, write_out
+from tf_wu_shard.program.flatten import reaching, write_out
 from tf_wu_shard.program.inlining import Body
 from tf_wu_shard.program.inside import differs
 from tf_wu_shard.program.nesting import Looking, Nested, nested_programs
 from tf_wu_shard.program.prepare import prepared
-from tf_wu_shard.step.accesses import BRANCHES, callees, first_argument, ignores, is_call
+from tf_wu_shard.step.accesses import ignores
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.tensorflow_private import function_graph
 
@@ -91,8 +91,8 @@ def _check_work(view: GraphView) -> None:
     nodes = itertools.chain((op.node for op in view), *(f.node_def for f in functions))
     training = sum(
         is_call(node.op)
-        and node.op not in INLINED
-        and any(writes(name) for _, names in callees(node.op, node.attr) for name in names)
+        and node.op not in PLAIN_CALLS
+        and any(writes(name) for name in callee_names(node))
         for node in nodes
     )
     if training * size > _MOST_WORK:
@@ -132,7 +132,7 @@ def _agreeing(captured: Captured, num_replicas: int) -> Captured:
     view = captured.view
     differ = differs(view, num_replicas)
     nodes: list[Any] = []
-    agreed: dict[str, tuple[int, ...]] = {}
+    agreed: set[str] = set()
     for op in view:
         node = op.node
         if op.type in BRANCHES and _may_train(view, op) and differ(op.inputs[0]):
@@ -141,9 +141,12 @@ def _agreeing(captured: Captured, num_replicas: int) -> Captured:
             node = copy_of(op.node)
             node.input[0] = same.name
             nodes.append(same)
-            agreed[same.name] = ()
+            agreed.add(same.name)
         nodes.append(node)
     if not agreed:
         return captured
-    new = view.with_graph(graph_def_of(nodes, view.graph_def), agreed)
-    return Captured(new, captured.variables, captured.functions, captured.kept_branches)
+    return captured.with_nodes(
+        nodes,
+        captured.functions,
+        shape_of=lambda value: () if value.op in agreed else None,
+    )

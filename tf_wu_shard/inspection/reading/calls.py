@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from tf_wu_shard.graph.calls import all_named_by
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.sparse import SPARSE_WRITES
 from tf_wu_shard.rules.variables import WRITES
@@ -51,16 +52,9 @@ def _names_none(op_type: str) -> bool:
     return definition is not None and not any("func" in a.type for a in definition.attr)
 
 
-def called_by(node: Any) -> Iterator[str]:
+def called_by(node: Any) -> list[str]:
     """Names of the functions that a node may call by its attributes."""
-    if _names_none(node.op):
-        return
-    for attribute in node.attr.values():
-        if attribute.HasField("func"):
-            yield attribute.func.name
-        elif attribute.HasField("list"):
-            for function in attribute.list.func:
-                yield function.name
+    return [] if _names_none(node.op) else all_named_by(node)
 
 
 class Calls:

@@ -15,7 +15,8 @@ import tensorflow as tf
 
 from tf_wu_shard.dtypes import RESOURCE
 from tf_wu_shard.errors import ModelFileError
-from tf_wu_shard.graph.nodes import with_inputs
+from tf_wu_shard.graph.calls import PLAIN_CALLS
+from tf_wu_shard.graph.nodes import data_inputs, with_inputs
 from tf_wu_shard.graph.op import Op, Value, attribute_in
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.grounds.tpu.ops import REPLICATED_INPUT
@@ -31,8 +32,6 @@ from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.step.accesses import feeds_a_layer
 from tf_wu_shard.tensorflow_private import function_graph
-
-_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,12 +146,12 @@ def _written_out(body: Body, handles: set[str], functions: Mapping[str, Any], op
     while True:
         calls: dict[str, Body] = {}
         for node in nodes:
-            name = attribute_in(node.attr, "f").func.name if node.op in _CALLS else ""
+            name = attribute_in(node.attr, "f").func.name if node.op in PLAIN_CALLS else ""
             if name not in functions or handles.isdisjoint(node.input):
                 continue
             if name not in bodies:
                 bodies[name] = function_body(functions[name], op_def)
-            operands = sum(not text.startswith("^") for text in node.input)
+            operands = len(data_inputs(node))
             if operands != len(bodies[name].arguments):
                 raise ModelFileError(f"{node.name!r} makes no sense: {name!r} takes other operands")
             calls[node.name] = bodies[name]

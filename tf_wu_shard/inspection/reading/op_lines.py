@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from tf_wu_shard.graph.calls import BRANCHES, callee_names, is_call
 from tf_wu_shard.model_files.types import Model
 from tf_wu_shard.program.flat_functions import BRANCH
-from tf_wu_shard.step.accesses import BRANCHES, callees, is_call
 
 
 def op_lines(model: Model, function: str, ops: Iterable[str]) -> tuple[tuple[str, str], ...]:
@@ -63,7 +63,7 @@ def _called(node: Any, rest: str) -> tuple[str, str]:
         node: The NodeDef of what calls functions.
         rest: What follows the node's name in the name of an op.
     """
-    names = [name for _, listed in callees(node.op, node.attr) for name in listed]
+    names = callee_names(node)
     if node.op in BRANCHES:
         branch, _, rest = rest.partition("/")
         number = branch.removeprefix(BRANCH)

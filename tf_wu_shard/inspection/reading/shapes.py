@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tf_wu_shard.graph.calls import is_call
 from tf_wu_shard.graph.dimensions import Dims
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.model_files.shapes import dims_of
 from tf_wu_shard.rules.variables import READ
-from tf_wu_shard.step.accesses import is_call
 
 _STATED = "_output_shapes"
 

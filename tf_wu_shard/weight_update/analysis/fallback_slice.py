@@ -10,11 +10,12 @@ import math
 from collections.abc import Iterable
 
 from tf_wu_shard import refusals
+from tf_wu_shard.graph.calls import is_call
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.rules.handles import num_written
 from tf_wu_shard.rules.variables import READ
-from tf_wu_shard.step.accesses import accesses, is_call
+from tf_wu_shard.step.accesses import accesses
 from tf_wu_shard.step.gradients import ResultNames
 from tf_wu_shard.step.reductions import GradientReduction
 from tf_wu_shard.weight_update.analysis.forward_slice import ForwardSlice, written_keys

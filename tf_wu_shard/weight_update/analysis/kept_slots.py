@@ -13,12 +13,12 @@ import dataclasses
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from tf_wu_shard.graph.calls import is_call
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.sparse import SPARSE_WRITES
 from tf_wu_shard.rules.variables import READ, WRITES
-from tf_wu_shard.step.accesses import is_call
 from tf_wu_shard.weight_update.analysis.types import RefusedUpdate, UpdatedVariable, WeightUpdate
 
 # A weight that depends on more variables than this has no such number of slots: layers have state.

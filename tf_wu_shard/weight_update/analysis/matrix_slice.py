@@ -15,12 +15,12 @@ from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from tf_wu_shard import refusals
+from tf_wu_shard.graph.calls import callee_names, is_call
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.grounds.tpu.ops import ACROSS_REPLICAS
 from tf_wu_shard.placement import Sharded
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ
-from tf_wu_shard.step.accesses import callees, is_call
 from tf_wu_shard.weight_update.analysis.update_slice import UpdateSlice
 
 
@@ -96,23 +96,23 @@ class MatrixSlice(UpdateSlice):
         """Why an op cannot be computed by one replica in the place of another, or None."""
         if any(self._names.is_apart(v, self._keys) for v in op.inputs):
             return refusals.Updates.KEPT_APART.at(op.name)
-        own = self._not_movable(op.type, op.node.attr, ())
+        own = self._not_movable(op.node, ())
         if own is not None:
             return refusals.Matrices.NOT_FOR_ANOTHER.at(op.name, op_type=own)
         return None
 
-    def _not_movable(self, op_type: str, attributes: Any, calling: tuple[str, ...]) -> str | None:
+    def _not_movable(self, node: Any, calling: tuple[str, ...]) -> str | None:
         """The type of the op, or of one in a function it calls, that each replica does itself."""
-        if op_type in ACROSS_REPLICAS or self._view.is_stateful(op_type):
-            return op_type
-        if not is_call(op_type):
+        if node.op in ACROSS_REPLICAS or self._view.is_stateful(node.op):
+            return str(node.op)
+        if not is_call(node.op):
             return None
-        for name in (name for _, names in callees(op_type, attributes) for name in names):
+        for name in callee_names(node):
             function = self._view.functions.get(name)
             if function is None or name in calling:
-                return op_type
-            for node in function.node_def:
-                found = self._not_movable(node.op, node.attr, (*calling, name))
+                return str(node.op)
+            for inner in function.node_def:
+                found = self._not_movable(inner, (*calling, name))
                 if found is not None:
                     return found
         return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from tf_wu_shard import refusals
+from tf_wu_shard.graph.calls import is_call
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.refusals import Refusal
@@ -17,7 +18,7 @@ from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import Family, family_of, no_rule
 from tf_wu_shard.rules.sparse import BRANCH, ROW_OPS
 from tf_wu_shard.rules.variables import READ, WRITES
-from tf_wu_shard.step.accesses import accesses, feeds_a_layer, is_call
+from tf_wu_shard.step.accesses import accesses, feeds_a_layer
 from tf_wu_shard.step.gradients import ResultNames
 from tf_wu_shard.weight_update.analysis.forward_slice import is_broadcast
 from tf_wu_shard.weight_update.analysis.types import RefusedUpdate, WeightUpdate

@@ -25,6 +25,7 @@ import tensorflow as tf
 from tf_wu_shard.dtypes import BOOL
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.calls import is_call
 from tf_wu_shard.graph.nodes import copy_of
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
@@ -33,7 +34,7 @@ from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.grounds.scratch import scratch_variable
 from tf_wu_shard.layout import Layout
 from tf_wu_shard.rules.variables import READ, WRITES, Access
-from tf_wu_shard.step.accesses import accesses, is_call
+from tf_wu_shard.step.accesses import accesses
 from tf_wu_shard.weight_update.rewrite.callees import calls_on_shards
 from tf_wu_shard.weight_update.rewrite.names import scope_of
 from tf_wu_shard.weight_update.rewrite.result import ShardInput

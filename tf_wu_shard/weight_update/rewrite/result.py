@@ -62,12 +62,7 @@ class RewriteResult:
 
     def view(self, before: GraphView) -> GraphView:
         """The new graph, with what is known of the variables of the old one."""
-        return GraphView(
-            self.graph_def,
-            variables=before.variables,
-            outputs=self.outputs,
-            control_outputs=self.control_outputs,
-            op_def=before.op_def,
-            # What stayed has the shapes that it had; those of what was emitted follow.
-            shape_of=lambda value: before.stated(value) if value.op in before.ops else None,
+        # What stayed has the shapes that it had; those of what was emitted follow.
+        return before.with_part_wise({}).with_graph(
+            self.graph_def, outputs=self.outputs, control_outputs=self.control_outputs
         )

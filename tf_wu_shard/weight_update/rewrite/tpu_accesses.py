@@ -6,11 +6,12 @@ from collections.abc import Callable, Container, Mapping
 from typing import NamedTuple
 
 from tf_wu_shard.errors import StorageError
+from tf_wu_shard.graph.calls import is_call
 from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.tpu.ops import REPLICATED_INPUT
 from tf_wu_shard.rules.variables import READ, WRITES, Access
-from tf_wu_shard.step.accesses import VariableAccess, accesses, is_call
+from tf_wu_shard.step.accesses import VariableAccess, accesses
 
 # The reads and writes of each variable, by key, in the order of the view.
 Accessed = dict[str, list[Op]]

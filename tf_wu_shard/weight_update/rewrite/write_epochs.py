@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tf_wu_shard.errors import StorageError
+from tf_wu_shard.graph.calls import is_call
 from tf_wu_shard.graph.op import Op
 from tf_wu_shard.rules.variables import READ, WHOLE_READS, WRITES
-from tf_wu_shard.step.accesses import is_call
 
 
 def in_write_epochs(

@@ -1,0 +1,59 @@
+"""Which variables a traced function uses: those by captured handles or through a TPU cluster."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from tf_wu_shard.tensorflow_private import function_graph, tpu_graph
+from tf_wu_shard.tensorflow_private.distributed_variables import distributed_variable_of
+
+
+class CapturedVariable(NamedTuple):
+    """A handle inside of a function, and what is known of the variable behind it.
+
+    Attributes:
+        placeholder: Name of the op that yields the handle.
+        variable: The distributed variable; None where it is of none.
+        replica: Which of its components the handle is of; 0 where it stands for all.
+        num_replicas: How many handles of components there are of it in the function.
+        shape: Its static shape; None where a dimension is open.
+        dtype: Its DataType number; 0 where that is not known.
+        mirrored: Whether all replicas hold the same value of it.
+        device: The device that the component lives on; "" where the handle stands for all.
+    """
+
+    placeholder: str
+    variable: Any | None
+    replica: int
+    num_replicas: int
+    shape: tuple[int, ...] | None
+    dtype: int
+    mirrored: bool
+    device: str
+
+
+def captured_variables(graph: Any) -> list[CapturedVariable]:
+    """The variables that a FuncGraph uses, in the order in which it captured them.
+
+    Args:
+        graph: The FuncGraph.
+    """
+    found = []
+    for handle, placeholder in function_graph.captured_handles(graph):
+        name = placeholder.op.name
+        shape, dtype = function_graph.handle_shape_and_type(placeholder)
+        known = distributed_variable_of(handle)
+        if known is None:
+            mirrored = not function_graph.is_replica_local(handle)
+            device = getattr(handle, "device", "")
+            found.append(CapturedVariable(name, None, 0, 1, shape, dtype, mirrored, device))
+            continue
+        variable, replica = known
+        count, device = len(variable.values), variable.values[replica].device
+        found.append(CapturedVariable(name, variable, replica, count, shape, dtype, True, device))
+    # One handle in a TPU program stands for all components.
+    for name, variable in tpu_graph.replicated_variables(graph).items():
+        shape = tuple(variable.shape) if variable.shape.is_fully_defined() else None
+        dtype, mirrored = variable.dtype.as_datatype_enum, tpu_graph.is_mirrored(variable)
+        found.append(CapturedVariable(name, variable, 0, 1, shape, dtype, mirrored, ""))
+    return found
