@@ -17,6 +17,7 @@ from tf_wu_shard.rules.sparse import SPARSE_WRITES
 from tf_wu_shard.rules.variables import READ, WRITES
 from tf_wu_shard.storage import captured_slots
 from tf_wu_shard.tensorflow_private import function_graph, tpu_graph
+from tf_wu_shard.tensorflow_private.creating_traces import makes_variables
 from tf_wu_shard.tensorflow_private.distributed_variables import (
     has_distributed_variable,
     is_exporting,
@@ -43,12 +44,14 @@ class Sight:
     """What the gate sees of a traced function.
 
     Attributes:
+        asked: Whether a pass is asked for, and this is a trace to work on and to report.
         handles: The resource handles that it captured.
         in_shards: Those of variables that live in shards.
         trains: Whether it may train variables of several replicas, or uses some that are in shards.
         calls: Names of the calls that it hands variables of several replicas.
     """
 
+    asked: bool
     handles: Handles
     in_shards: Handles
     trains: bool
@@ -60,14 +63,19 @@ class Sight:
         return self.trains or bool(self.calls)
 
 
-def look(graph: Any, wanted: bool) -> Sight:
+def look(graph: Any, wanted: bool, *, every_trace: bool = False) -> Sight:
     """Looks at a traced function.
+
+    A function traced for a SavedModel is not trained here; its file holds whole variables. Of one
+    that makes variables TensorFlow makes another trace, which is the one to work on and to report.
 
     Args:
         graph: The FuncGraph.
         wanted: Whether the flag of any pass is on; otherwise only what lives in shards matters.
+        every_trace: Whether passes may look at such traces, too.
     """
     trains = captured_slots.uses_shards_on_tpus(graph)
+    wanted = wanted and (every_trace or not (is_exporting() or makes_variables(graph)))
     handles = function_graph.captured_handles(graph)
     distributed = [(h, p) for h, p in handles if has_distributed_variable(h)]
     in_shards = [] if is_exporting() else [(h, p) for h, p in distributed if is_in_shards(h)]
@@ -81,7 +89,7 @@ def look(graph: Any, wanted: bool) -> Sight:
     hands_on = wanted and not trains and function_graph.may_write(graph, _CALLED)
     if hands_on and function_graph.op_types(graph) & SUMS:
         calls = function_graph.takers(distributed, _CALLED, is_of_replicas)
-    return Sight(handles, in_shards, trains, calls)
+    return Sight(wanted, handles, in_shards, trains, calls)
 
 
 @dataclasses.dataclass(frozen=True)

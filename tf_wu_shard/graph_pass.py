@@ -20,7 +20,6 @@ from tf_wu_shard import captures, eligibility, gate, passes, refusals
 from tf_wu_shard.config import ShardingOptions, current_options
 from tf_wu_shard.errors import StorageError, TooLittleShardedError, WuShardError
 from tf_wu_shard.grounds.in_process.recognise import sums_in_process
-from tf_wu_shard.grounds.tpu.cluster import cluster_of
 from tf_wu_shard.grounds.tpu.obstacles import obstacle, sums_over_replicas
 from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.if_conversion import if_converted
@@ -40,10 +39,7 @@ from tf_wu_shard.tensorflow_private import (
     handle_references,
     tpu_graph,
 )
-from tf_wu_shard.tensorflow_private.distributed_variables import (
-    has_distributed_variable,
-    is_exporting,
-)
+from tf_wu_shard.tensorflow_private.distributed_variables import has_distributed_variable
 from tf_wu_shard.weight_update.hand_over import handed_over
 from tf_wu_shard.weight_update.nested_updates import NestedUpdates
 from tf_wu_shard.weight_update.stages import Outcome, run_stages
@@ -93,8 +89,10 @@ def process(graph: Any, trace_seconds: float) -> Any:
             on its shards.
     """
     start = time.perf_counter()
-    asked = _asked(graph)
+    asked = _Asked(current_options(), passes.switched_on())
     sight = gate.look(graph, asked.anything)
+    if not sight.asked:
+        asked = _Asked()
     if sight.is_let_through:
         with function_graph.no_garbage_collection():
             new = _processed(graph, sight, asked, (start, trace_seconds))
@@ -125,15 +123,6 @@ class _Asked:
     def anything(self) -> bool:
         """Whether the flag of any pass is on."""
         return self.sharding is not None or bool(self.others)
-
-
-def _asked(graph: Any) -> _Asked:
-    """What is asked of a FuncGraph."""
-    # A function traced for a SavedModel is not trained here; its file holds whole variables. Of one
-    # that makes variables TensorFlow makes another trace, which is the one to work on and report.
-    if is_exporting() or creating_traces.makes_variables(graph):
-        return _Asked()
-    return _Asked(current_options(), passes.switched_on())
 
 
 def record(graph: Any, handles: gate.Handles) -> None:
@@ -232,18 +221,18 @@ def step_of(graph: Any, captured: Captured, options: ShardingOptions | None) -> 
         captured: What it holds.
         options: How to shard it; None where the flag is off.
     """
-    cluster = cluster_of(graph)
+    cluster = captured.cluster
     if cluster is None:
         program = if_converted(TracedGraph(graph), captured, "", sums_in_process)
     else:
         program = prepared(TracedGraph(graph), captured, cluster.name, cluster.num_replicas)
     name = options.dialect if options is not None else ShardingOptions.dialect
-    return Step(graph, program, dialect_of(program, cluster, name))
+    return Step(graph, program, dialect_of(program, name))
 
 
 def _check_in_reach(step: Step) -> None:
     """Raises WuShardError if a program sums what passes cannot change: it is not to be skipped."""
-    cluster, graph_def = cluster_of(step.graph), step.view.graph_def
+    cluster, graph_def = step.captured.cluster, step.view.graph_def
     if cluster is None or not sums_over_replicas(graph_def):
         return
     refusal = cluster.refusal or obstacle(graph_def, cluster.name)

@@ -44,7 +44,9 @@ def write_out(graph: CalledGraph, captured: Captured, program: str) -> Captured:
         The view to work on; `captured` itself where there is nothing to write out.
     """
     flat = _Flat(graph, captured, program)
-    return flat.result() if flat.write_out() else captured
+    if not flat.write_out():
+        return captured
+    return flat.result()
 
 
 def lift(graph: CalledGraph, captured: Captured, program: str) -> Captured:
@@ -60,7 +62,9 @@ def lift(graph: CalledGraph, captured: Captured, program: str) -> Captured:
         The view to work on; `captured` itself where there is nothing to bring out.
     """
     flat = _Flat(graph, captured, program)
-    return flat.result() if flat.lift() else captured
+    if not flat.lift():
+        return captured
+    return flat.result()
 
 
 class _Flat:

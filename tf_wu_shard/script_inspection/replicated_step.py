@@ -11,7 +11,7 @@ from tf_wu_shard import eligibility, gate
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.graph_pass import step_of
 from tf_wu_shard.grounds.in_process.recognise import replica_devices
-from tf_wu_shard.grounds.tpu.cluster import Cluster, cluster_of
+from tf_wu_shard.grounds.tpu.cluster import Cluster
 from tf_wu_shard.inspection.answers.answer import SCRIPT, FunctionAnswer
 from tf_wu_shard.inspection.answers.describing import described
 from tf_wu_shard.inspection.answers.graph_diff import GraphDiff
@@ -70,7 +70,7 @@ def replicated_step(
     Returns:
         The step, or None where it is none of several replicas.
     """
-    sight = gate.look(graph, wanted=True)
+    sight = gate.look(graph, wanted=True, every_trace=True)
     if not sight.is_let_through:
         return None
     with function_graph.no_garbage_collection():
@@ -83,7 +83,7 @@ def replicated_step(
     return ReplicatedStep(
         title=function_graph.title(graph),
         captured=outcome.nested.captured,
-        cluster=cluster_of(graph),
+        cluster=captured.cluster,
         outcome=outcome,
         traces=SourceLines(op_traces.debug_info({"": graph})),
     )

@@ -10,6 +10,7 @@ from typing import Any
 from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
+from tf_wu_shard.grounds.tpu.cluster import Cluster, cluster_of
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.tensorflow_private import function_graph
 from tf_wu_shard.tensorflow_private.captured_variables import CapturedVariable, captured_variables
@@ -22,6 +23,7 @@ class Captured:
     Attributes:
         view: The graph.
         variables: For each variable key of the view, the distributed variable.
+        cluster: The TPU program in it, if there is one.
         functions: Functions that ops of the view call and that were made since the trace, by name.
         kept_branches: Branch ops that take reduced gradients and were left as they are, by name,
             and why.
@@ -29,6 +31,7 @@ class Captured:
 
     view: GraphView
     variables: dict[str, Any]
+    cluster: Cluster | None = None
     functions: dict[str, Any] = dataclasses.field(default_factory=dict)
     kept_branches: dict[str, Refusal] = dataclasses.field(default_factory=dict)
 
@@ -62,6 +65,7 @@ def capture(graph: Any) -> Captured:
     Returns:
         The view, and the live mirrored variables behind it.
     """
+    cluster = cluster_of(graph)
     found = captured_variables(graph)
     constants = function_graph.captured_constants(graph)
     shape_of = function_graph.shapes_given(graph, constants)
@@ -77,7 +81,7 @@ def capture(graph: Any) -> Captured:
         shape_of=lambda value: shape_of(value.op, value.index),
         constants=constants,
     )
-    return Captured(view, variables)
+    return Captured(view, variables, cluster)
 
 
 def _keys(found: list[CapturedVariable]) -> tuple[list[str], dict[str, Any]]:

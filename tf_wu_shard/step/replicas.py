@@ -19,17 +19,16 @@ _BUILT_IN: dict[str, registry.MakeDialect] = dict(
 )
 
 
-def dialect_of(captured: Captured, cluster: Cluster | None, name: str) -> Dialect:
+def dialect_of(captured: Captured, name: str) -> Dialect:
     """How the replicas of a graph exchange data.
 
     Args:
         captured: The graph and its variables.
-        cluster: The TPU program in it, if there is one.
         name: Which dialect the user asked for, where all replicas share one process.
     """
-    if cluster is None:
+    if captured.cluster is None:
         return in_process_dialect(in_this_process(replica_devices(captured.view)), name)
-    return tpu_dialect(cluster, captured)
+    return tpu_dialect(captured.cluster, captured)
 
 
 def in_process_dialect(replicas: Replicas, name: str = "auto") -> Dialect:

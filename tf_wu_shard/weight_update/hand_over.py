@@ -14,7 +14,6 @@ from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.grounds.tpu.cluster import cluster_of
 from tf_wu_shard.grounds.tpu.collectives import TpuCluster
 from tf_wu_shard.grounds.tpu.ops import METADATA
 from tf_wu_shard.layout import Layout, TileLayout
@@ -126,7 +125,7 @@ def _lowered_on_tpus(
     handles = {name: ref for name, ref in refs.items() if ref.key in layouts}
     handles |= {name: dataclasses.replace(refs[name], key=key) for name, key in host_keys.items()}
     captured = functionalized(graph, captured, handles)
-    cluster = cluster_of(graph)
+    cluster = captured.cluster
 
     def dialect_in(program: str) -> TpuCluster:
         assert cluster is not None, "a TPU program without a cluster"

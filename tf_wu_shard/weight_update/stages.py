@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.graph.calls import is_call
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.grounds.tpu.cluster import cluster_of
 from tf_wu_shard.grounds.tpu.obstacles import obstacle, sums_over_replicas
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.report.published import nothing_sharded
@@ -87,7 +86,7 @@ def run_stages(step: Step, options: ShardingOptions | None, reported: Reported) 
     """
     graph, captured, dialect = step.graph, step.captured, step.dialect
     nested = NestedUpdates(captured)
-    cluster = cluster_of(graph)
+    cluster = captured.cluster
     if options is None:
         if cluster is None:
             return Outcome(nested)
