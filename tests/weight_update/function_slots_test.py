@@ -27,11 +27,11 @@ def test_slots_go_from_planned_to_pending_to_living_in_shards(strategy_of: Strat
     stages = run_stages(traced(strategy_of(2), momentum_step(weight, slot)))
     assert planned_slots(stages.captured, None) == {}
     assert slots_in_shards(stages.captured) == {}
-    (pending,) = planned_slots(stages.captured, stages.plan).values()
+    (pending,) = planned_slots(stages.captured, stages.sharding).values()
     assert isinstance(pending, PendingSlot)
     committed = pending.commit()
     assert slots_in_shards(stages.captured) == {"momentum": committed}
-    assert planned_slots(stages.captured, stages.plan) == {"momentum": committed}
+    assert planned_slots(stages.captured, stages.sharding) == {"momentum": committed}
 
 
 def test_a_slot_in_shards_of_another_cut_is_refused(strategy_of: Strategies) -> None:
@@ -43,11 +43,13 @@ def test_a_slot_in_shards_of_another_cut_is_refused(strategy_of: Strategies) -> 
     plan = dataclasses.replace(
         stages.plan, variables=(dataclasses.replace(variable, slots=(other,)),)
     )
-    (pending,) = planned_slots(stages.captured, plan).values()
+    (pending,) = planned_slots(
+        stages.captured, dataclasses.replace(stages.sharding, plan=plan)
+    ).values()
     assert isinstance(pending, PendingSlot)
     pending.commit()
     with pytest.raises(WuShardError, match="slot momentum lives in shards cut flat 35/2 pad 61"):
-        planned_slots(stages.captured, stages.plan)
+        planned_slots(stages.captured, stages.sharding)
 
 
 def test_only_a_slot_that_no_earlier_function_captured_may_move(
@@ -58,7 +60,7 @@ def test_only_a_slot_that_no_earlier_function_captured_may_move(
     stages = run_stages(graph)
     # In the pass, nobody has noted the function itself yet.
     monkeypatch.setattr(captures, "_captured", weakref.WeakKeyDictionary())
-    shared = stages.plan
+    shared = stages.sharding
 
     def reasons() -> dict[str, Refusal]:
         found = storage_constraints(graph, stages.analysis, stages.captured, lambda _: shared)
@@ -69,9 +71,10 @@ def test_only_a_slot_that_no_earlier_function_captured_may_move(
     captures.record(earlier, [component.handle for component in slot.values])
     assert reasons() == {"momentum": Storage.CAPTURED.at(function=earlier.name)}
     # Of what is left alone anyway nothing has to be known.
-    shared = dataclasses.replace(stages.plan, variables=())
+    nothing = dataclasses.replace(stages.plan, variables=())
+    shared = dataclasses.replace(stages.sharding, plan=nothing)
     assert reasons() == {}
-    shared = stages.plan
+    shared = stages.sharding
     del earlier
     assert reasons() == {}
 
@@ -81,7 +84,7 @@ def test_the_shards_that_a_function_captured_are_known_by_their_slot(
 ) -> None:
     weight, slot = weight_and_slot(strategy_of(2))
     stages = run_stages(traced(strategy_of(2), momentum_step(weight, slot)))
-    (pending,) = planned_slots(stages.captured, stages.plan).values()
+    (pending,) = planned_slots(stages.captured, stages.sharding).values()
     assert isinstance(pending, PendingSlot)
     held: ShardedSlot = pending.commit()
     graph = tf.function(held.shards[1].value).get_concrete_function().graph

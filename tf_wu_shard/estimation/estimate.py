@@ -21,11 +21,11 @@ from tf_wu_shard.estimation.result import Estimate, ReplicaEstimate
 from tf_wu_shard.estimation.weights import TrainedWeight, number_of, trained_weights
 from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.inspection.steps.planning import planned
-from tf_wu_shard.report.summary import bytes_on_fullest_replica, summarize
+from tf_wu_shard.report.summary import bytes_on_fullest_replica
 from tf_wu_shard.tensorflow_private import function_graph
 from tf_wu_shard.weight_update.analysis.analyze import analyze
 from tf_wu_shard.weight_update.analysis.types import Analysis, UpdatedVariable
-from tf_wu_shard.weight_update.plan.types import ShardingPlan
+from tf_wu_shard.weight_update.sharding import Sharding
 
 
 def estimate(
@@ -88,7 +88,7 @@ def estimate(
         grounds = [ground_of(number, topology, step.gradients) for number in numbers]
         analysis = analysis_of(step, weights, grounds[0])
         rows = tuple(
-            row_of(step, weights, *planned(analysis, ground, number, wanted), ground.replicas.place)
+            row_of(step, weights, planned(analysis, ground, number, wanted))
             for ground, number in zip(grounds, numbers, strict=True)
         )
     return Estimate(
@@ -136,21 +136,18 @@ def analysis_of(step: OptimizerStep, weights: Sequence[TrainedWeight], ground: D
 def row_of(
     step: OptimizerStep,
     weights: Sequence[TrainedWeight],
-    analysis: Analysis,
-    plan: ShardingPlan,
-    place: str,
+    sharding: Sharding,
 ) -> ReplicaEstimate:
     """Says what a replica holds, sends and receives.
 
     Args:
         step: The traced update.
         weights: What it updates.
-        analysis: What was found in it, for as many replicas as it is planned for.
-        plan: What is done to it.
-        place: Where the replicas sit; see `Replicas.place`.
+        sharding: What is done to it.
     """
+    analysis, plan = sharding.analysis, sharding.plan
     number = analysis.num_replicas
-    report = summarize("estimate", analysis, plan, {}, place)
+    report = sharding.report("estimate")
     own = [UpdatedVariable(w.name, (), w.shape, w.type_number, False) for w in weights]
     dense = {w.name for w in weights if not w.sparse}
     slots = {slot.variable: slot.layout for v in plan.variables for slot in v.slots}

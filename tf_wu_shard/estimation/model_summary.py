@@ -24,7 +24,7 @@ from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.report.published import reports
 from tf_wu_shard.report.quantities import byte_text
 from tf_wu_shard.report.report import Report, held_lines, share_text
-from tf_wu_shard.report.summary import bytes_on_fullest_replica, summarize
+from tf_wu_shard.report.summary import bytes_on_fullest_replica
 from tf_wu_shard.storage.sharded_slot import sharded_slot_of
 from tf_wu_shard.tensorflow_private import function_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
@@ -181,13 +181,13 @@ def _planned(
         else:
             ground = ground_of(replicas, topology, step.gradients)
         options = current_options() or ShardingOptions()
-        analysis, plan = planned(analysis_of(step, weights, ground), ground, replicas, options)
-    report = summarize("summary", analysis, plan, {}, ground.replicas.place)
+        sharding = planned(analysis_of(step, weights, ground), ground, replicas, options)
+    report = sharding.report("summary")
     return _State(
         replicas=replicas,
         says=_said({weight.name: weight.name for weight in weights}, report),
         slots=(*step.slots, *step.accumulators),
-        cut={slot.variable: slot.layout for v in plan.variables for slot in v.slots},
+        cut={slot.variable: slot.layout for v in sharding.plan.variables for slot in v.slots},
         traced=False,
         verdict=_verdict(report),
     )

@@ -41,7 +41,6 @@ from tf_wu_shard.inspection.reading.reference_variables import reference_weights
 from tf_wu_shard.inspection.steps.grounds import DEFAULT_REPLICAS, Question
 from tf_wu_shard.inspection.steps.planning import planned
 from tf_wu_shard.model_files.types import Model, ModelVariable
-from tf_wu_shard.report.summary import summarize
 from tf_wu_shard.tensorflow_private import function_graph
 from tf_wu_shard.weight_update.analysis.types import Analysis
 
@@ -174,26 +173,23 @@ def _answer(step: OptimizerStep, weights: list[TrainedWeight], asked: Question) 
     options = ShardingOptions()
     ground = ground_of(number, where, step.gradients)
     found = analysis_of(step, weights, ground)
-    analysis, plan = planned(found, ground, number, options)
+    sharding = planned(found, ground, number, options)
     name = f"trained with {step.name}"
-    report = summarize(name, analysis, plan, {}, ground.replicas.place)
+    report = sharding.report(name)
     notes = (*report.notes, *notes_on(weights, step, where))
     anywhere = None if slice_ is None else UNKNOWN
     grounds = [(ground_of(n, anywhere, step.gradients), n) for n in REPLICAS]
-    rows = (
-        row_of(step, weights, *planned(found, ground, n, options), ground.replicas.place)
-        for ground, n in grounds
-    )
+    rows = (row_of(step, weights, planned(found, ground, n, options)) for ground, n in grounds)
     return FunctionAnswer(
         name=name,
         trains=True,
         verdict="is no function of the model: its step is made up, from the optimizer alone",
         writes=len(weights) + len(step.slots) + len(step.counters),
         assumed=len(weights),
-        updates=tuple(_updates(step, analysis)),
+        updates=tuple(_updates(step, sharding.analysis)),
         report=dataclasses.replace(report, notes=notes),
         memory=tuple(MemoryRow(row.num_replicas, row.weights, row.slots) for row in rows),
-        picture=picture_of(step.view, analysis, plan),
+        picture=picture_of(step.view, sharding.analysis, sharding.plan),
         sparse=sum(weight.sparse for weight in weights),
     )
 

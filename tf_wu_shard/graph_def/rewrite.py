@@ -38,19 +38,16 @@ from tf_wu_shard.layout import TileLayout
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.report.published import nothing_sharded, publish
 from tf_wu_shard.report.report import Report
-from tf_wu_shard.report.summary import summarize
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.weight_update.analysis.analyze import analyze
 from tf_wu_shard.weight_update.analysis.types import Analysis
 from tf_wu_shard.weight_update.function_slots import cannot_read_shards
 from tf_wu_shard.weight_update.plan.constraints import StorageConstraints
-from tf_wu_shard.weight_update.plan.planner import make_plan
 from tf_wu_shard.weight_update.plan.types import ShardingPlan
 from tf_wu_shard.weight_update.rewrite.names import scope_of
 from tf_wu_shard.weight_update.rewrite.result import RewriteResult
-from tf_wu_shard.weight_update.rewrite.rewriter import rewrite
-from tf_wu_shard.weight_update.rewrite.verify import verify
+from tf_wu_shard.weight_update.sharding import plan_sharding
 
 _ASSIGN = "AssignVariableOp"
 
@@ -168,17 +165,14 @@ def _rewritten(
     analysis = analyze(seen.view, dialect)
     uses = uses_by_variable(graph_def, seen.program)
     constraints = _constraints(seen, analysis, must_stay_whole(graph_def, uses))
-    plan = make_plan(analysis, options, dialect.preferences, constraints)
-    if not plan.variables:
-        report = summarize(name, analysis, plan, {}, dialect.replicas.place)
+    sharding = plan_sharding(analysis, dialect, options, constraints).rewritten(seen.view)
+    report = sharding.report(name)
+    if sharding.result is None:
         if not report.left_alone:
             report = nothing_sharded(name, refusals.Topology.NO_GRADIENT_SUMMED.at())
         return RewrittenGraphDef(graph_def, report, ())
-    result = rewrite(seen.view, analysis, plan, dialect)
-    verify(seen.view, analysis, plan, result)
-    report = summarize(name, analysis, plan, result.emitted, dialect.replicas.place)
     report = dataclasses.replace(report, notes=(*report.notes, *assignment.notes))
-    assembly = _Assembly(graph_def, seen, plan, result, assignment)
+    assembly = _Assembly(graph_def, seen, sharding.plan, sharding.result, assignment)
     new, variables = assembly.assembled(uses)
     imported(new)
     return RewrittenGraphDef(new, report, variables)

@@ -108,14 +108,14 @@ def answers(step: ReplicatedStep, question: Question) -> list[FunctionAnswer]:
         _by_report(step, report.function, report, "trains inside of a branch or loop")
         for report in outcome.nested.reports
     ]
-    report, analysis = outcome.report, outcome.analysis
-    if report is not None and analysis is None:
+    report, sharding = outcome.report, outcome.sharding
+    if report is not None and sharding is None:
         return [*found, _by_report(step, step.title, report, "trains; left alone as a whole")]
-    if analysis is None or report is None:
+    if sharding is None or report is None:
         return found
     view = step.captured.view
     replicas = len(replica_devices(view)) if step.cluster is None else 1
-    live = FoundStep(view, analysis, step.cluster, replicas, outcome.constraints)
+    live = FoundStep(view, sharding.analysis, step.cluster, replicas, outcome.constraints)
     answer = described(step.title, _model(step), question, live)
     diff = _diff(step, live) if question.diff else None
     return [*found, dataclasses.replace(answer, diff=diff)]
@@ -131,10 +131,10 @@ def _by_report(step: ReplicatedStep, name: str, report: Report, verdict: str) ->
 def _diff(step: ReplicatedStep, live: FoundStep) -> GraphDiff:
     """The step as it was traced, whatever is asked, and as the pass would rewrite it."""
     about = f"the step as it was traced, for {live.sums_over} replicas, and as rewritten"
-    result, plan = step.outcome.result, step.outcome.plan
-    if result is None or plan is None:
+    sharding = step.outcome.sharding
+    if sharding is None or sharding.result is None:
         return GraphDiff(f"{about}; nothing is sharded, so that nothing changes")
-    return compared(live.view, result, plan, about)
+    return compared(live.view, sharding.result, sharding.plan, about)
 
 
 def _model(step: ReplicatedStep) -> Model:

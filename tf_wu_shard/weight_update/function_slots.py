@@ -32,20 +32,20 @@ from tf_wu_shard.tensorflow_private import (
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
 from tf_wu_shard.weight_update.analysis.types import Analysis, UpdatedVariable
 from tf_wu_shard.weight_update.plan.constraints import StorageConstraints
-from tf_wu_shard.weight_update.plan.types import ShardingPlan
+from tf_wu_shard.weight_update.sharding import Sharding
 
 
 def planned_slots(
     captured: Captured,
-    plan: ShardingPlan | None,
+    sharding: Sharding | None,
     known: Mapping[str, ShardedSlot | PendingSlot] | None = None,
 ) -> dict[str, ShardedSlot | PendingSlot]:
-    """The shards of each slot that a plan cuts: those it lives in already, or new ones.
+    """The shards of each slot that is cut: those it lives in already, or new ones.
 
     Args:
         captured: The function's graph and variables.
-        plan: What is to be sharded in it, if anything.
-        known: Shards that another plan for the same variables got, by key.
+        sharding: What is to be sharded in it, if anything.
+        known: Shards that another graph of the same variables got, by key.
 
     Returns:
         The shards by slot key; new ones are to be committed once the function uses them.
@@ -55,7 +55,7 @@ def planned_slots(
     """
     found: dict[str, ShardedSlot | PendingSlot] = {}
     held: ShardedSlot | PendingSlot | None
-    for slot in plan.in_shards if plan is not None else ():
+    for slot in sharding.plan.in_shards if sharding is not None else ():
         owner = captured.variables[slot.variable]
         held = (known or {}).get(slot.variable)
         held = held or sharded_slot_of(original_handle(owner.values[0]))
@@ -69,7 +69,7 @@ def storage_constraints(
     graph: Any,
     analysis: Analysis,
     captured: Captured,
-    make_plan: Callable[[StorageConstraints], ShardingPlan],
+    planned: Callable[[StorageConstraints], Sharding],
 ) -> StorageConstraints:
     """What the storage of a function's variables asks of a plan: what lives in shards, what cannot.
 
@@ -77,7 +77,7 @@ def storage_constraints(
         graph: The function's FuncGraph.
         analysis: The updates found in it.
         captured: Its graph and variables.
-        make_plan: Plans what else may be shared.
+        planned: Plans what else may be sharded.
     """
     held = captured_slots.slots_in_shards(captured)
     found = StorageConstraints(in_shards={key: slot.layout for key, slot in held.items()})
@@ -109,7 +109,7 @@ def storage_constraints(
             stays(updated, refusal)
     # Variables are asked, and functions that may have captured them, only of what is to move; what
     # has to stay may let something else move.
-    while moving := stored.keys() & {slot.variable for slot in make_plan(found).in_shards}:
+    while moving := stored.keys() & {slot.variable for slot in planned(found).plan.in_shards}:
         own = {key: stored.pop(key) for key in moving}
         # What the function's own branches do is seen where it takes them.
         functions = captures.captured_by(

@@ -55,11 +55,12 @@ def handed_over(step: Step, outcome: Outcome, options: ShardingOptions | None) -
     graph, captured, nested = step.graph, outcome.nested.captured, outcome.nested
     planned = {
         **nested.slots,
-        **function_slots.planned_slots(captured, outcome.plan),
+        **function_slots.planned_slots(captured, outcome.sharding),
     }
     pending = {k: s for k, s in planned.items() if isinstance(s, sharded_slot.PendingSlot)}
     owners: list[Any] = [*step.owners, *(s.shards for s in planned.values())]
-    added_inputs = [*nested.inputs, *(outcome.result.shard_inputs if outcome.result else ())]
+    own_inputs = outcome.sharding.shard_inputs if outcome.sharding is not None else ()
+    added_inputs = [*nested.inputs, *own_inputs]
     bound = {a.placeholder: _handle(planned[a.slot], a) for a in added_inputs}
     bound |= step.bindings
     slots: dict[str, Any] = dict(captured_slots.slots_in_shards(captured))

@@ -17,11 +17,11 @@ from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.weight_update.analysis.analyze import analyze
 from tf_wu_shard.weight_update.analysis.types import Analysis
 from tf_wu_shard.weight_update.plan.constraints import StorageConstraints
-from tf_wu_shard.weight_update.plan.types import ShardingPlan
 from tf_wu_shard.weight_update.reasons import with_reasons
+from tf_wu_shard.weight_update.sharding import Sharding
 
 # A plan for what was found in a graph, of which some must stay whole.
-MakePlan = Callable[[Analysis, StorageConstraints], ShardingPlan]
+MakePlan = Callable[[Analysis, StorageConstraints], Sharding]
 
 
 class NestedPlans:
@@ -31,7 +31,7 @@ class NestedPlans:
         programs: The branches and bodies, inner ones first.
         analyses: What was found in each.
         constraints: What the storage of each one's variables asks.
-        plans: The plan of each.
+        shardings: What is planned for each.
     """
 
     def __init__(self, captured: Captured, nested: tuple[Nested, ...], dialect: Dialect) -> None:
@@ -53,7 +53,7 @@ class NestedPlans:
             found = with_reasons(analyze(one.captured.view, dialect), one.captured)
             self.analyses.append(self.without_inner(found, one.inner))
         self.constraints: list[StorageConstraints] = []
-        self.plans: dict[int, ShardingPlan] = {}
+        self.shardings: dict[int, Sharding] = {}
 
     def number(self, one: Nested) -> int:
         """The number of a branch or body."""
@@ -90,16 +90,16 @@ class NestedPlans:
         self.constraints = [constraints_of(analysis, one.captured) for analysis, one in both]
         again = True
         while again:
-            self.plans = {
+            self.shardings = {
                 number: make_plan(self.analyses[number], constraints)
                 for number, constraints in enumerate(self.constraints)
             }
-            again = any([self._withdraw(number, in_shards) for number in self.plans])
+            again = any([self._withdraw(number, in_shards) for number in self.shardings])
 
     def _withdraw(self, number: int, in_shards: Container[str]) -> bool:
         """Notes what a plan must not take; whether there is any."""
         found = False
-        for variable in self.plans[number].variables:
+        for variable in self.shardings[number].plan.variables:
             for slot in (*variable.slots, *variable.masters):
                 is_weight = slot in variable.masters
                 refusal = self._used_elsewhere(number, slot.variable, is_weight)
@@ -118,8 +118,8 @@ class NestedPlans:
         for other, used in self._uses.items():
             if other == number or key not in used:
                 continue
-            plan = self.plans.get(other)
-            if plan is not None and any(slot.variable == key for slot in plan.in_shards):
+            there = self.shardings.get(other)
+            if there is not None and any(slot.variable == key for slot in there.plan.in_shards):
                 continue
             if is_weight and used[key]:
                 continue  # its reads are redirected to the shards

@@ -16,13 +16,11 @@ from typing import Any
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.op import Value
-from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.grounds.tpu.cluster import Cluster
 from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.nesting import Nested, nested_programs
 from tf_wu_shard.report.report import Report
-from tf_wu_shard.report.summary import summarize
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.storage import captured_slots
 from tf_wu_shard.tensorflow_private import function_graph
@@ -33,13 +31,10 @@ from tf_wu_shard.weight_update.nested_calls import Place, agreeing, as_arguments
 from tf_wu_shard.weight_update.nested_plans import NestedPlans
 from tf_wu_shard.weight_update.nested_reads import redirect_reads
 from tf_wu_shard.weight_update.plan.constraints import StorageConstraints
-from tf_wu_shard.weight_update.plan.planner import make_plan
-from tf_wu_shard.weight_update.plan.types import ShardingPlan
 from tf_wu_shard.weight_update.report_lines import with_line
 from tf_wu_shard.weight_update.rewrite.names import scope_of
-from tf_wu_shard.weight_update.rewrite.result import RewriteResult, ShardInput
-from tf_wu_shard.weight_update.rewrite.rewriter import rewrite
-from tf_wu_shard.weight_update.rewrite.verify import verify
+from tf_wu_shard.weight_update.rewrite.result import ShardInput
+from tf_wu_shard.weight_update.sharding import Sharding, plan_sharding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,12 +79,11 @@ def share_nested_updates(
     if not nested:
         return NestedUpdates(captured)
     work = _Work(graph, captured, nested, dialect_in(""), options)
-    work.rewrite()
-    if not any(plan.variables for plan in work.plans.values()):
+    if all(sharding.result is None for sharding in work.shardings.values()):
         return NestedUpdates(captured, reports=tuple(work.reports()))
     slots: dict[str, Any] = {}
-    for plan in work.plans.values():
-        slots |= function_slots.planned_slots(captured, plan, slots)
+    for sharding in work.shardings.values():
+        slots |= function_slots.planned_slots(captured, sharding, slots)
     made = {name: work.made(one, slots) for name, one in by_place(nested).items()}
     return _enclosing(captured, nested, made, work, slots, dialect_in(cluster.name))
 
@@ -109,8 +103,8 @@ class _Work:
         self._dialect = dialect
         self._found = NestedPlans(captured, nested, dialect)
 
-        def planned(analysis: Analysis, constraints: StorageConstraints) -> ShardingPlan:
-            return make_plan(analysis, options, dialect.preferences, constraints)
+        def planned(analysis: Analysis, constraints: StorageConstraints) -> Sharding:
+            return plan_sharding(analysis, dialect, options, constraints)
 
         self._found.plan(
             planned,
@@ -119,32 +113,19 @@ class _Work:
             ),
             captured_slots.slots_in_shards(captured),
         )
-        self.plans = self._found.plans
-        self._results: dict[int, RewriteResult] = {}
-
-    def rewrite(self) -> None:
-        """Rewrites those of which something is shared."""
-        for number, plan in self.plans.items():
-            if plan.variables:
-                view, analysis = self._of(number)
-                self._results[number] = rewrite(view, analysis, plan, self._dialect)
-                verify(view, analysis, plan, self._results[number])
-
-    def _of(self, number: int) -> tuple[GraphView, Analysis]:
-        return self._found.programs[number].captured.view, self._found.analyses[number]
+        self.shardings = {
+            number: sharding.rewritten(self._found.programs[number].captured.view)
+            for number, sharding in self._found.shardings.items()
+        }
 
     def reports(self) -> Iterable[Report]:
         """What to say of each."""
         for number, one in enumerate(self._found.programs):
             assert isinstance(one.graph, TracedGraph), "what a traced program calls was traced"
-            analysis, plan = self._found.analyses[number], self.plans[number]
-            if not plan.variables and not plan.left_alone:
-                continue
-            title = f"{function_graph.title(self._graph)}/{traced_name(one.name)}"
-            result = self._results.get(number)
-            emitted = result.emitted if result else {}
-            report = summarize(title, analysis, plan, emitted, self._dialect.replicas.place)
-            yield with_line(report, one.graph.graph)
+            sharding = self.shardings[number]
+            if sharding.plan.variables or sharding.plan.left_alone:
+                title = f"{function_graph.title(self._graph)}/{traced_name(one.name)}"
+                yield with_line(sharding.report(title), one.graph.graph)
 
     def disagreements(self, nested: Iterable[Nested]) -> dict[str, bool]:
         """The branch ops before a shared update at which replicas may not agree.
@@ -163,15 +144,15 @@ class _Work:
         }
 
     def _shares(self, one: Nested) -> bool:
-        return self._found.number(one) in self._results or any(map(self._shares, one.inner))
+        sharding = self.shardings[self._found.number(one)]
+        return sharding.result is not None or any(map(self._shares, one.inner))
 
     def made(self, one: Nested, slots: Mapping[str, Any]) -> Any:
         """The function that takes a branch's or body's place."""
         before = one.captured.view
-        number = self._found.number(one)
-        result = self._results.get(number)
-        inputs = result.shard_inputs if result is not None else ()
-        own = {slot.variable for slot in self.plans[number].in_shards}
+        sharding = self.shardings[self._found.number(one)]
+        result, inputs = sharding.result, sharding.shard_inputs
+        own = {slot.variable for slot in sharding.plan.in_shards}
         elsewhere = {k: s.layout for k, s in slots.items() if k not in own}
         view = result.view(before) if result is not None else before
         writers = {o.op for o in one.inner}

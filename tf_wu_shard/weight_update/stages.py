@@ -15,7 +15,6 @@ from tf_wu_shard.grounds.tpu.obstacles import obstacle, sums_over_replicas
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.report.published import nothing_sharded
 from tf_wu_shard.report.report import Report
-from tf_wu_shard.report.summary import summarize
 from tf_wu_shard.step.accesses import accesses
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.replicas import tpu_dialect
@@ -26,13 +25,10 @@ from tf_wu_shard.weight_update.analysis.analyze import analyze
 from tf_wu_shard.weight_update.analysis.types import Analysis
 from tf_wu_shard.weight_update.nested_updates import NestedUpdates, share_nested_updates
 from tf_wu_shard.weight_update.plan.constraints import StorageConstraints
-from tf_wu_shard.weight_update.plan.planner import make_plan
-from tf_wu_shard.weight_update.plan.types import ShardingPlan
 from tf_wu_shard.weight_update.reasons import with_reasons
 from tf_wu_shard.weight_update.report_lines import with_line
 from tf_wu_shard.weight_update.rewrite.result import RewriteResult
-from tf_wu_shard.weight_update.rewrite.rewriter import rewrite
-from tf_wu_shard.weight_update.rewrite.verify import verify
+from tf_wu_shard.weight_update.sharding import Sharding, plan_sharding
 
 # The flag was turned off: what lives in shards goes on doing so, nothing else is touched.
 _ONLY_WHAT_IS_IN_SHARDS = ShardingOptions(min_elements=sys.maxsize)
@@ -47,11 +43,14 @@ class Outcome:
     """What was done to a graph: what was found, planned and made of it, and what to say of it."""
 
     nested: NestedUpdates
-    plan: ShardingPlan | None = None
-    result: RewriteResult | None = None
+    sharding: Sharding | None = None
     report: Report | None = None
-    analysis: Analysis | None = None
     constraints: StorageConstraints | None = None
+
+    @property
+    def result(self) -> RewriteResult | None:
+        """What was made of the graph; None where nothing of it is sharded."""
+        return None if self.sharding is None else self.sharding.result
 
     @property
     def reports(self) -> list[Report]:
@@ -108,20 +107,11 @@ def run_stages(step: Step, options: ShardingOptions | None, reported: Reported) 
     view = captured.view
     found = with_reasons(analyze(view, dialect), captured)
     analysis = _without_reported(graph, captured, found, nested.reports, reported)
-    planned = functools.partial(make_plan, analysis, options, dialect.preferences)
+    planned = functools.partial(plan_sharding, analysis, dialect, options)
     constraints = function_slots.storage_constraints(graph, analysis, captured, planned)
-    plan = planned(constraints)
-    if not plan.variables:
-        concerns = bool(analysis.updates or analysis.refusals or plan.left_alone)
-        said = summarize(title, analysis, plan, {}, dialect.replicas.place)
-        report = with_line(said, graph) if concerns else None
-        return Outcome(nested, report=report, analysis=analysis, constraints=constraints)
-    result = rewrite(view, analysis, plan, dialect)
-    verify(view, analysis, plan, result)
-    report = with_line(
-        summarize(title, analysis, plan, result.emitted, dialect.replicas.place), graph
-    )
-    return Outcome(nested, plan, result, report, analysis, constraints)
+    sharding = planned(constraints).rewritten(view)
+    report = with_line(sharding.report(title), graph) if sharding.concerns else None
+    return Outcome(nested, sharding, report, constraints)
 
 
 def _refused(title: str, captured: Captured, refusal: Refusal) -> Report | None:

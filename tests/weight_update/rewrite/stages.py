@@ -21,6 +21,7 @@ from tf_wu_shard.weight_update.plan.planner import make_plan
 from tf_wu_shard.weight_update.plan.types import ShardingPlan
 from tf_wu_shard.weight_update.rewrite.result import RewriteResult
 from tf_wu_shard.weight_update.rewrite.rewriter import rewrite
+from tf_wu_shard.weight_update.sharding import Sharding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +33,11 @@ class Stages:
     analysis: Analysis
     plan: ShardingPlan
     result: RewriteResult
+
+    @property
+    def sharding(self) -> Sharding:
+        """The last three as passes hand them on."""
+        return Sharding(self.analysis, self.dialect, self.plan, self.result)
 
     @property
     def view(self) -> GraphView:

@@ -23,7 +23,6 @@ from tf_wu_shard.inspection.steps.found_step import FoundStep
 from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.inspection.steps.planning import planned
 from tf_wu_shard.model_files.types import Model
-from tf_wu_shard.report.summary import summarize
 from tf_wu_shard.weight_update.analysis.types import Analysis
 from tf_wu_shard.weight_update.plan.types import ShardingPlan
 
@@ -84,8 +83,8 @@ def described(
     written = written_variables(view)
     replicas = grounds.asked_replicas(step.program, question, step.replicas)
     ground = grounds.assumed_ground(replicas, step.program, question)
-    there, plan = planned(analysis, ground, replicas, question.options, step.constraints)
-    report = summarize(name, there, plan, {}, ground.replicas.place)
+    sharding = planned(analysis, ground, replicas, question.options, step.constraints)
+    plan, report = sharding.plan, sharding.report(name)
     trains = any(written.values()) or bool(plan.variables or plan.left_alone)
     rows = memory.rows(analysis, step.program, question, step.constraints) if trains else ()
     if _wants_shapes(plan, view):
@@ -110,7 +109,7 @@ def described(
         report=said if trains else None,
         memory=rows,
         picture=picture_of(view, analysis, plan),
-        sparse=_sparse_gradients(there),
+        sparse=_sparse_gradients(sharding.analysis),
         others=_others(view, analysis, refused, written),
         source_lines=lines,
         diff=rewritten_diff(step, question) if question.diff and trains and in_file else None,

@@ -7,7 +7,6 @@ from tf_wu_shard.inspection.answers.answer import MemoryRow
 from tf_wu_shard.inspection.steps import grounds
 from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.inspection.steps.planning import planned
-from tf_wu_shard.report.summary import summarize
 from tf_wu_shard.weight_update.analysis.types import Analysis
 from tf_wu_shard.weight_update.plan.constraints import StorageConstraints
 
@@ -32,8 +31,7 @@ def rows(
     found = []
     for replicas in REPLICAS:
         ground = grounds.assumed_ground(replicas, program, question)
-        there, plan = planned(analysis, ground, replicas, question.options, constraints)
-        report = summarize("", there, plan, {}, "")
+        report = planned(analysis, ground, replicas, question.options, constraints).report("")
         weights, slots = report.weight_bytes_per_replica, report.slot_bytes_per_replica
         found.append(MemoryRow(replicas, weights, slots))
     return tuple(found)

@@ -34,8 +34,6 @@ from tf_wu_shard.weight_update.analysis.analyze import analyze
 from tf_wu_shard.weight_update.analysis.types import Analysis
 from tf_wu_shard.weight_update.plan.types import ShardingPlan
 from tf_wu_shard.weight_update.rewrite.result import RewriteResult
-from tf_wu_shard.weight_update.rewrite.rewriter import rewrite
-from tf_wu_shard.weight_update.rewrite.verify import verify
 
 
 def rewritten_diff(step: FoundStep, question: Question) -> GraphDiff:
@@ -103,13 +101,11 @@ def _compared(
     about: str,
     options: ShardingOptions | None,
 ) -> GraphDiff:
-    there, plan = planned(analysis, ground, replicas, options)
-    if not plan.variables:
-        return GraphDiff(f"{about}; nothing is sharded, so that nothing changes")
     try:
-        result = rewrite(view, there, plan, ground)
-        verify(view, there, plan, result)
-        return compared(view, result, plan, about)
+        sharding = planned(analysis, ground, replicas, options).rewritten(view)
+        if sharding.result is None:
+            return GraphDiff(f"{about}; nothing is sharded, so that nothing changes")
+        return compared(view, sharding.result, sharding.plan, about)
     except WuShardError as error:
         return GraphDiff(about, refusal=str(error))
     # A file may hold any graph, and no check of it is complete.

@@ -44,7 +44,7 @@ def steps_in(
     plans = NestedPlans(captured, nested, grounds.traced_ground(inside, question))
     ground = grounds.assumed_ground(replicas, program, question)
     plans.plan(
-        lambda analysis, asked: planned(analysis, ground, replicas, question.options, asked)[1],
+        lambda analysis, asked: planned(analysis, ground, replicas, question.options, asked),
         lambda analysis, _: StorageConstraints(),
     )
     around = plans.without_inner(with_reasons(found, captured), nested)

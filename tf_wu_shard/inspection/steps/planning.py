@@ -11,8 +11,7 @@ from tf_wu_shard.grounds.dialect import Dialect, Gathered
 from tf_wu_shard.grounds.tpu.collectives import TpuCluster
 from tf_wu_shard.weight_update.analysis.types import Analysis
 from tf_wu_shard.weight_update.plan.constraints import StorageConstraints
-from tf_wu_shard.weight_update.plan.planner import make_plan
-from tf_wu_shard.weight_update.plan.types import ShardingPlan
+from tf_wu_shard.weight_update.sharding import Sharding, plan_sharding
 
 # What of a gradient there is a sum of: a dense one, or the values of a sparse one.
 _SUMMED = (None, Gathered.VALUES)
@@ -24,7 +23,7 @@ def planned(
     replicas: int,
     options: ShardingOptions | None = None,
     constraints: StorageConstraints | None = None,
-) -> tuple[Analysis, ShardingPlan]:
+) -> Sharding:
     """A plan for some number of replicas.
 
     Args:
@@ -35,18 +34,14 @@ def planned(
         constraints: What is known of the variables' storage; None where nothing is.
 
     Returns:
-        The analysis for this number, and the plan. On TPUs every gradient is summed as a tensor.
+        What is planned, with the analysis for this number. On TPUs every gradient is summed as a
+        tensor.
     """
     there = dataclasses.replace(analysis, num_replicas=replicas)
     if isinstance(ground, TpuCluster):
         there = _with_dense_gradients(there)
-    plan = make_plan(
-        there,
-        options or ShardingOptions(),
-        ground.preferences,
-        constraints or StorageConstraints(),
-    )
-    return there, plan
+    asked = constraints or StorageConstraints()
+    return plan_sharding(there, ground, options or ShardingOptions(), asked)
 
 
 def _with_dense_gradients(analysis: Analysis) -> Analysis:

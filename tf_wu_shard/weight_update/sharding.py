@@ -1,0 +1,91 @@
+"""What the pass does, or would do, to the updates of one graph: planned, rewritten, reported.
+
+A live function, a branch of one, a GraphDef and a step that only might run on some replicas all go
+this way; they differ in where the graph comes from and in what is done with the result.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from tf_wu_shard.config import ShardingOptions
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.dialect import Dialect
+from tf_wu_shard.report.report import Report
+from tf_wu_shard.report.summary import summarize
+from tf_wu_shard.weight_update.analysis.types import Analysis
+from tf_wu_shard.weight_update.plan.constraints import StorageConstraints
+from tf_wu_shard.weight_update.plan.planner import make_plan
+from tf_wu_shard.weight_update.plan.types import ShardingPlan
+from tf_wu_shard.weight_update.rewrite.result import RewriteResult, ShardInput
+from tf_wu_shard.weight_update.rewrite.rewriter import rewrite
+from tf_wu_shard.weight_update.rewrite.verify import verify
+
+
+@dataclasses.dataclass(frozen=True)
+class Sharding:
+    """The updates of one graph in shards.
+
+    Attributes:
+        analysis: What was found in the graph.
+        dialect: How its replicas exchange data.
+        plan: What is done to it.
+        result: What was made of it; None where nothing is sharded, or nothing was rewritten yet.
+    """
+
+    analysis: Analysis
+    dialect: Dialect
+    plan: ShardingPlan
+    result: RewriteResult | None = None
+
+    def rewritten(self, view: GraphView) -> Sharding:
+        """The same with the graph rewritten, if anything of it is sharded, and verified.
+
+        Args:
+            view: The graph.
+
+        Raises:
+            WuShardError: It cannot be rewritten so, or the result is not what was planned.
+        """
+        if not self.plan.variables:
+            return self
+        result = rewrite(view, self.analysis, self.plan, self.dialect)
+        verify(view, self.analysis, self.plan, result)
+        return dataclasses.replace(self, result=result)
+
+    @property
+    def shard_inputs(self) -> Sequence[ShardInput]:
+        """The inputs that the rewrite added."""
+        return () if self.result is None else self.result.shard_inputs
+
+    @property
+    def concerns(self) -> bool:
+        """Whether there is anything to report."""
+        analysis = self.analysis
+        return bool(analysis.updates or analysis.refusals or self.plan.left_alone)
+
+    def report(self, function: str) -> Report:
+        """What to say of it, without times.
+
+        Args:
+            function: Name of the function.
+        """
+        emitted = {} if self.result is None else self.result.emitted
+        place = self.dialect.replicas.place
+        return summarize(function, self.analysis, self.plan, emitted, place)
+
+
+def plan_sharding(
+    analysis: Analysis, dialect: Dialect, options: ShardingOptions, constraints: StorageConstraints
+) -> Sharding:
+    """Plans what is done to the updates of a graph.
+
+    Args:
+        analysis: What was found in it.
+        dialect: How its replicas exchange data.
+        options: How to shard.
+        constraints: What the storage of its variables asks.
+    """
+    plan = make_plan(analysis, options, dialect.preferences, constraints)
+    return Sharding(analysis, dialect, plan)
