@@ -15,9 +15,9 @@ def in_its_words(path: str, error: BaseException, before: str) -> str:
         before: What it did not come to, such as "it traced a train step".
     """
     if isinstance(error, SystemExit):
-        said = error.code if isinstance(error.code, int) else 1
+        status = error.code if isinstance(error.code, int) else 1
         more = f" ({_first_line(error.code)})" if isinstance(error.code, str) else ""
-        return f"{path} ended with status {said} before {before}{more}"
+        return f"{path} ended with status {status} before {before}{more}"
     lines = [
         frame.lineno
         for frame in traceback.extract_tb(error.__traceback__)
@@ -35,14 +35,14 @@ def _is_of(error: SyntaxError, path: str) -> bool:
     return file is not None and os.path.realpath(file) == os.path.realpath(path)
 
 
-def text_of(said: object) -> str:
+def text_of(value: object) -> str:
     """What an object of a script says of itself; "" where that fails, as its code may."""
     try:
-        return str(said)
+        return str(value)
     # Whatever a script may raise.
     except Exception:
         return ""
 
 
-def _first_line(said: object) -> str:
-    return (text_of(said).strip().splitlines() or [""])[0]
+def _first_line(value: object) -> str:
+    return (text_of(value).strip().splitlines() or [""])[0]

@@ -65,21 +65,21 @@ def inspect_script(script: str, arguments: Sequence[str], question: Question) ->
             raise ScriptError(f"{script}: {_ended(done.returncode)} before it trained")
         # The script could run anything in this user's name all along.
         try:
-            said = pickle.loads(answer.read_bytes())
+            answered = pickle.loads(answer.read_bytes())
         # It may have changed whatever it answers with.
         except Exception as error:
             raise ScriptError(
                 f"{script}: no answer comes of it ({type(error).__name__})"
             ) from error
-    if said is None:
+    if answered is None:
         how = "The script ran to its end and never imported TensorFlow."
         return Inspection(SCRIPT, 0, (), (), how=how)
-    if isinstance(said, OptionError):
-        raise said
-    if isinstance(said, str):
-        raise ScriptError(printable(said))
-    assert isinstance(said, Inspection), "the process answers as this module expects"
-    return said
+    if isinstance(answered, OptionError):
+        raise answered
+    if isinstance(answered, str):
+        raise ScriptError(printable(answered))
+    assert isinstance(answered, Inspection), "the process answers as this module expects"
+    return answered
 
 
 def _ended(status: int) -> str:

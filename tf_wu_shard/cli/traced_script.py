@@ -38,9 +38,9 @@ def main() -> int:
     watching: list[Stop] = []
     imported: list[str] = []
 
-    def give(said: Any) -> NoReturn:
+    def give(answer: Any) -> NoReturn:
         try:
-            _write(file, said)
+            _write(file, answer)
         finally:
             _leave()
 
@@ -121,13 +121,13 @@ def _hint(error: BaseException, topology: str | None) -> str:
     return ""
 
 
-def _write(file: pathlib.Path, said: Any) -> None:
+def _write(file: pathlib.Path, answer: Any) -> None:
     """Hands an answer over; the first one counts, of this process or one that it forked."""
     if file.exists():
         return
     part = file.with_suffix(f".{os.getpid()}")
     try:
-        data = pickle.dumps(said)
+        data = pickle.dumps(answer)
     # An answer of ours that cannot be sent is not the script's fault.
     except (pickle.PicklingError, TypeError, AttributeError) as error:
         data = pickle.dumps(f"the answer cannot be handed over: {error}")

@@ -49,8 +49,8 @@ def train_all(
         Exception: What `beside` raises.
     """
 
-    def run(task: str, mode: Mode, told: Progress) -> Training:
-        return train(task, mode, replicas=replicas, quick=quick, folder=folder, progress=told)
+    def run(task: str, mode: Mode, progress: Progress) -> Training:
+        return train(task, mode, replicas=replicas, quick=quick, folder=folder, progress=progress)
 
     tasks = list(tasks)
     timed = {task: {mode: run(task, mode, progress) for mode in _TIMED} for task in tasks}

@@ -151,7 +151,7 @@ def row_of(
     own = [UpdatedVariable(w.name, (), w.shape, w.type_number, False) for w in weights]
     dense = {w.name for w in weights if not w.sparse}
     slots = {slot.variable: slot.layout for v in plan.variables for slot in v.slots}
-    masters = {weight.variable: weight.layout for v in plan.variables for weight in v.masters}
+    cut = {weight.variable: weight.layout for v in plan.variables for weight in v.sharded_weights}
     gradients = {
         weight.key: v.layout
         for v in plan.variables
@@ -160,7 +160,7 @@ def row_of(
     summed = [weight for weight in own if weight.key in dense]
     return ReplicaEstimate(
         num_replicas=number,
-        weights=bytes_on_fullest_replica(own, masters, number),
+        weights=bytes_on_fullest_replica(own, cut, number),
         slots=bytes_on_fullest_replica([*step.slots, *step.accumulators], slots, number),
         summed_gradients=bytes_on_fullest_replica(summed, gradients, number),
         wire=report.wire_bytes,

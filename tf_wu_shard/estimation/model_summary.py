@@ -151,7 +151,7 @@ def _traced(model: keras.Model, weights: Sequence[TrainedWeight], report: Report
     keys = [_key(variable) for variable in model.trainable_variables]
     return _State(
         replicas=report.num_replicas or replicas_of(model.trainable_variables[0].value),
-        says=_said(dict(zip(keys, (w.name for w in weights), strict=True)), report),
+        says=_says(dict(zip(keys, (w.name for w in weights), strict=True)), report),
         slots=tuple(
             UpdatedVariable(v.path, (), tuple(v.shape), number_of(v.dtype), True) for v in slots
         ),
@@ -185,7 +185,7 @@ def _planned(
     report = sharding.report("summary")
     return _State(
         replicas=replicas,
-        says=_said({weight.name: weight.name for weight in weights}, report),
+        says=_says({weight.name: weight.name for weight in weights}, report),
         slots=(*step.slots, *step.accumulators),
         cut={slot.variable: slot.layout for v in sharding.plan.variables for slot in v.slots},
         traced=False,
@@ -197,7 +197,7 @@ def _verdict(report: Report) -> tuple[str, ...]:
     return f"Sharded: {share_text(report) if report.variables else 'nothing'}", *held_lines(report)
 
 
-def _said(names: Mapping[str, str], report: Report) -> dict[str, str]:
+def _says(names: Mapping[str, str], report: Report) -> dict[str, str]:
     """What a report says of each weight, whose name is found by the report's."""
     found = dict.fromkeys(names.values(), "no gradient of it is summed over replicas")
     for variable in report.variables:

@@ -199,11 +199,11 @@ class _Inspecting:
             described(f"{name}/{inner}", self._model, self._question, step, notes)
             for inner, step in steps
         ]
-        told = [answer for answer in nested if _has_updates(answer)]
+        trained = [answer for answer in nested if _has_updates(answer)]
         own = described(name, self._model, self._question, around, notes)
-        if told and not _has_updates(own):
-            own = _by_calling(name, told[0].name)
-        return [own, *told]
+        if trained and not _has_updates(own):
+            own = _by_calling(name, trained[0].name)
+        return [own, *trained]
 
 
 def _has_updates(answer: FunctionAnswer) -> bool:

@@ -181,7 +181,7 @@ def _source_lines(folder: pathlib.Path, notes: list[str]) -> SourceLines | None:
     try:
         return source_lines(folder)
     except ModelFileError as error:
-        notes.append(f"{error}; ops are told without the lines that made them")
+        notes.append(f"{error}; ops are shown without the lines that made them")
         return None
 
 

@@ -96,7 +96,7 @@ def _slot_bytes(analysis: Analysis, plan: ShardingPlan) -> Bytes:
 
 def _weight_bytes(analysis: Analysis, plan: ShardingPlan) -> Bytes:
     """Bytes of all weights of known size, on the fullest replica, before and after."""
-    cut = {master.variable: master.layout for v in plan.variables for master in v.masters}
+    cut = {weight.variable: weight.layout for v in plan.variables for weight in v.sharded_weights}
     weights = [w for u in analysis.updates for w in u.weights if w not in u.whole_slots]
     weights += [w for refused in analysis.refused for w in refused.variables[:1]]
     return bytes_on_fullest_replica(weights, cut, analysis.num_replicas)
@@ -142,7 +142,7 @@ def _elements(layout: AnyLayout, replica: int) -> int:
 
 def _gathered_in(variable: VariablePlan) -> str:
     """What the weight travels in, where that is not its own type."""
-    own = [m.dtype for m in variable.masters if m.variable == variable.variable]
+    own = [m.dtype for m in variable.sharded_weights if m.variable == variable.variable]
     return dtype_name(variable.gather_dtype) if own not in ([], [variable.gather_dtype]) else ""
 
 
@@ -159,7 +159,7 @@ def _whole(plan: ShardingPlan) -> dict[int, str]:
 def _sharded(variable: VariablePlan, update: WeightUpdate, whole: str) -> list[ShardedVariable]:
     """The weight with its slots, and the others that are updated together with it."""
     read = {slot.key for slot in update.whole_slots}
-    slots = [*variable.slots, *(m for m in variable.masters if m.variable in read)]
+    slots = [*variable.slots, *(m for m in variable.sharded_weights if m.variable in read)]
     first = ShardedVariable(
         name=variable.variable,
         shape=variable.layout.shape,

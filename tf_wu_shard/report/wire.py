@@ -34,7 +34,7 @@ def wire_bytes(analysis: Analysis, plan: ShardingPlan) -> tuple[int, int]:
         after += size if reduction.key in sharded else 2 * size
     for variable in plan.variables:
         update = analysis.updates[variable.update]
-        narrow = {variable.variable: variable.gather_dtype} if variable.masters else {}
+        narrow = {variable.variable: variable.gather_dtype} if variable.sharded_weights else {}
         by_rows = weights_by_rows(update)
         for weight in (w for w in update.weights if w.key not in by_rows):
             width = item_bytes(narrow.get(weight.key, weight.dtype))

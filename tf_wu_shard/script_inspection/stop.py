@@ -87,7 +87,7 @@ class Stop:
             step = replicated_step.replicated_step(graph, options, reported)
         # A failure of ours is not the script's.
         except Exception as error:
-            self._failed[graph] = _said(error)
+            self._failed[graph] = _error_text(error)
         if step is not None:
             self._steps[graph] = step
         if step is None or not step.is_planned:
@@ -134,7 +134,7 @@ class Stop:
             answer = self._answer([function], how)
         # Nothing may pass through the script, not even an interrupt: it might go on.
         except BaseException as error:
-            answer = f"{self._place()}: {name} cannot be looked at: {_said(error)}"
+            answer = f"{self._place()}: {name} cannot be looked at: {_error_text(error)}"
         self._give(answer)
 
     def at_the_end(self) -> Answer:
@@ -184,17 +184,19 @@ class Stop:
                 variables += replicated_step.count_variables(step)
             title = function_graph.title(function.graph)
             if failed:
-                said = f"not looked at: {failed[0]}"
-                found.append(FunctionAnswer(title, True, said, refusal=failed[0]))
+                verdict = f"not looked at: {failed[0]}"
+                found.append(FunctionAnswer(title, True, verdict, refusal=failed[0]))
             elif not steps and any(map(replicated_step.is_replicated, called)):
-                said = "trains on several replicas and sums no gradient over them: nothing to share"
-                found.append(FunctionAnswer(title, True, said))
+                verdict = (
+                    "trains on several replicas and sums no gradient over them: nothing to share"
+                )
+                found.append(FunctionAnswer(title, True, verdict))
             elif not steps:
                 alone.append(function)
             elif title not in [step.title for step in steps]:
                 by = steps[0].title
-                said = f"trains by calling {by}"
-                found.append(FunctionAnswer(title, True, said, trained_by=by))
+                verdict = f"trains by calling {by}"
+                found.append(FunctionAnswer(title, True, verdict, trained_by=by))
         unread = tuple(f"{f.name}: {f.refusal}" for f in found if f.refusal)
         if not alone:
             return found, variables, unread
@@ -206,7 +208,7 @@ class Stop:
         )
 
 
-def _said(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 

@@ -68,9 +68,11 @@ class NestedPlans:
         """
         hosts = {inner.op for inner in nested}
         inner = [self.analyses[self.number(one)] for one, _ in everything(nested)]
-        told = {r.variable for analysis in inner for r in analysis.refused}
-        told |= {v.key for a in inner for update in a.updates for v in update.variables}
-        kept = [r for r in found.refused if r.refusal.where not in hosts or r.variable not in told]
+        reported = {r.variable for analysis in inner for r in analysis.refused}
+        reported |= {v.key for a in inner for update in a.updates for v in update.variables}
+        kept = [
+            r for r in found.refused if r.refusal.where not in hosts or r.variable not in reported
+        ]
         return dataclasses.replace(found, refused=tuple(kept))
 
     def plan(
@@ -100,8 +102,8 @@ class NestedPlans:
         """Notes what a plan must not take; whether there is any."""
         found = False
         for variable in self.shardings[number].plan.variables:
-            for slot in (*variable.slots, *variable.masters):
-                is_weight = slot in variable.masters
+            for slot in (*variable.slots, *variable.sharded_weights):
+                is_weight = slot in variable.sharded_weights
                 refusal = self._used_elsewhere(number, slot.variable, is_weight)
                 if refusal is None:
                     continue

@@ -93,7 +93,7 @@ def described(
     held = report.held_back
     if held is not None:
         held = dataclasses.replace(held, line=dict(lines).get(held.where, ""))
-    said = dataclasses.replace(report, notes=(*report.notes, *notes), held_back=held)
+    completed = dataclasses.replace(report, notes=(*report.notes, *notes), held_back=held)
     # Of a live step of several replicas the pass itself has reported what it rewrites.
     in_file = step.is_assumed or step.program is not None or step.constraints is None
     return FunctionAnswer(
@@ -106,7 +106,7 @@ def described(
         assumed=_gradients(analysis) if step.is_assumed else 0,
         updates=_updates(analysis, view),
         refused=refused,
-        report=said if trains else None,
+        report=completed if trains else None,
         memory=rows,
         picture=picture_of(view, analysis, plan),
         sparse=_sparse_gradients(sharding.analysis),

@@ -70,7 +70,7 @@ class _Picturing:
         update, planned = self._update, self._planned
         weight = update.variables[0]
         whole = _tensor(weight.shape, weight.dtype)
-        in_shards = bool(planned.masters)
+        in_shards = bool(planned.sharded_weights)
         gathered = planned.gather_dtype if in_shards else weight.dtype
         return UpdatePicture(
             variable=planned.variable,
@@ -82,7 +82,7 @@ class _Picturing:
             weight=whole,
             weight_shard=self._cut(whole, weight.dtype),
             gathered=_tensor(weight.shape, gathered),
-            in_shards=tuple(kept.variable for kept in (*planned.masters, *planned.slots)),
+            in_shards=tuple(kept.variable for kept in (*planned.sharded_weights, *planned.slots)),
             weight_in_shards=in_shards,
         )
 

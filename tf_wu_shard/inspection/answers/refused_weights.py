@@ -41,8 +41,8 @@ def refused_weights(model: Model, view: GraphView, analysis: Analysis) -> tuple[
         listed, kept = variables.slots_in_files(key), found.get(key, KeptSlots())
         slots = [s for s in dict.fromkeys((*listed, *kept.slots)) if s not in counted]
         counted.update(slots)
-        told = bool(listed) or kept.all_told
-        answers.append(variables.answer(key, slots, told=told, summed=key in summed))
+        are_all = bool(listed) or kept.are_all
+        answers.append(variables.answer(key, slots, are_all=are_all, summed=key in summed))
     return tuple(answers)
 
 
@@ -57,7 +57,7 @@ def described_alone(model: Model, view: GraphView, names: Iterable[str]) -> Iter
     variables = _Variables(model, view)
     for key in names:
         slots = variables.slots_in_files(key)
-        yield variables.answer(key, slots, told=bool(slots), summed=False)
+        yield variables.answer(key, slots, are_all=bool(slots), summed=False)
 
 
 def with_refused(
@@ -99,7 +99,9 @@ class _Variables:
         """The slots of a weight that the files show and the step uses."""
         return tuple(self._slots.get(key, ()))
 
-    def answer(self, key: str, slots: Sequence[str], *, told: bool, summed: bool) -> RefusedAnswer:
+    def answer(
+        self, key: str, slots: Sequence[str], *, are_all: bool, summed: bool
+    ) -> RefusedAnswer:
         """The answer about a weight."""
         shape, dtype = self._shape(key), self._dtype(key)
         sizes = [self._bytes(slot) for slot in slots]
@@ -110,7 +112,7 @@ class _Variables:
             bytes=self._bytes(key),
             slots=tuple(slots),
             slot_bytes=sum(size or 0 for size in sizes),
-            slots_told=told and None not in sizes,
+            slots_told=are_all and None not in sizes,
             is_summed=summed,
         )
 

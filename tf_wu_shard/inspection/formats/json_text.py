@@ -69,9 +69,9 @@ def _plan(function: FunctionAnswer) -> list[dict[str, Any]]:
     if function.report is None:
         return []
     plan = dataclasses.asdict(function.report)
-    said = what_is_counted(function, function.report)
+    counted = what_is_counted(function, function.report)
     share = {"share": function.report.share}
-    return [{**{key: plan[key] for key in _PLAN}, **share, "counted": said}]
+    return [{**{key: plan[key] for key in _PLAN}, **share, "counted": counted}]
 
 
 def _left_alone(function: FunctionAnswer) -> list[dict[str, Any]]:
@@ -80,7 +80,7 @@ def _left_alone(function: FunctionAnswer) -> list[dict[str, Any]]:
     refused = {answer.variable: dataclasses.asdict(answer) for answer in function.refused}
     updates = {update.variable: dataclasses.asdict(update) for update in function.updates}
     known = {
-        name: {key: said.get(key) for key in _KNOWN} for name, said in (refused | updates).items()
+        name: {key: one.get(key) for key in _KNOWN} for name, one in (refused | updates).items()
     }
     return [
         {

@@ -62,14 +62,14 @@ def variables(function: FunctionAnswer, report: Report, most: int) -> Table:
     rows = [(Name(printable(n)), *known.get(n, _NOTHING_KNOWN), plans[n]) for n in names]
     rows.sort(key=lambda row: -row[3].key if isinstance(row[3], Cell) else 0)
     flat = any(layout.startswith("flat ") for layout in layouts.values())
-    told = (
+    note = (
         'A plan of "flat 4096/8" cuts 4096 elements, in their order, into 8 runs.' if flat else ""
     )
     return Table(
         title="Variables",
         columns=("Variable", "Shape", "Type", "Size", "Update", "Slots", "Plan"),
         rows=tuple(rows[:most]),
-        note=_with_left_out(told, len(rows), most, "largest"),
+        note=_with_left_out(note, len(rows), most, "largest"),
         numbers=("Size",),
         sortable=True,
     )
@@ -212,8 +212,8 @@ def notes(found: Sequence[str], title: str, most: int) -> Table:
     )
 
 
-def _with_left_out(told: str, count: int, most: int, which: str) -> str:
+def _with_left_out(note: str, count: int, most: int, which: str) -> str:
     if count <= most:
-        return told
+        return note
     left = f"The {most:,} {which} of {count:,}; --format json has all."
-    return f"{told} {left}".strip()
+    return f"{note} {left}".strip()

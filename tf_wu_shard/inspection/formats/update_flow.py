@@ -32,14 +32,14 @@ def update_flows(picture: UpdatePicture) -> Flows:
         The charts without and with sharding; the same ops stand on lines that correspond.
     """
     summed = all(gradient.sum_op for gradient in picture.gradients)
-    told = "" if summed else f" {_ONE_DEVICE}"
+    assumed = "" if summed else f" {_ONE_DEVICE}"
     share = "its owner does" if picture.owned else "each replica does its shard of"
     return Flows(
         title=f"One update, as the graph has it: {printable(picture.variable)}",
         text=(
             f"Its {len(picture.ops):,} ops, and at the right of each what one replica computes:"
             f" without sharding all of it; with sharding {share} the same update. Dashed lines go"
-            f" by way of a variable.{told}"
+            f" by way of a variable.{assumed}"
         ),
         charts=(
             _Drawing(picture, sharded=False).chart(),

@@ -28,7 +28,7 @@ def by_one_operand(graph: CalledGraph, captured: Captured) -> Captured:
     view = captured.view
     handles = {name: ref.key for name, ref in view.variables.items()}
     work = _Merging(captured.functions)
-    nodes = work.all_led(graph, (op.node for op in view), handles)
+    nodes = work.all_merged(graph, (op.node for op in view), handles)
     if work.made.keys() == captured.functions.keys():
         return captured
     return captured.with_nodes(nodes, work.made)
@@ -45,7 +45,7 @@ class _Merging:
         self.made = dict(made)
         self._known: dict[Any, str] = {}
 
-    def all_led(
+    def all_merged(
         self, graph: CalledGraph, nodes: Iterable[Any], handles: Mapping[str, str]
     ) -> list[Any]:
         """Nodes whose functions use the first of several operands that are one variable.
@@ -57,10 +57,10 @@ class _Merging:
         """
         found: list[Any] = []
         for node in nodes:
-            found += self._led(graph, node, handles) if is_call(node.op) else [node]
+            found += self._merged(graph, node, handles) if is_call(node.op) else [node]
         return found
 
-    def _led(self, graph: CalledGraph, node: Any, handles: Mapping[str, str]) -> list[Any]:
+    def _merged(self, graph: CalledGraph, node: Any, handles: Mapping[str, str]) -> list[Any]:
         """A node that calls functions, and what stands for operands that they no longer use."""
         first: dict[str, int] = {}
         instead: dict[int, int] = {}
@@ -94,7 +94,7 @@ class _Merging:
         others = {names[number]: names[other] for number, other in instead.items()}
         handles = {argument: argument for argument in others.values()}
         own = in_traced_order((with_inputs(node, others) for node in body.nodes), handles)
-        nodes = self.all_led(called, own, handles)
+        nodes = self.all_merged(called, own, handles)
         results = [f"{value.op}:{value.index}" for value in body.results]
         new = called.remade(nodes, results, self.made.values())
         self._known[wanted] = new.name.decode()

@@ -49,8 +49,8 @@ def components(nodes: Iterable[Any], handles: Mapping[str, ModelVariable]) -> di
         free = [n for n in range(len(handles[name].devices)) if n not in taken]
         if free:
             found[name] = free[0]
-    told = {(handles[name].key, number) for name, number in found.items()}
-    return found if len(told) == len(found) == len(places) else {}
+    distinct = {(handles[name].key, number) for name, number in found.items()}
+    return found if len(distinct) == len(found) == len(places) else {}
 
 
 def with_components(

@@ -41,12 +41,12 @@ def analyze(view: GraphView, dialect: Dialect) -> Analysis:
     if dialect.stacks is not None and reductions:
         found = matrix_updates(view, reductions, names, dialect, updates, refused)
         updates, refused = (*updates, *found[0]), found[1]
-    told = {r.refusal for r in refused}
+    of_variables = {r.refusal for r in refused}
     return Analysis(
         fingerprint=view.fingerprint,
         num_replicas=replicas.total if reductions else 0,
         reductions=with_order(view, reductions, {key for u in updates for key in u.reductions}),
         updates=updates,
         refused=with_variables(view, updates, refused),
-        refusals=tuple(r for r in refusals if r not in told),
+        refusals=tuple(r for r in refusals if r not in of_variables),
     )

@@ -31,11 +31,11 @@ class KeptSlots:
 
     Attributes:
         slots: Keys of its slots, as far as they are known.
-        all_told: Whether there are no others.
+        are_all: Whether there are no others.
     """
 
     slots: tuple[str, ...] = ()
-    all_told: bool = False
+    are_all: bool = False
 
 
 def kept_slots(view: GraphView, weights: Collection[str]) -> dict[str, KeptSlots]:
@@ -63,8 +63,8 @@ def kept_slots(view: GraphView, weights: Collection[str]) -> dict[str, KeptSlots
     for key, reached in found.items():
         own = [s for s in reached or () if owners[s] == 1 and refs[s].shape == refs[key].shape]
         seen = bool(touched.writes[key]) and touched.unseen.isdisjoint((key, *own))
-        told = seen and reached is not None and len(own) == len(reached)
-        kept[key] = KeptSlots(tuple(sorted(own)), told)
+        are_all = seen and reached is not None and len(own) == len(reached)
+        kept[key] = KeptSlots(tuple(sorted(own)), are_all)
     return kept
 
 
@@ -84,7 +84,7 @@ def with_variables(
     weights = {w.key for update in updates for w in update.weights}
     found = kept_slots(view, {*weights, *(one.variable for one in refused)})
     refs = {ref.key: ref for ref in view.variables.values()}
-    told = []
+    completed = []
     for one in refused:
         slots = found.get(one.variable, KeptSlots()).slots
         variables = tuple(
@@ -93,8 +93,8 @@ def with_variables(
             if key in refs and key not in counted and (shape := refs[key].shape) is not None
         )
         counted.update(v.key for v in variables)
-        told.append(dataclasses.replace(one, variables=variables))
-    return tuple(told)
+        completed.append(dataclasses.replace(one, variables=variables))
+    return tuple(completed)
 
 
 class _Touched:

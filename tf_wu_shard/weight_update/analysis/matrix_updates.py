@@ -203,7 +203,7 @@ class MatrixBodyBuilder(BodyBuilder):
         entering = {value.operand: n for n, value in enumerate(function.inputs)}
         outside = {operand: n for n, operand in enumerate(function.outside)}
 
-        def told(operand: Operand) -> object:
+        def described(operand: Operand) -> object:
             own = dataclasses.replace(operand, shape=())
             if own in entering:
                 dtype = function.inputs[entering[own]].dtype
@@ -216,7 +216,7 @@ class MatrixBodyBuilder(BodyBuilder):
             return "constant", self._matcher.content(self._view.ops[value.op])
 
         ops = [
-            (self._matcher.content(self._view.ops[op.ops[0]]), [told(o) for o in op.operands])
+            (self._matcher.content(self._view.ops[op.ops[0]]), [described(o) for o in op.operands])
             for op in body[function.first : function.first + function.count]
         ]
         given = [(v.operand.index - function.first, v.operand.output) for v in function.results]

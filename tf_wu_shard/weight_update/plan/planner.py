@@ -241,7 +241,7 @@ def _variable_plan(
     update = analysis.updates[number]
     reasons = [whole[w.key] for w in update.weights if w.key in whole] if whole is not None else []
     in_shards = whole is not None and not reasons
-    masters = update.weights if in_shards else ()
+    sharded_weights = update.weights if in_shards else ()
     weight = update.variables[0]
     return VariablePlan(
         variable=update.name,
@@ -249,13 +249,13 @@ def _variable_plan(
         layout=layouts[0],
         dtype=_gradient(analysis, update).dtype,
         slots=tuple(_slot_plan(v, layouts) for v in update.slots),
-        masters=tuple(_slot_plan(v, layouts) for v in masters),
+        sharded_weights=tuple(_slot_plan(v, layouts) for v in sharded_weights),
         gather_dtype=_gather_dtype(weight, options) if in_shards else weight.dtype,
         update=number,
         reductions=update.reductions,
         bucket=bucket,
         whole_because=reasons[0] if reasons else None,
-        sides=layouts[1:],
+        other_layouts=layouts[1:],
     )
 
 

@@ -48,17 +48,17 @@ class VariablePlan:
             of an update that one replica does, who that is.
         dtype: The DataType enum's number of the first gradient; of a sparse one, of its values.
         slots: The slots that will live in shards.
-        masters: The same variables as in `weights`, where they will live in shards and are put
-            together when the step reads them, not after the update; one of the two is empty.
+        sharded_weights: The same variables as in `weights`, where they will live in shards and are
+            put together when the step reads them, not after the update; one of the two is empty.
         gather_dtype: The DataType enum's number of what the weight travels in from its shards; the
-            other masters travel in their own types.
+            other sharded weights travel in their own types.
         update: Position of the update in the analysis.
         reductions: Keys of the gradient reductions it consumes.
         bucket: The bucket it travels in.
         whole_because: Why its weights stay whole where the dialect would have them in shards, or
             None.
-        sides: For each other size that the update's variables have, how what is of that size is
-            cut.
+        other_layouts: For each other size that the update's variables have, how what is of that
+            size is cut.
     """
 
     variable: str
@@ -66,17 +66,17 @@ class VariablePlan:
     layout: AnyLayout
     dtype: int
     slots: tuple[SlotPlan, ...]
-    masters: tuple[SlotPlan, ...]
+    sharded_weights: tuple[SlotPlan, ...]
     gather_dtype: int
     update: int
     reductions: tuple[int, ...]
     bucket: int
     whole_because: Refusal | None
-    sides: tuple[AnyLayout, ...] = ()
+    other_layouts: tuple[AnyLayout, ...] = ()
 
     def layout_of(self, size: int) -> AnyLayout:
         """How whatever has so many elements is cut."""
-        return of_size((self.layout, *self.sides), size)
+        return of_size((self.layout, *self.other_layouts), size)
 
 
 def bucket_name(bucket: Sequence[VariablePlan]) -> str:
@@ -126,7 +126,7 @@ class ShardingPlan:
     @property
     def in_shards(self) -> tuple[SlotPlan, ...]:
         """Every variable that will live in shards."""
-        return tuple(s for v in self.variables for s in (*v.masters, *v.slots))
+        return tuple(s for v in self.variables for s in (*v.sharded_weights, *v.slots))
 
     @property
     def buckets(self) -> tuple[tuple[VariablePlan, ...], ...]:
@@ -190,13 +190,13 @@ def _variable(data: dict[str, Any]) -> VariablePlan:
         layout=_layout(data["layout"]),
         dtype=data["dtype"],
         slots=tuple(_slot(s) for s in data["slots"]),
-        masters=tuple(_slot(s) for s in data["masters"]),
+        sharded_weights=tuple(_slot(s) for s in data["sharded_weights"]),
         gather_dtype=data["gather_dtype"],
         update=data["update"],
         reductions=tuple(data["reductions"]),
         bucket=data["bucket"],
         whole_because=refusal_from(because) if (because := data["whole_because"]) else None,
-        sides=tuple(_layout(side) for side in data["sides"]),
+        other_layouts=tuple(_layout(side) for side in data["other_layouts"]),
     )
 
 

@@ -290,6 +290,6 @@ class GraphEdit:
                 continue
             data = [str(self._value(parse_value(i))) for i in node.input if i[0] != "^"]
             waits = [i[1:] for i in node.input if i[0] == "^"]
-            led = dict.fromkeys(n for w in waits for n in self._waited_for(w))
+            redirected = dict.fromkeys(n for w in waits for n in self._waited_for(w))
             del node.input[:]
-            node.input.extend([*data, *(f"^{n}" for n in led)])
+            node.input.extend([*data, *(f"^{n}" for n in redirected)])

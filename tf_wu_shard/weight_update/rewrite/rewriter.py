@@ -112,7 +112,7 @@ class _Rewriter:
         copies: Sequence[int] = range(len(update.devices))
         if isinstance(variable.layout, OwnerLayout):
             copies = (variable.layout.owner,)
-        for slot in (*variable.masters, *variable.slots):
+        for slot in (*variable.sharded_weights, *variable.slots):
             handles = self._emission.handles[slot.variable] = []
             for copy in copies:
                 at = self._emission.at("", slot.variable, f"shard_{copy}")
@@ -171,7 +171,7 @@ class _Rewriter:
         emitters: list[list[BodyEmitter]] = []
         for variable in bucket:
             update = self._analysis.updates[variable.update]
-            layouts = (variable.layout, *variable.sides)
+            layouts = (variable.layout, *variable.other_layouts)
             per_replica = [
                 BodyEmitter(self._emission, update, layouts, replica, gradients)
                 for replica in range(len(update.devices))

@@ -1,8 +1,8 @@
 """Computes the matrix functions of a stack on whole tensors, between the shards of both sides.
 
 The old functions go. Each replica computes as many copies of the one program that all of them are,
-each on tensors of its own; what the bodies read under the old names of what they yield is led to
-the shards.
+each on tensors of its own; what the bodies read under the old names of what they yield is
+redirected to the shards.
 """
 
 from __future__ import annotations

@@ -82,8 +82,8 @@ def _plain(key: str, found: list[VariableAccess]) -> list[Op]:
         if is_call(op.type):
             raise StorageError(
                 f"{where} hands variable {key!r}, which lives in shards, to a function that cannot"
-                " be led onto them; read the variable's value outside of that function and hand it"
-                " that, or trace it before the variable is sharded"
+                " be redirected to them; read the variable's value outside of that function and"
+                " hand it that, or trace it before the variable is sharded"
             )
         raise StorageError(
             f"{where} uses variable {key!r}, which lives in shards, in a way that its shards do"

@@ -117,7 +117,7 @@ class WeightGathers:
         """
         by_time: dict[tuple[Any, ...], list[tuple[VariablePlan, SlotPlan, Reads]]] = {}
         for variable in bucket:
-            for weight in variable.masters:
+            for weight in variable.sharded_weights:
                 for time, reads in self._schedule.reads(weight.variable).items():
                     wire = wire_dtype(variable, weight)
                     when = (weight.dtype, wire, time, self._schedule.after(reads.after))
