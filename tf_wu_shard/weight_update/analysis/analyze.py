@@ -5,11 +5,12 @@ from __future__ import annotations
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.step.gradient_shapes import ensured_shapes, with_ensured
-from tf_wu_shard.step.gradients import gradient_reductions, result_names
+from tf_wu_shard.step.gradients import gradient_reductions
 from tf_wu_shard.weight_update.analysis.kept_slots import with_variables
 from tf_wu_shard.weight_update.analysis.matrix_updates import matrix_updates
 from tf_wu_shard.weight_update.analysis.order import with_order
 from tf_wu_shard.weight_update.analysis.owned_updates import owned_updates
+from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
 from tf_wu_shard.weight_update.analysis.types import Analysis
 from tf_wu_shard.weight_update.analysis.unreached import only_weights, written_unreached
 from tf_wu_shard.weight_update.analysis.updates import weight_updates
@@ -30,16 +31,16 @@ def analyze(view: GraphView, dialect: Dialect) -> Analysis:
     ensured = ensured_shapes(view, carried)
     view = with_ensured(view, ensured)
     reductions = gradient_reductions(view, carried, ensured)
-    names = result_names(view, reductions)
-    updates, refused = weight_updates(view, reductions, names, replicas) if reductions else ((), ())
+    graph = ReducedGraph.of(view, reductions, replicas)
+    updates, refused = weight_updates(graph) if reductions else ((), ())
     reached = {v.key for u in updates for v in u.variables} | {r.variable for r in refused}
-    unreached = written_unreached(view, names, reached, replicas.devices, refusals)
+    unreached = written_unreached(view, graph.names, reached, replicas.devices, refusals)
     refused = (*only_weights(view, refused, unreached, updates), *unreached)
     if dialect.uneven is not None and reductions:
-        found = owned_updates(view, reductions, names, replicas, updates, refused)
+        found = owned_updates(graph, updates, refused)
         updates, refused = (*updates, *found[0]), found[1]
     if dialect.stacks is not None and reductions:
-        found = matrix_updates(view, reductions, names, dialect, updates, refused)
+        found = matrix_updates(graph, dialect.stacks, updates, refused)
         updates, refused = (*updates, *found[0]), found[1]
     of_variables = {r.refusal for r in refused}
     return Analysis(

@@ -12,17 +12,16 @@ import math
 
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import Op, Value
-from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Sharded
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ, WRITES, Access
 from tf_wu_shard.step.accesses import VariableAccess, accesses, check_order
-from tf_wu_shard.step.gradients import ResultNames
 from tf_wu_shard.step.replica_matching import ReplicaMatcher
 from tf_wu_shard.weight_update.analysis.adopted_slots import adopted_slots
 from tf_wu_shard.weight_update.analysis.external_reductions import sums_over_gradients
 from tf_wu_shard.weight_update.analysis.part_wise_writes import part_wise_with_others
+from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
 from tf_wu_shard.weight_update.analysis.types import (
     BodyOp,
     Operand,
@@ -38,33 +37,25 @@ from tf_wu_shard.weight_update.analysis.updated_variables import (
 
 
 class BodyBuilder:
-    """Builds bodies in one view."""
+    """Builds bodies in one graph."""
 
-    def __init__(
-        self,
-        view: GraphView,
-        matcher: ReplicaMatcher,
-        names: ResultNames,
-        handles: dict[str, dict[int, str]],
-        devices: tuple[str, ...],
-        claimed: set[str],
-    ) -> None:
+    _slice_type: type[UpdateSlice] = UpdateSlice
+
+    def __init__(self, graph: ReducedGraph, matcher: ReplicaMatcher, claimed: set[str]) -> None:
         """Prepares to build.
 
         Args:
-            view: The graph.
+            graph: The graph.
             matcher: Matches the copies of updates in it.
-            names: Every name of a reduced gradient.
-            handles: For each mirrored variable, its handles by replica.
-            devices: Per copy of the update, its device.
             claimed: Keys of the variables that some gradient was followed to.
         """
         self._claimed = set(claimed)
-        self._view = view
+        self._graph = graph
         self._matcher = matcher
-        self._names = names
-        self._handles = handles
-        self._devices = devices
+        self._view = graph.view
+        self._names = graph.names
+        self._handles = graph.handles
+        self._devices = graph.devices
 
     def build(self, keys: tuple[int, ...], variables: tuple[str, ...]) -> WeightUpdate | Refusal:
         """Builds the update that writes `variables` from the reductions `keys`.
@@ -113,8 +104,7 @@ class BodyBuilder:
         refusal = slice_.place() or self._only_body_looks(slice_, keys)
         if refusal is not None:
             return refusal
-        touched = self._view, self._handles, touching
-        updated = updated_variables(*touched, self._of_all(slice_))
+        updated = updated_variables(self._graph, touching, self._of_all(slice_))
         if isinstance(updated, Refusal):
             return updated
         update = self._update(slice_, updated, keys)
@@ -123,8 +113,8 @@ class BodyBuilder:
 
     def _external_reductions(self, keys: tuple[int, ...]) -> list[list[Op]]:
         """Per replica, the sums over the gradients that go into what is outside."""
-        graph, replicas = (self._view, self._names), range(len(self._devices))
-        return self._alike([sums_over_gradients(*graph, keys, replica) for replica in replicas])
+        replicas = range(len(self._devices))
+        return self._alike([sums_over_gradients(self._graph, keys, r) for r in replicas])
 
     def _alike(self, sums: list[list[Op]]) -> list[list[Op]]:
         """Per replica, its sums; replica 0's where it alone has some, and none if they differ."""
@@ -139,7 +129,7 @@ class BodyBuilder:
         sums: list[Op],
     ) -> UpdateSlice | Refusal:
         """The slice from the writes, not placed yet."""
-        return UpdateSlice(self._view, self._names, keys, touching, self._handles, sums)
+        return self._slice_type(self._graph, keys, touching, sums)
 
     def _may_adopt(self, variable: str, size: int) -> bool:
         """Whether a variable that an update reads may be a slot of it."""

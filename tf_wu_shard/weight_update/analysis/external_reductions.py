@@ -9,26 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tf_wu_shard.graph.op import Op, Value
-from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.sparse import BRANCH, ROW_OPS
-from tf_wu_shard.step.gradients import ResultNames
+from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
 from tf_wu_shard.weight_update.analysis.row_branches import depending
 
 
 def sums_over_gradients(
-    view: GraphView,
-    names: ResultNames,
-    keys: Iterable[int],
-    replica: int,
-    *,
-    rows: bool = False,
+    graph: ReducedGraph, keys: Iterable[int], replica: int, *, rows: bool = False
 ) -> list[Op]:
     """The sums that reduced gradients enter, perhaps through elementwise ops.
 
     Args:
-        view: The graph.
-        names: Every name of a reduced gradient.
+        graph: The graph.
         keys: Which gradients.
         replica: On which replica.
         rows: Whether they are the values of sparse gradients, which may also pass through ops on
@@ -38,7 +31,8 @@ def sums_over_gradients(
         The ops in the order of the view; the i-th of each replica play the same part, if the
         replicas' copies are alike, which is to be proved.
     """
-    stack = [value for key in keys for value in names.of(key, replica)]
+    view = graph.view
+    stack = [value for key in keys for value in graph.names.of(key, replica)]
     seen = set(stack)
     found: dict[str, Op] = {}
     while stack:

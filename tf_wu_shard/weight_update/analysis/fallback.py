@@ -10,21 +10,16 @@ import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 
 from tf_wu_shard import refusals
-from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.step.gradients import ResultNames
-from tf_wu_shard.step.reductions import GradientReduction
 from tf_wu_shard.weight_update.analysis.body import BodyBuilder
 from tf_wu_shard.weight_update.analysis.fallback_slice import FallbackSlicer
 from tf_wu_shard.weight_update.analysis.forward_slice import ForwardSlice, entangled
+from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
 from tf_wu_shard.weight_update.analysis.types import RefusedUpdate, WeightUpdate
 
 
 def fall_back(
-    view: GraphView,
-    reductions: tuple[GradientReduction, ...],
-    names: ResultNames,
-    handles: dict[str, dict[int, str]],
+    graph: ReducedGraph,
     sharded: Sequence[WeightUpdate],
     refused: Sequence[RefusedUpdate],
     builder_of: Callable[[set[str]], BodyBuilder],
@@ -32,10 +27,7 @@ def fall_back(
     """Builds what can be built.
 
     Args:
-        view: The graph.
-        reductions: Its gradient reductions.
-        names: Every name of a reduced gradient.
-        handles: For each mirrored variable, its handles by replica.
+        graph: The graph.
         sharded: The updates that can be computed in shards.
         refused: The others.
         builder_of: Makes the builder, given the keys of all variables that a gradient is followed
@@ -47,8 +39,9 @@ def fall_back(
     """
     taken = {key for update in sharded for key in update.reductions}
     wanted = {key for r in refused if r.refusal.of_rules for key in r.reductions} - taken
-    slicer = FallbackSlicer(view, reductions, names, handles)
-    slices = [slicer.slice_from(key) for key in sorted(wanted) if not reductions[key].gathered]
+    slicer = FallbackSlicer(graph)
+    dense = [key for key in sorted(wanted) if not graph.reductions[key].gathered]
+    slices = [slicer.slice_from(key) for key in dense]
     builder = builder_of({variable for slice_ in slices for variable in slice_.variables})
     in_shards = {v.key for update in sharded for v in update.variables}
     found: list[WeightUpdate] = []

@@ -12,37 +12,21 @@ from collections.abc import Iterable
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.calls import is_call
 from tf_wu_shard.graph.op import Op, Value
-from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.rules.handles import num_written
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.step.accesses import accesses
-from tf_wu_shard.step.gradients import ResultNames
-from tf_wu_shard.step.reductions import GradientReduction
 from tf_wu_shard.weight_update.analysis.forward_slice import ForwardSlice, written_keys
+from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
 
 
 class FallbackSlicer:
     """Follows data in one view, on replica 0."""
 
-    def __init__(
-        self,
-        view: GraphView,
-        reductions: Iterable[GradientReduction],
-        names: ResultNames,
-        handles: dict[str, dict[int, str]],
-    ) -> None:
-        """Prepares to follow.
-
-        Args:
-            view: The graph.
-            reductions: Its gradient reductions.
-            names: Every name of a reduced gradient.
-            handles: For each mirrored variable, its handles by replica.
-        """
-        self._view = view
-        self._names = names
-        self._handles = handles
-        self._carriers = {name for r in reductions for name in r.carriers}
+    def __init__(self, graph: ReducedGraph) -> None:
+        self._view = graph.view
+        self._names = graph.names
+        self._handles = graph.handles
+        self._carriers = {name for r in graph.reductions for name in r.carriers}
 
     def slice_from(self, key: int) -> ForwardSlice:
         """Follows one reduced gradient to the variables that are written with it.

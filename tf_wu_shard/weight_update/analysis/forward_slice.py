@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Set
 from typing import NamedTuple
 
 from tf_wu_shard import refusals
@@ -18,8 +18,8 @@ from tf_wu_shard.rules.registry import Family, family_of, no_rule
 from tf_wu_shard.rules.sparse import BRANCH, ROW_OPS, SPARSE_WRITES, UNIQUE
 from tf_wu_shard.rules.variables import READ, WRITES
 from tf_wu_shard.step.accesses import accesses
-from tf_wu_shard.step.gradients import ResultNames
 from tf_wu_shard.step.reductions import GradientReduction
+from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
 from tf_wu_shard.weight_update.analysis.row_branches import depending
 
 
@@ -41,22 +41,10 @@ class ForwardSlice:
     broadcast: bool = False
 
 
-def follow(
-    view: GraphView,
-    reductions: Sequence[GradientReduction],
-    names: ResultNames,
-    handles: dict[str, dict[int, str]],
-) -> list[ForwardSlice]:
-    """Follows each reduced gradient forward, on replica 0, to the variables written with it.
-
-    Args:
-        view: The graph.
-        reductions: Its gradient reductions.
-        names: Every name of a reduced gradient, as `gradients.result_names` gives them.
-        handles: For each mirrored variable, its handles by replica.
-    """
-    summed = {(operand, r.carriers[0]) for r in reductions for operand in r.operands}
-    return [_followed(view, reduction, names, handles, summed) for reduction in reductions]
+def follow(graph: ReducedGraph) -> list[ForwardSlice]:
+    """Follows each reduced gradient forward, on replica 0, to the variables written with it."""
+    summed = {(operand, r.carriers[0]) for r in graph.reductions for operand in r.operands}
+    return [_followed(graph, reduction, summed) for reduction in graph.reductions]
 
 
 def entangled(slices: list[ForwardSlice]) -> list[ForwardSlice]:
@@ -80,15 +68,6 @@ def entangled(slices: list[ForwardSlice]) -> list[ForwardSlice]:
     return joined
 
 
-def mirrored_handles(view: GraphView, num_replicas: int) -> dict[str, dict[int, str]]:
-    """For each mirrored variable with a component on every replica, its handles by replica."""
-    handles: dict[str, dict[int, str]] = {}
-    for op, ref in view.variables.items():
-        if ref.mirrored and ref.num_replicas == num_replicas and ref.shape is not None:
-            handles.setdefault(ref.key, {})[ref.replica] = op
-    return handles
-
-
 def written_keys(view: GraphView, op: Op) -> list[str]:
     """Keys of the variables that an op writes; of an unknown one, the op that yields its handle."""
     refs = [view.variables.get(value.op) for value in op.inputs[: num_written(op.type)]]
@@ -96,15 +75,11 @@ def written_keys(view: GraphView, op: Op) -> list[str]:
 
 
 def _followed(
-    view: GraphView,
-    reduction: GradientReduction,
-    names: ResultNames,
-    handles: dict[str, dict[int, str]],
-    summed: Set[tuple[Value, str]],
+    graph: ReducedGraph, reduction: GradientReduction, summed: Set[tuple[Value, str]]
 ) -> ForwardSlice:
     """Follows one reduced gradient, on replica 0, to the variables that are written with it."""
-    sparse = reduction.gathered is not None
-    variables, refusal, broadcast = _reach(view, names.of(reduction.key, 0), summed, sparse)
+    view, handles, sparse = graph.view, graph.handles, reduction.gathered is not None
+    variables, refusal, broadcast = _reach(view, graph.names.of(reduction.key, 0), summed, sparse)
     if reduction.gathered is Gathered.SHAPE:
         # Anything may be made of the table's shape, which is no secret of a shard.
         refusal = None

@@ -18,18 +18,14 @@ from tf_wu_shard import refusals
 from tf_wu_shard.dtypes import dtype_name
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.grounds.dialect import Dialect, Stacks
+from tf_wu_shard.grounds.dialect import Stacks
 from tf_wu_shard.placement import Sharded
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.step.accesses import VariableAccess
-from tf_wu_shard.step.gradients import ResultNames
-from tf_wu_shard.step.reductions import GradientReduction
-from tf_wu_shard.step.single_program import SingleProgram
 from tf_wu_shard.weight_update.analysis.body import BodyBuilder
 from tf_wu_shard.weight_update.analysis.exchanges import exchanges, function_ops, steps_behind
 from tf_wu_shard.weight_update.analysis.fallback import fall_back, still_refused
-from tf_wu_shard.weight_update.analysis.forward_slice import mirrored_handles
 from tf_wu_shard.weight_update.analysis.matrix_slice import MatrixSlice
+from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
 from tf_wu_shard.weight_update.analysis.types import (
     BodyOp,
     FunctionValue,
@@ -44,20 +40,16 @@ from tf_wu_shard.weight_update.analysis.update_slice import UpdateSlice
 
 
 def matrix_updates(
-    view: GraphView,
-    reductions: tuple[GradientReduction, ...],
-    names: ResultNames,
-    dialect: Dialect,
+    graph: ReducedGraph,
+    stacks: Stacks,
     sharded: Sequence[WeightUpdate],
     refused: Sequence[RefusedUpdate],
 ) -> tuple[tuple[WeightUpdate, ...], tuple[RefusedUpdate, ...]]:
     """Looks again at the updates that were refused for want of a rule.
 
     Args:
-        view: The graph, which holds one program that all replicas run.
-        reductions: Its gradient reductions.
-        names: Every name of a reduced gradient.
-        dialect: How the replicas that run it exchange data.
+        graph: The graph, which holds one program that all replicas run.
+        stacks: How they exchange whole tensors.
         sharded: The updates that can be computed in shards throughout.
         refused: The others.
 
@@ -66,18 +58,12 @@ def matrix_updates(
         functions, and the rest; where only the rules stood in the way, their reasons now also say
         why whole tensors do not help.
     """
-    replicas, stacks = dialect.replicas, dialect.stacks
-    assert stacks is not None, "whole tensors are put together in one program of all replicas"
-    handles = mirrored_handles(view, len(replicas.local))
-
-    def builder_of(claimed: set[str]) -> BodyBuilder:
-        matcher = SingleProgram(view, names, replicas.total)
-        return MatrixBodyBuilder(view, matcher, names, handles, replicas.devices, claimed)
-
-    found, reasons = fall_back(view, reductions, names, handles, sharded, refused, builder_of)
+    found, reasons = fall_back(
+        graph, sharded, refused, lambda claimed: MatrixBodyBuilder(graph, graph.matcher(), claimed)
+    )
     unsent = {u.name: name for u in found if (name := _unsent(u, stacks))}
     sent = [update for update in found if update.name not in unsent]
-    placed, waiting = _with_steps(view, sent, sharded)
+    placed, waiting = _with_steps(graph.view, sent, sharded)
     against = {
         name: refusals.Matrices.NOT_EXCHANGED.at(name, dtype=dtype)
         for name, dtype in unsent.items()
@@ -127,13 +113,7 @@ def _with_steps(
 class MatrixBodyBuilder(BodyBuilder):
     """Builds bodies with matrix functions."""
 
-    def _slice(
-        self,
-        keys: tuple[int, ...],
-        touching: dict[str, list[list[VariableAccess]]],
-        sums: list[Op],
-    ) -> UpdateSlice | Refusal:
-        return MatrixSlice(self._view, self._names, keys, touching, self._handles, sums)
+    _slice_type = MatrixSlice
 
     def _update(
         self, slice_: UpdateSlice, updated: tuple[UpdatedVariable, ...], keys: tuple[int, ...]

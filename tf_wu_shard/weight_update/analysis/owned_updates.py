@@ -14,20 +14,15 @@ from collections.abc import Sequence
 
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import Op, Value
-from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.replicas import Replicas
 from tf_wu_shard.rules.handles import num_written
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.step.accesses import VariableAccess, reads_after
-from tf_wu_shard.step.gradients import ResultNames
-from tf_wu_shard.step.reductions import GradientReduction
-from tf_wu_shard.step.replica_matching import ReplicaMatcher
 from tf_wu_shard.weight_update.analysis.body import BodyBuilder
 from tf_wu_shard.weight_update.analysis.fallback import fall_back, still_refused
-from tf_wu_shard.weight_update.analysis.forward_slice import mirrored_handles
 from tf_wu_shard.weight_update.analysis.owned_slice import OwnedSlice
 from tf_wu_shard.weight_update.analysis.part_wise_writes import refuse_part_wise
+from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
 from tf_wu_shard.weight_update.analysis.types import (
     BodyOp,
     Operand,
@@ -39,20 +34,14 @@ from tf_wu_shard.weight_update.analysis.update_slice import UpdateSlice
 
 
 def owned_updates(
-    view: GraphView,
-    reductions: tuple[GradientReduction, ...],
-    names: ResultNames,
-    replicas: Replicas,
+    graph: ReducedGraph,
     sharded: Sequence[WeightUpdate],
     refused: Sequence[RefusedUpdate],
 ) -> tuple[tuple[WeightUpdate, ...], tuple[RefusedUpdate, ...]]:
     """Looks again at the updates that were refused for want of a rule.
 
     Args:
-        view: The graph, which holds a copy of every update for each replica.
-        reductions: Its gradient reductions.
-        names: Every name of a reduced gradient.
-        replicas: Who does them.
+        graph: The graph, which holds a copy of every update for each replica.
         sharded: The updates that can be computed in shards.
         refused: The others.
 
@@ -60,13 +49,9 @@ def owned_updates(
         The updates among the refused ones that one replica can do, and the rest; where only the
         rules stood in the way, their reasons now also say why one replica cannot.
     """
-    handles = mirrored_handles(view, len(replicas.local))
-
-    def builder_of(claimed: set[str]) -> BodyBuilder:
-        matcher = ReplicaMatcher(view, names)
-        return OwnedBodyBuilder(view, matcher, names, handles, replicas.devices, claimed)
-
-    found, reasons = fall_back(view, reductions, names, handles, sharded, refused, builder_of)
+    found, reasons = fall_back(
+        graph, sharded, refused, lambda claimed: OwnedBodyBuilder(graph, graph.matcher(), claimed)
+    )
     return _without_common_ops(found), still_refused(refused, reasons, _not_alone)
 
 
@@ -90,6 +75,8 @@ def written(op: BodyOp) -> set[str]:
 
 class OwnedBodyBuilder(BodyBuilder):
     """Builds bodies of updates that one replica does."""
+
+    _slice_type = OwnedSlice
 
     def build(self, keys: tuple[int, ...], variables: tuple[str, ...]) -> WeightUpdate | Refusal:
         """See `BodyBuilder.build`."""
@@ -117,14 +104,6 @@ class OwnedBodyBuilder(BodyBuilder):
     def _external_reductions(self, keys: tuple[int, ...]) -> list[list[Op]]:
         # They need no care: who looks at one is handed it by the replica that computes it.
         return [[] for _ in self._devices]
-
-    def _slice(
-        self,
-        keys: tuple[int, ...],
-        touching: dict[str, list[list[VariableAccess]]],
-        sums: list[Op],
-    ) -> UpdateSlice | Refusal:
-        return OwnedSlice(self._view, self._names, keys, touching, self._handles, sums)
 
     def _only_body_looks(self, slice_: UpdateSlice, keys: tuple[int, ...]) -> Refusal | None:
         # What else looks at a value is handed the whole of it; but only the owner's components

@@ -7,7 +7,6 @@ entries that name its rows.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.grounds.dialect import Gathered
@@ -15,7 +14,6 @@ from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.sparse import READ_ROWS, SCATTERS, SPARSE_FUSED, SPARSE_WRITES
 from tf_wu_shard.rules.variables import READ, WRITES
 from tf_wu_shard.step.accesses import VariableAccess
-from tf_wu_shard.step.reductions import GradientReduction
 from tf_wu_shard.weight_update.analysis.body import BodyBuilder
 from tf_wu_shard.weight_update.analysis.external_reductions import sums_over_gradients
 from tf_wu_shard.weight_update.analysis.part_wise_writes import refuse_part_wise
@@ -28,19 +26,16 @@ from tf_wu_shard.weight_update.analysis.updated_variables import look_from_outsi
 class RowBodyBuilder(BodyBuilder):
     """Builds bodies of updates of some rows."""
 
-    def __init__(self, *args: Any, reductions: tuple[GradientReduction, ...]) -> None:
-        """Prepares to build; takes the reductions of the graph besides what its base takes."""
-        super().__init__(*args)
-        self._reductions = reductions
+    _slice_type = RowSlice
 
     def _check_part_wise(self, touching: dict[str, list[list[VariableAccess]]]) -> Refusal | None:
         return refuse_part_wise(touching)
 
     def _external_reductions(self, keys: tuple[int, ...]) -> list[list[Op]]:
-        values = [key for key in keys if self._reductions[key].gathered is Gathered.VALUES]
+        values = [key for key in keys if self._graph.reductions[key].gathered is Gathered.VALUES]
         return self._alike(
             [
-                sums_over_gradients(self._view, self._names, values, replica, rows=True)
+                sums_over_gradients(self._graph, values, replica, rows=True)
                 for replica in range(len(self._devices))
             ]
         )
@@ -51,13 +46,14 @@ class RowBodyBuilder(BodyBuilder):
         touching: dict[str, list[list[VariableAccess]]],
         sums: list[Op],
     ) -> UpdateSlice | Refusal:
-        found = RowSlice(self._view, self._names, keys, touching, self._handles, sums)
-        return found.prepare(self._reductions) or found
+        found = super()._slice(keys, touching, sums)
+        assert isinstance(found, RowSlice), "it is of the builder's type"
+        return found.prepare(self._graph.reductions) or found
 
     def _only_body_looks(self, slice_: UpdateSlice, keys: tuple[int, ...]) -> Refusal | None:
         assert isinstance(slice_, RowSlice), "it was made by _slice"
         # The shape of the table is known everywhere.
-        keys = tuple(k for k in keys if self._reductions[k].gathered is not Gathered.SHAPE)
+        keys = tuple(k for k in keys if self._graph.reductions[k].gathered is not Gathered.SHAPE)
         body = self._of_all(slice_)
         for replica in range(len(self._devices)):
             values = [v for key in keys for v in self._names.of(key, replica)]

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from tf_wu_shard import refusals
 from tf_wu_shard.dtypes import dtype_name
 from tf_wu_shard.graph.op import Op, Value
-from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Partial, Placement, Replicated, Sharded
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules import registry
@@ -23,7 +22,7 @@ from tf_wu_shard.rules.sparse import SPARSE_WRITES
 from tf_wu_shard.rules.sums import COMBINED_DTYPES
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.step.accesses import VariableAccess
-from tf_wu_shard.step.gradients import ResultNames
+from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
 from tf_wu_shard.weight_update.analysis.types import ShardSum
 
 
@@ -41,25 +40,22 @@ class UpdateSlice:
 
     def __init__(
         self,
-        view: GraphView,
-        names: ResultNames,
+        graph: ReducedGraph,
         keys: tuple[int, ...],
         touching: dict[str, list[list[VariableAccess]]],
-        handles: dict[str, dict[int, str]],
         sums: Sequence[Op],
     ) -> None:
         """Prepares the slice.
 
         Args:
-            view: The graph.
-            names: Every name of a reduced gradient.
+            graph: The graph.
             keys: The reductions that feed the update.
             touching: Who touches each variable of the update, by replica.
-            handles: For each mirrored variable, its handles by replica.
             sums: The sums over the gradients, from which it starts besides the writes.
         """
+        view, handles = graph.view, graph.handles
         self._view = view
-        self._names = names
+        self._names = graph.names
         self._keys = keys
         self._external_reductions = sums
         self._own_handles = {handles[v][0] for v in touching}

@@ -17,26 +17,26 @@ from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.sparse import READ_ROWS
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.step.accesses import VariableAccess
+from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
 from tf_wu_shard.weight_update.analysis.types import UpdatedVariable
 
 
 def updated_variables(
-    view: GraphView,
-    handles: Mapping[str, Mapping[int, str]],
+    graph: ReducedGraph,
     touching: Mapping[str, Sequence[Sequence[VariableAccess]]],
     body: Set[str],
 ) -> tuple[UpdatedVariable, ...] | Refusal:
     """Separates weights from slots.
 
     Args:
-        view: The graph.
-        handles: For each mirrored variable, its handles by replica.
+        graph: The graph.
         touching: The accesses of each variable of the update, by replica.
         body: The names of the body's ops on all replicas.
 
     Returns:
         The variables, weights first; or why their update cannot be shared.
     """
+    view, handles = graph.view, graph.handles
     versions: dict[str, set[int]] = {}
     casts: dict[str, set[int]] = {}
     for variable, per_replica in touching.items():

@@ -1,0 +1,60 @@
+"""A graph and the gradients that its replicas reduce: where the analysis looks for updates."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.replicas import Replicas
+from tf_wu_shard.step.gradients import ResultNames, result_names
+from tf_wu_shard.step.reductions import GradientReduction
+from tf_wu_shard.step.replica_matching import ReplicaMatcher
+from tf_wu_shard.step.single_program import SingleProgram
+
+
+@dataclasses.dataclass(frozen=True)
+class ReducedGraph:
+    """A graph and its reduced gradients.
+
+    Attributes:
+        view: The graph.
+        reductions: Its gradient reductions.
+        names: Every name of a reduced gradient.
+        handles: For each mirrored variable with a component on every replica, its handles by
+            replica.
+        replicas: Who reduces them.
+    """
+
+    view: GraphView
+    reductions: tuple[GradientReduction, ...]
+    names: ResultNames
+    handles: Mapping[str, Mapping[int, str]]
+    replicas: Replicas
+
+    @classmethod
+    def of(
+        cls, view: GraphView, reductions: tuple[GradientReduction, ...], replicas: Replicas
+    ) -> ReducedGraph:
+        """Looks up what the names and handles are."""
+        handles = _mirrored_handles(view, len(replicas.local))
+        return cls(view, reductions, result_names(view, reductions), handles, replicas)
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Per copy of an update, its device."""
+        return self.replicas.devices
+
+    def matcher(self) -> ReplicaMatcher:
+        """What proves that the replicas compute the same, which has looked at nothing yet."""
+        if self.replicas.run_one_program:
+            return SingleProgram(self.view, self.names, self.replicas.total)
+        return ReplicaMatcher(self.view, self.names)
+
+
+def _mirrored_handles(view: GraphView, num_replicas: int) -> dict[str, dict[int, str]]:
+    handles: dict[str, dict[int, str]] = {}
+    for op, ref in view.variables.items():
+        if ref.mirrored and ref.num_replicas == num_replicas and ref.shape is not None:
+            handles.setdefault(ref.key, {})[ref.replica] = op
+    return handles
