@@ -79,7 +79,6 @@ class GraphView:
         op_def: Callable[[str], Any | None],
         shape_of: Callable[[Value], Dims | None] | None = None,
         own_inputs: Iterable[str] = (),
-        part_wise: Mapping[str, Mapping[str, frozenset[str]]] | None = None,
         constants: Mapping[str, Any] | None = None,
     ) -> None:
         self.graph_def = graph_def
@@ -94,7 +93,7 @@ class GraphView:
         self._shapes: dict[Value, tuple[int, ...] | None] = {}
         self.functions = {f.signature.name: f for f in graph_def.library.function}
         self.own_inputs = frozenset(own_inputs)
-        self.part_wise = dict(part_wise or {})
+        self.part_wise: dict[str, Mapping[str, frozenset[str]]] = {}
         self.constants = dict(constants or {})
         self._by_position = list(self.ops.values())
 
@@ -143,9 +142,8 @@ class GraphView:
             op_def=self.op_def,
             shape_of=lambda v: self.stated(v) if v.op in self.ops else shape_of(v),
             own_inputs=self.own_inputs,
-            part_wise=self.part_wise,
             constants=self.constants,
-        )
+        ).with_part_wise(self.part_wise)
 
     @functools.cached_property
     def _consumers(self) -> dict[Value, list[tuple[Op, int]]]:
