@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-import tensorflow as tf
 from tensorflow.core.function.polymorphism import function_cache
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 from tensorflow.python.framework import ops
 
-from tf_wu_shard.tensorflow_private import function_graph, tpu_graph
+from tf_wu_shard.tensorflow_private import function_graph, resources, tpu_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
 
 # Noted on a function's FuncGraph: that variables were made in it; and without which values it runs
@@ -56,7 +55,7 @@ def _without_value(graph: Any) -> list[Any]:
     """References to the variables that a function uses, traces made and have no value yet."""
     handles = (handle for handle, _ in function_graph.captured_handles(graph))
     made = (getattr(handle, _AWAITED, None) for handle in handles)
-    return [reference for reference in made if reference is not None and not _has_value(reference)]
+    return [one for one in made if one is not None and not _have_values([one])]
 
 
 def note(variable: Any) -> None:
@@ -102,7 +101,7 @@ def is_over(graph: Any) -> bool:
         graph: The FuncGraph of the function, or of a branch or body in it.
     """
     awaited = getattr(function_graph.function_of(graph), _AWAITED, None)
-    if awaited is None or not all(map(_has_value, awaited)):
+    if awaited is None or not _have_values(awaited):
         return False
     awaited.clear()
     return True
@@ -115,7 +114,7 @@ def carry_over(graph: Any, new: Any) -> None:
             setattr(new, note_on, getattr(graph, note_on))
 
 
-def _has_value(reference: Any) -> bool:
-    component = reference()
-    with tf.init_scope():
-        return component is None or bool(component.is_initialized())
+def _have_values(references: Iterable[Any]) -> bool:
+    """Whether all variables that are still there have a value."""
+    components = (reference() for reference in references)
+    return resources.have_values([original_handle(c) for c in components if c is not None])
