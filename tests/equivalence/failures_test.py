@@ -22,11 +22,11 @@ from tests.equivalence.in_process import (
 from tf_wu_shard import graph_pass
 from tf_wu_shard.step import swap
 from tf_wu_shard.storage import sharded_slot
-from tf_wu_shard.weight_update import hand_over, stages
+from tf_wu_shard.weight_update import hand_over, sharding, stages
 
 STAGES = (
-    *((graph_pass, "capture"), (stages, "analyze"), (stages, "make_plan")),
-    *((stages, "rewrite"), (stages, "verify"), (stages, "summarize")),
+    *((graph_pass, "capture"), (stages, "analyze"), (sharding, "make_plan")),
+    *((sharding, "rewrite"), (sharding, "verify"), (sharding, "summarize")),
     *((swap, "rebuild"), (sharded_slot, "prepare"), (sharded_slot, "commit_all")),
 )
 

@@ -242,7 +242,7 @@ def _changed_by_calls(net: Net, rows: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor
 
 
 def _called_step(strategy: tf.distribute.Strategy) -> Left:
-    """A function of the host calls the step and others, which were led onto the shards alone."""
+    """A function of the host calls the step and others, which were redirected alone."""
     net = Net(strategy, adam())
     given = net.spread(INPUTS), net.spread(TARGETS)
     weight = net.weights[0]

@@ -27,7 +27,6 @@ from tf_wu_shard.rules.variables import READ, Access
 from tf_wu_shard.step.accesses import access_by_callee
 from tf_wu_shard.step.capture import Captured
 
-# What is a call and nothing else.
 # How the replicas of a TPU program sum.
 SUMS = frozenset({SUM})
 

@@ -129,7 +129,7 @@ class _Functionalizing:
     def _call(self, node: Any, taken: Mapping[int, VariableRef]) -> list[Any] | None:
         if node.op not in BRANCHES if self._branches_alone else PROGRAM not in node.attr:
             return None
-        used, written = self.specialiser.used(node, taken)
+        used, written = self.specialiser.used_and_written(node, taken)
         components = {(ref.key, ref.replica) for ref in used.values()}
         if not used or len(components) < len(used):
             return None

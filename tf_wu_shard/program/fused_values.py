@@ -49,8 +49,8 @@ def on_scratch(
     """A fused update on variables that live for one step; see `OnValues`."""
     builder = GraphBuilder(())
     at = builder.at(node.device, f"{node.name}/wu_shard")
-    inputs = [parse_value(text) for text in node.input if not text.startswith("^")]
-    waits = [text[1:] for text in node.input if text.startswith("^")]
+    inputs = [parse_value(text) for text in data_inputs(node)]
+    waits = [text[1:] for text in control_inputs(node)]
     for slot, ref in refs.items():
         if ref.shape is None:
             return None

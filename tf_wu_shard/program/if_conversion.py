@@ -111,7 +111,7 @@ class _Conversion:
             for slot, value in enumerate(op.inputs)
             if value.op in view.variables
         }
-        used, written = self._specialiser.used(op.node, taken)
+        used, written = self._specialiser.used_and_written(op.node, taken)
         components = {(ref.key, ref.replica) for ref in used.values()}
         shared = all(ref.key in self._captured.variables for ref in used.values())
         if len(components) < len(used) or not shared:

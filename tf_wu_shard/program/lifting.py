@@ -12,15 +12,13 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from tf_wu_shard.graph.calls import callees, first_argument, is_call, rename
+from tf_wu_shard.graph.calls import LOOPS, callees, first_argument, is_call, rename
 from tf_wu_shard.graph.nodes import copy_of
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.program.fused_values import OnValues
 from tf_wu_shard.program.value_ops import is_write, on_value
 from tf_wu_shard.rules.fused import FUSED
-
-LOOPS = frozenset({"While", "StatelessWhile"})
 
 # Which operands an op only reads; kept by TensorFlow while it traces.
 _READ_ONLY = "_read_only_resource_inputs"

@@ -96,7 +96,7 @@ class Specialiser:
                 return called, definition and len(definition.signature.output_arg)
         raise HandleNeededError(name)
 
-    def used(
+    def used_and_written(
         self, node: Any, taken: Mapping[int, VariableRef]
     ) -> tuple[dict[int, VariableRef], list[int]]:
         """Of the variables that are operands of a call, those that its functions do not ignore.

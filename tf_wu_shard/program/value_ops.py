@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_wu_shard.dtypes import BOOL, INT32
-from tf_wu_shard.graph.nodes import control_inputs
+from tf_wu_shard.graph.nodes import control_inputs, data_inputs
 from tf_wu_shard.graph.op import attribute_in
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.grounds.tpu.ops import PROGRAM
@@ -45,7 +45,7 @@ def on_value(node: Any, value: str, ref: VariableRef) -> list[Any] | None:
         NodeDefs, the last of the same name as `node`; for a write, it is the new value. None for an
         op that does something else to the variable.
     """
-    rest = [text for text in node.input[1:] if not text.startswith("^")]
+    rest = data_inputs(node)[1:]
     controls = control_inputs(node)
     attribute = functools.partial(attribute_in, node.attr)
     if node.op in (READ, "Identity"):

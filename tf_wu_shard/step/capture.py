@@ -93,7 +93,8 @@ def _keys(found: list[CapturedVariable]) -> tuple[list[str], dict[str, Any]]:
         if handle.variable is None:
             keys.append(handle.placeholder)
             continue
-        if id(handle.variable) not in known:
+        # A handle that stands for all components has a key of its own in each program.
+        if handle.stands_for_all or id(handle.variable) not in known:
             name = handle.variable.name.partition(":")[0]
             numbered = (f"{name}_{count}" for count in itertools.count(1))
             key = next(k for k in itertools.chain((name,), numbered) if k not in variables)

@@ -15,7 +15,7 @@ class CapturedVariable(NamedTuple):
         placeholder: Name of the op that yields the handle.
         variable: The distributed variable; None where it is of none.
         replica: Which of its components the handle is of; 0 where it stands for all.
-        num_replicas: How many handles of components there are of it in the function.
+        num_replicas: How many components it has; 1 where the handle stands for all.
         shape: Its static shape; None where a dimension is open.
         dtype: Its DataType number; 0 where that is not known.
         mirrored: Whether all replicas hold the same value of it.
@@ -30,6 +30,11 @@ class CapturedVariable(NamedTuple):
     dtype: int
     mirrored: bool
     device: str
+
+    @property
+    def stands_for_all(self) -> bool:
+        """Whether it is the handle in a TPU program, where one stands for all components."""
+        return self.variable is not None and not self.device
 
 
 def captured_variables(graph: Any) -> list[CapturedVariable]:

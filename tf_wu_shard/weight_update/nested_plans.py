@@ -20,8 +20,8 @@ from tf_wu_shard.weight_update.plan.constraints import StorageConstraints
 from tf_wu_shard.weight_update.reasons import with_reasons
 from tf_wu_shard.weight_update.sharding import Sharding
 
-# A plan for what was found in a graph, of which some must stay whole.
-MakePlan = Callable[[Analysis, StorageConstraints], Sharding]
+# Plans for what was found in a graph, of which some must stay whole.
+PlanSharding = Callable[[Analysis, StorageConstraints], Sharding]
 
 
 class NestedPlans:
@@ -77,14 +77,14 @@ class NestedPlans:
 
     def plan(
         self,
-        make_plan: MakePlan,
+        plan_one: PlanSharding,
         constraints_of: Callable[[Analysis, Captured], StorageConstraints],
         in_shards: Container[str] = (),
     ) -> None:
         """Plans each, until no plan takes what another graph uses whole.
 
         Args:
-            make_plan: Makes one.
+            plan_one: Plans one.
             constraints_of: What the storage of a graph's variables asks in any case.
             in_shards: Keys of the variables that live in shards already.
         """
@@ -93,7 +93,7 @@ class NestedPlans:
         again = True
         while again:
             self.shardings = {
-                number: make_plan(self.analyses[number], constraints)
+                number: plan_one(self.analyses[number], constraints)
                 for number, constraints in enumerate(self.constraints)
             }
             again = any([self._withdraw(number, in_shards) for number in self.shardings])

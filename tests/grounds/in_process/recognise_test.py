@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+import tensorflow as tf
 
 from tests.graph.text_graph import view_of
 from tf_wu_shard.grounds.dialect import CarriedReduction
 from tf_wu_shard.grounds.in_process.recognise import recognise_in_process
+from tf_wu_shard.step.capture import capture
 
 COLLECTIVE = """
 size = Const() {value=2}
@@ -139,3 +143,19 @@ def test_the_terms_of_an_addn_are_told_apart_by_their_device_not_their_place() -
 
 def test_a_dead_reduction_is_not_found() -> None:
     assert recognised(ADD_N) == ([], [])
+
+
+def test_a_branch_that_joins_what_it_is_handed_gathers_nothing() -> None:
+    def branches(taken: tf.Tensor, a: tf.Tensor, b: tf.Tensor) -> Any:
+        with tf.device("/device:CPU:0"):
+            return tf.cond(
+                taken,
+                lambda: (a + tf.random.normal([2, 3]), b, 1.0),
+                lambda: (tf.concat([a, b], 0), b, 2.0),
+            )
+
+    part = tf.TensorSpec([2, 3])
+    traced = tf.function(branches).get_concrete_function(tf.TensorSpec([], tf.bool), part, part)
+    view = capture(traced.graph).view
+    (device,) = {op.device for op in view if op.type == "If"}
+    assert recognise_in_process(view, (device, "another")) == ([], [])

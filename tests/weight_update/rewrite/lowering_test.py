@@ -1,4 +1,4 @@
-"""Accesses of a slot that lives in shards are led onto the shards, in order, or refused."""
+"""Accesses of a slot that lives in shards are redirected to the shards, in order, or refused."""
 
 from __future__ import annotations
 

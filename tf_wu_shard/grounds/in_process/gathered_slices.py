@@ -113,6 +113,8 @@ def _gathering(view: GraphView, op: Op, num_replicas: int) -> _Gathering | None:
     if None in branches:
         return None
     then, other = (_Branch(branch, num_replicas) for branch in branches if branch is not None)
+    if len(then.view.outputs) != 3 or len(other.view.outputs) != 3:
+        return None
     plain = [then.gathered(value) for value in then.view.outputs[:2]]
     padded = [other.gathered_padded(value) for value in other.view.outputs[:2]]
     shapes = {branch.argument(branch.view.outputs[2]) for branch in (then, other)}
@@ -187,10 +189,12 @@ class _Branch:
             return None
         *pieces, axis = joined.inputs
         lengths = {self._piece_lengths(piece, number) for number, piece in enumerate(pieces)}
-        sources = {self.view.producer(piece).inputs[:1] for piece in pieces}
-        if self.view.integers(axis) != (0,) or len(lengths) != 1 or len(sources) != 1:
+        if self.view.integers(axis) != (0,) or len(lengths) != 1 or None in lengths:
             return None
-        found, length = self._gather(self.view.producer(sources.pop()[0])), lengths.pop()
+        sources = {self.view.producer(piece).inputs[0] for piece in pieces}
+        if len(sources) != 1:
+            return None
+        found, length = self._gather(self.view.producer(sources.pop())), lengths.pop()
         pad = self.view.producer(found[0]) if found is not None else None
         argument = self.argument(pad.inputs[0]) if pad is not None and pad.type == "Pad" else None
         if found is None or argument is None or length is None:

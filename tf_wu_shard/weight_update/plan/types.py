@@ -24,7 +24,7 @@ from tf_wu_shard.layout import (
 from tf_wu_shard.refusals import Refusal, refusal_from
 from tf_wu_shard.weight_update.plan.stacks import StackPlan
 
-PLAN_VERSION = 9
+PLAN_VERSION = 10
 
 
 @dataclasses.dataclass(frozen=True)
