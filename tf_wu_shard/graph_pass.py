@@ -1,8 +1,8 @@
-"""The registered pass: looks at every function as it is traced and composes the stages.
+"""Looks at every function as it is traced and lets passes work on it.
 
-It holds no logic of its own: it asks whether a function concerns it, runs the four stages, hands
-storage and graph over and publishes the reports. An error before the hand-over leaves the function
-exactly as it was traced.
+It holds no logic of its own: it asks whether a function concerns passes, captures it, has each
+change the step in turn, swaps the graph in, commits storage and publishes the reports. An error
+before the swap leaves the function exactly as it was traced.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import time
 import traceback
-import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,12 +39,10 @@ from tf_wu_shard.tensorflow_private import (
     tpu_graph,
 )
 from tf_wu_shard.tensorflow_private.distributed_variables import has_distributed_variable
-from tf_wu_shard.weight_update.hand_over import handed_over
-from tf_wu_shard.weight_update.nested_updates import NestedUpdates
-from tf_wu_shard.weight_update.stages import Outcome, run_stages
+from tf_wu_shard.weight_update.sharded_update import ShardedUpdate
 
-# Functions already reported; a caller adds no second report.
-_reported: weakref.WeakKeyDictionary[Any, frozenset[int]] = weakref.WeakKeyDictionary()
+# It comes last, as it takes the sums of gradients apart.
+_SHARDED_UPDATE = ShardedUpdate()
 
 _EAGER = "a step outside tf.function"
 
@@ -176,13 +173,11 @@ def _processed(
         step = step_of(graph, captured, options)
         if asked.others:
             _check_in_reach(step)
-        for one, own in asked.others:
+        for one, own in (*asked.others, (_SHARDED_UPDATE, options)):
             step = one.apply(step, own)
-        outcome = run_stages(step, options, _reported)
-        if options is not None and is_refused(outcome.reports, options):
+        if options is not None and is_refused(step.reports, options):
             # Before anything live is changed: the error ends the trace.
-            publish(*_timed(outcome, *since), options=options)
-        step = handed_over(step, outcome, options)
+            publish(*_timed(step, *since), options=options)
         new = rebuilt(step)
         sharded_slot.commit_all(step.pending)
     except (StorageError, TooLittleShardedError):
@@ -199,17 +194,18 @@ def _processed(
             ) from error
         _report_failure(graph, error, options)
         return _only_lowered(graph, captured)
-    if options is not None and outcome.reports:
-        _reported.update(dict.fromkeys((graph, new), outcome.reported))
-        publish(*_timed(outcome, *since), options=options)
+    if options is not None and step.reports:
+        _SHARDED_UPDATE.remember(graph, step)
+        _SHARDED_UPDATE.remember(new, step)
+        publish(*_timed(step, *since), options=options)
     return new
 
 
-def _timed(outcome: Outcome, start: float, trace_seconds: float) -> list[Report]:
+def _timed(step: Step, start: float, trace_seconds: float) -> list[Report]:
     spent = (time.perf_counter() - start) * 1e3
     return [
         dataclasses.replace(report, pass_ms=spent, trace_ms=spent + trace_seconds * 1e3)
-        for report in outcome.reports
+        for report in step.reports
     ]
 
 
@@ -256,7 +252,7 @@ def _only_lowered(graph: Any, captured: Captured | None) -> Any:
     """
     try:
         step = step_of(graph, captured or capture(graph), None)
-        new = rebuilt(handed_over(step, Outcome(NestedUpdates(step.captured)), None))
+        new = rebuilt(_SHARDED_UPDATE.redirected(step))
     except Exception as error:
         handles = function_graph.captured_handles(graph)
         if not any(

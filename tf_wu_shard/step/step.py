@@ -44,6 +44,8 @@ class Step:
         body: What takes the program's place, where the last pass does not make a view of it.
         dropped: Placeholders of captures that it does not need.
         pending: What `storage` is to commit once the function that takes this one's place is made.
+        reports: What passes say of it, without times.
+        reported: The ids of the variables that these name.
     """
 
     graph: Any
@@ -55,6 +57,8 @@ class Step:
     body: NewBody | None = None
     dropped: Sequence[str] = ()
     pending: Sequence[Any] = ()
+    reports: Sequence[Any] = ()
+    reported: frozenset[int] = frozenset()
 
     @property
     def view(self) -> GraphView:
