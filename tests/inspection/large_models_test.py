@@ -15,10 +15,11 @@ from tf_wu_shard.model_files.read import read_model
 
 _MEASURED = """
 import resource, sys
+from tf_wu_shard.bench.resident_memory import peak_bytes
 from tf_wu_shard.cli.main import main
 status = main(["inspect", sys.argv[1]])
 used = resource.getrusage(resource.RUSAGE_SELF)
-print("peak", used.ru_maxrss * 1024)
+print("peak", peak_bytes())
 print("seconds", used.ru_utime + used.ru_stime)
 sys.exit(status)
 """
