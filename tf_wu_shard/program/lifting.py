@@ -24,7 +24,7 @@ from tf_wu_shard.rules.fused import FUSED
 _READ_ONLY = "_read_only_resource_inputs"
 
 # The shapes of a node's results, where a graph was written with them.
-_SAID_SHAPES = "_output_shapes"
+_OUTPUT_SHAPES = "_output_shapes"
 
 
 class Function(NamedTuple):
@@ -88,7 +88,7 @@ def taking_values(
     """
     new = copy_of(node)
     # A file stated the shapes of its results; some become others.
-    new.attr.pop(_SAID_SHAPES, None)
+    new.attr.pop(_OUTPUT_SHAPES, None)
     first = first_argument(node.op)
     arguments = {slot - first: ref for slot, ref in operands.items()}
     loops = node.op in LOOPS

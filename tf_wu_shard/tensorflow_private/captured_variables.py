@@ -20,6 +20,7 @@ class CapturedVariable(NamedTuple):
         dtype: Its DataType number; 0 where that is not known.
         mirrored: Whether all replicas hold the same value of it.
         device: The device that the component lives on; "" where the handle stands for all.
+        stands_for_all: Whether it is the handle in a TPU program, which is of all components.
     """
 
     placeholder: str
@@ -30,11 +31,7 @@ class CapturedVariable(NamedTuple):
     dtype: int
     mirrored: bool
     device: str
-
-    @property
-    def stands_for_all(self) -> bool:
-        """Whether it is the handle in a TPU program, where one stands for all components."""
-        return self.variable is not None and not self.device
+    stands_for_all: bool = False
 
 
 def captured_variables(graph: Any) -> list[CapturedVariable]:
@@ -60,5 +57,5 @@ def captured_variables(graph: Any) -> list[CapturedVariable]:
     for name, variable in tpu_graph.replicated_variables(graph).items():
         shape = tuple(variable.shape) if variable.shape.is_fully_defined() else None
         dtype, mirrored = variable.dtype.as_datatype_enum, tpu_graph.is_mirrored(variable)
-        found.append(CapturedVariable(name, variable, 0, 1, shape, dtype, mirrored, ""))
+        found.append(CapturedVariable(name, variable, 0, 1, shape, dtype, mirrored, "", True))
     return found
