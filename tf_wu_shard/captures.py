@@ -7,10 +7,11 @@ count.
 
 from __future__ import annotations
 
-import gc
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, TypeVar
+
+from tf_wu_shard.liveness import living
 
 K = TypeVar("K", bound=Hashable)
 
@@ -25,33 +26,37 @@ def record(graph: Any, handles: Iterable[Any]) -> None:
 
 
 def captured_by(
-    asked: Mapping[K, Iterable[Any]], leave_out: Callable[[Any], bool] = lambda graph: False
+    asked: Mapping[K, Iterable[Any]],
+    leave_out: Callable[[Any], bool] = lambda graph: False,
+    running: Any = None,
 ) -> dict[K, str]:
     """Names of living functions that captured handles.
-
-    To know for certain that one lives takes longer than all else of a small trace.
 
     Args:
         asked: Handles, several to a key.
         leave_out: Says of a FuncGraph whether it does not count.
+        running: The Python function that runs; what it leads to lives.
 
     Returns:
         For each key of which a living function captured any handle, the name of one.
     """
     wanted = {key: {id(handle) for handle in handles} for key, handles in asked.items()}
-    found = _find(wanted, leave_out)
-    if found:
-        # Dropped functions are often kept for a while by reference cycles alone.
-        gc.collect()
-        found = _find({key: wanted[key] for key in found}, leave_out)
+    captors = _captors(wanted, leave_out)
+    found: dict[K, str] = {}
+    # Dropped functions are often kept for a while by reference cycles alone.
+    for reference in living(captors, running):
+        found = captors[reference] | found
     return found
 
 
-def _find(wanted: Mapping[K, set[int]], leave_out: Callable[[Any], bool]) -> dict[K, str]:
-    found: dict[K, str] = {}
+def _captors(
+    wanted: Mapping[K, set[int]], leave_out: Callable[[Any], bool]
+) -> dict[weakref.ref[Any], dict[K, str]]:
+    """By function, the keys of which it captured a handle, each with the function's name."""
+    found = {}
     for graph, held in list(_captured.items()):
         own = [key for key, handles in wanted.items() if not held.isdisjoint(handles)]
         # What a function is may take long to see, so it is asked once for all keys.
-        if not found.keys() >= set(own) and not leave_out(graph):
-            found |= {key: str(graph.name) for key in own if key not in found}
+        if own and not leave_out(graph):
+            found[weakref.ref(graph)] = dict.fromkeys(own, str(graph.name))
     return found

@@ -10,10 +10,10 @@ from tests.project.imports import CHECKOUT
 # may import the units of the levels below its own. tf_wu_shard itself is its __init__.py.
 LEVELS = (
     (
-        *("captures", "colocation", "errors", "dtypes", "layout", "placement", "refusals"),
+        *("colocation", "errors", "dtypes", "layout", "liveness", "placement", "refusals"),
         *("replicas", "script_words", "topology"),
     ),
-    ("graph",),
+    ("graph", "captures"),
     ("grounds",),
     ("rules",),
     ("step",),

@@ -22,6 +22,8 @@ from tensorflow.python.ops import control_flow_v2_func_graphs, handle_data_util
 
 from tf_wu_shard.colocation import rename_wishes
 
+# Noted on a FuncGraph while `process` sees it: the Python function that it was traced from.
+_TRACED_FROM = "_wu_shard_traced_from"
 _SHAPE_TYPES = (tf.int32.as_datatype_enum, tf.int64.as_datatype_enum)
 
 
@@ -40,10 +42,16 @@ def install(process: Callable[[Any, float], Any]) -> bool:
         return False
 
     @functools.wraps(original)
-    def func_graph_from_py_func(*args: Any, **kwargs: Any) -> Any:
+    def func_graph_from_py_func(name: Any, python_func: Any, *args: Any, **kwargs: Any) -> Any:
         start = time.perf_counter()
-        graph = original(*args, **kwargs)
-        return process(graph, time.perf_counter() - start)
+        graph = original(name, python_func, *args, **kwargs)
+        seconds = time.perf_counter() - start
+        # Only while it is looked at, as the graph would keep alive what the function leads to.
+        setattr(graph, _TRACED_FROM, python_func)
+        try:
+            return process(graph, seconds)
+        finally:
+            delattr(graph, _TRACED_FROM)
 
     func_graph_from_py_func._wu_shard_hook = True  # type: ignore[attr-defined]
     func_graph_module.func_graph_from_py_func = func_graph_from_py_func
@@ -71,6 +79,11 @@ def traced_unseen(function: Callable[..., Any], signature: list[Any]) -> Any:
     """
     original = inspect.unwrap(func_graph_module.func_graph_from_py_func)
     return original("update", function, (), {}, signature=signature)
+
+
+def traced_from(graph: Any) -> Any | None:
+    """The Python function that a FuncGraph was just traced from; None when that is over."""
+    return getattr(graph, _TRACED_FROM, None)
 
 
 def existing_graphs() -> list[Any]:

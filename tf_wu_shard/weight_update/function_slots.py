@@ -119,6 +119,7 @@ def storage_constraints(
                 or function_graph.never_runs(f, graph)
                 or creating_traces.is_over(f)
             ),
+            running=function_graph.traced_from(graph),
         )
         for updated in (v for v in updated_variables if v.key in own):
             refusal = _against_storage(captured.variables[updated.key])
