@@ -63,7 +63,21 @@ def measure(settings: Settings, say: Say, copy_bytes: int = DEFAULT_BYTES) -> Re
         difference = max_abs_weight_diff(workers["unsharded"], workers["sharded"], settings)
         report = _report(workers["sharded"])
         slots = workers["unsharded"].ask("slots")
-    return _result(settings, built["parameter_bytes"], samples, memory, slots, report, difference)
+    seconds, parameter_bytes = samples.seconds, built["parameter_bytes"]
+    pairs = zip(seconds["unsharded"], seconds["sharded"], strict=True)
+    return Result(
+        settings=settings,
+        parameter_bytes=parameter_bytes,
+        step_s=StepTimes(**{mode: statistics.median(seconds[mode]) for mode in seconds}),
+        ratio_of_pairs=statistics.median(sharded / whole for whole, sharded in pairs),
+        slot_bytes_per_replica=BeforeAfter(slots, report["slot_bytes_sharded"]),
+        rss_growth_bytes=BeforeAfter(memory["unsharded"], memory["sharded"]),
+        max_abs_weight_diff=difference,
+        pass_ms=report["pass_ms"],
+        trace_ms=report["trace_ms"],
+        copy_bytes_per_s=statistics.median(samples.copies),
+        bytes_moved=formulas.bytes_moved(settings.optimizer, settings.replicas, parameter_bytes),
+    )
 
 
 def start(mode: str) -> Worker:
@@ -123,29 +137,3 @@ def _report(sharded: Worker) -> dict[str, Any]:
     if len(reports) != 1:
         raise WorkerError(f"sharded: {len(reports)} functions were rewritten, not one")
     return reports[0]
-
-
-def _result(
-    settings: Settings,
-    parameter_bytes: int,
-    samples: _Samples,
-    memory: Mapping[str, int],
-    slots: int,
-    report: Mapping[str, Any],
-    difference: float,
-) -> Result:
-    seconds = samples.seconds
-    pairs = zip(seconds["unsharded"], seconds["sharded"], strict=True)
-    return Result(
-        settings=settings,
-        parameter_bytes=parameter_bytes,
-        step_s=StepTimes(**{mode: statistics.median(seconds[mode]) for mode in seconds}),
-        ratio_of_pairs=statistics.median(sharded / whole for whole, sharded in pairs),
-        slot_bytes_per_replica=BeforeAfter(slots, report["slot_bytes_sharded"]),
-        rss_growth_bytes=BeforeAfter(memory["unsharded"], memory["sharded"]),
-        max_abs_weight_diff=difference,
-        pass_ms=report["pass_ms"],
-        trace_ms=report["trace_ms"],
-        copy_bytes_per_s=statistics.median(samples.copies),
-        bytes_moved=formulas.bytes_moved(settings.optimizer, settings.replicas, parameter_bytes),
-    )

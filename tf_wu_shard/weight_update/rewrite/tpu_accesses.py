@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from tf_wu_shard.errors import StorageError
@@ -12,6 +12,7 @@ from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.tpu.ops import REPLICATED_INPUT
 from tf_wu_shard.rules.variables import READ, WRITES, Access
 from tf_wu_shard.step.accesses import VariableAccess, accesses
+from tf_wu_shard.weight_update.rewrite.callees import calls_on_shards
 
 # The reads and writes of each variable, by key, in the order of the view.
 Accessed = dict[str, list[Op]]
@@ -33,8 +34,45 @@ class Host(NamedTuple):
     turn: Callable[[Op], int] = lambda op: op.position
 
 
-def in_programs(view: GraphView, keys: Container[str], host: Host) -> Accessed:
-    """What TPU programs do to them.
+class DoneToShards(NamedTuple):
+    """Everything that is done to variables in shards, by their keys.
+
+    Attributes:
+        inside: By TPU programs.
+        outside: By the host.
+        calls: By calls on the host whose callees take the shards, by name: whether one may write.
+    """
+
+    inside: Accessed
+    outside: Accessed
+    calls: Mapping[str, Mapping[str, bool]]
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether there is nothing to redirect, and no order to keep between calls."""
+        alone = all(len(own) < 2 for own in self.calls.values())
+        return not self.inside and not self.outside and alone
+
+    def writers(self, known: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+        """For each variable that is written, the ops that do it, in their order.
+
+        Args:
+            known: Others that do so, which come first.
+        """
+        found = {key: list(names) for key, names in known.items()}
+        writes = [
+            *((key, op.name, op.type in WRITES) for key, op in _each(self.inside)),
+            *((key, op.name, op.type in WRITES) for key, op in _each(self.outside)),
+            *((key, *call) for key, own in self.calls.items() for call in own.items()),
+        ]
+        for key, name, may_write in writes:
+            if may_write:
+                found.setdefault(key, []).append(name)
+        return found
+
+
+def done_to_shards(view: GraphView, keys: Container[str], host: Host) -> DoneToShards:
+    """Everything that a graph does to variables in shards.
 
     Args:
         view: The graph.
@@ -44,6 +82,15 @@ def in_programs(view: GraphView, keys: Container[str], host: Host) -> Accessed:
     Raises:
         StorageError: If one is used otherwise than by reading and writing its value.
     """
+    calls = calls_on_shards(view, host.shards)
+    return DoneToShards(_in_programs(view, keys, host), _on_host(view, host), calls)
+
+
+def _each(accessed: Accessed) -> Iterator[tuple[str, Op]]:
+    return ((key, op) for key, ops in accessed.items() for op in ops)
+
+
+def _in_programs(view: GraphView, keys: Container[str], host: Host) -> Accessed:
     found: Accessed = {}
     for handle, ref in view.variables.items():
         if ref.key in keys and handle not in host.handles:
@@ -53,8 +100,7 @@ def in_programs(view: GraphView, keys: Container[str], host: Host) -> Accessed:
     return found
 
 
-def on_host(view: GraphView, host: Host) -> Accessed:
-    """What the host does to them; see `in_programs`."""
+def _on_host(view: GraphView, host: Host) -> Accessed:
     found: Accessed = {}
     for placeholder, key in host.handles.items():
         own = _plain(key, [a for a in accesses(view, placeholder) if a.op.type != REPLICATED_INPUT])

@@ -28,13 +28,10 @@ from tf_wu_shard.grounds.tpu import whole_rows
 from tf_wu_shard.grounds.tpu.ops import PROGRAM
 from tf_wu_shard.layout import TileLayout
 from tf_wu_shard.rules.variables import READ, WRITES
-from tf_wu_shard.weight_update.rewrite.callees import calls_on_shards
 from tf_wu_shard.weight_update.rewrite.lowering import Lowered
 from tf_wu_shard.weight_update.rewrite.names import scope_of
 from tf_wu_shard.weight_update.rewrite.result import ShardInput
-from tf_wu_shard.weight_update.rewrite.tpu_accesses import Accessed, Host, in_programs, on_host
-
-# Names the program that an op is in.
+from tf_wu_shard.weight_update.rewrite.tpu_accesses import DoneToShards, Host, done_to_shards
 
 
 def lower_accesses_on_tpus(
@@ -59,11 +56,10 @@ def lower_accesses_on_tpus(
     Raises:
         StorageError: If something other than reading and writing values is done to one.
     """
-    inside, outside = in_programs(view, layouts, host), on_host(view, host)
-    calls = calls_on_shards(view, host.shards)
-    if not inside and not outside and all(len(own) < 2 for own in calls.values()):
+    done = done_to_shards(view, layouts, host)
+    if done.is_nothing:
         return None
-    return _Lowering(view, layouts, calls, host.turn, writers, inside, outside).run(dialect_of)
+    return _Lowering(view, layouts, done, host.turn, done.writers(writers)).run(dialect_of)
 
 
 class _Lowering:
@@ -71,16 +67,13 @@ class _Lowering:
         self,
         view: GraphView,
         layouts: Mapping[str, TileLayout],
-        calls: Mapping[str, Mapping[str, bool]],
+        done: DoneToShards,
         turn: Callable[[Op], int],
         writers: Mapping[str, Sequence[str]],
-        inside: Accessed,
-        outside: Accessed,
     ) -> None:
         self._view = view
         self._layouts = layouts
-        self._inside = inside
-        self._outside = outside
+        self._inside, self._outside, self._calls = done
         self._builder = GraphBuilder(view.ops, view.dtype)
         self._nodes: list[Any] = []
         self._inputs: list[ShardInput] = []
@@ -89,25 +82,10 @@ class _Lowering:
         self._writes: dict[str, Any] = {}
         # Reads that a write waits for, each with what reads the shards in its place.
         self._waited_for: dict[str, tuple[str, ...]] = {}
-        self._calls = calls
         self._turn = turn
         # For each call, what it waits for beside its own control edges.
         self._call_waits: dict[str, list[str]] = {}
-        self._writers = self._all_writers(writers)
-
-    def _all_writers(self, known: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-        """For each variable that is written, the ops that do it, in their order."""
-        found = {key: list(names) for key, names in known.items()}
-        for accessed in (self._inside, self._outside):
-            for key, ops in accessed.items():
-                writes = [op.name for op in ops if op.type in WRITES]
-                if writes:
-                    found.setdefault(key, []).extend(writes)
-        for key, calls in self._calls.items():
-            writes = [name for name, may_write in calls.items() if may_write]
-            if writes:
-                found.setdefault(key, []).extend(writes)
-        return found
+        self._writers = writers
 
     def run(self, dialect_of: Callable[[str], Dialect]) -> Lowered:
         """Does it."""
