@@ -10,6 +10,7 @@ import tensorflow as tf
 
 import tf_wu_shard
 from tf_wu_shard import OptionError, WuShardError, passes
+from tf_wu_shard.step.edit import StepEdit
 from tf_wu_shard.step.step import Step
 
 
@@ -66,6 +67,25 @@ def test_passes_see_a_step_in_the_order_in_which_they_were_registered(
     tf.config.optimizer.set_experimental_options({"first": 1, "second": 1})
     trained(strategy_of(2))
     assert seen == ["second", "first"]
+
+
+def test_the_report_names_a_pass_that_says_nothing(
+    strategy_of: Callable[[int], tf.distribute.Strategy],
+) -> None:
+    def working(step: Step) -> Step:
+        edit = StepEdit(step)
+        edit.must_run(edit.at(0, "first").flat(step.reductions[0].results[0], "read"))
+        return edit.done()
+
+    tf_wu_shard.register_pass(Doing("first", working))
+    tf_wu_shard.register_pass(Doing("second"))
+    tf.config.optimizer.set_experimental_options({"first": 1, "second": 1})
+    tf_wu_shard.clear_reports()
+    trained(strategy_of(2))
+    (report,) = tf_wu_shard.reports()
+    assert report.changes == {"first": "the step is changed"}
+    assert "changed by first: nothing sharded" in report.headline
+    assert report.left_alone[0].reason == "weight_update_sharding is off"
 
 
 def test_a_pass_that_fails_ends_the_trace_and_is_named(

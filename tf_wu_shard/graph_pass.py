@@ -173,11 +173,10 @@ def _processed(
         step = step_of(graph, captured, options)
         if asked.others:
             _check_in_reach(step)
-        for one, own in (*asked.others, (_SHARDED_UPDATE, options)):
-            step = one.apply(step, own)
+        step = _SHARDED_UPDATE.apply(passes.applied(step, asked.others), options)
         if options is not None and is_refused(step.reports, options):
             # Before anything live is changed: the error ends the trace.
-            publish(*_timed(step, *since), options=options)
+            publish(*_reports(step, options, *since), options=options)
         new = rebuilt(step)
         sharded_slot.commit_all(step.pending)
     except (StorageError, TooLittleShardedError):
@@ -197,15 +196,23 @@ def _processed(
     if options is not None and step.reports:
         _SHARDED_UPDATE.remember(graph, step)
         _SHARDED_UPDATE.remember(new, step)
-        publish(*_timed(step, *since), options=options)
+    publish(*_reports(step, options, *since), options=options)
     return new
 
 
-def _timed(step: Step, start: float, trace_seconds: float) -> list[Report]:
+def _reports(
+    step: Step, options: ShardingOptions | None, start: float, trace_seconds: float
+) -> list[Report]:
+    """What passes say of a function, its own report last, as `weight_update` gives them."""
+    found = list(step.reports) if options is not None else []
+    if step.changes:
+        off = refusals.Topology.SWITCHED_OFF.at() if options is None else None
+        *inner, own = found or [nothing_sharded(function_graph.title(step.graph), off)]
+        found = [*inner, dataclasses.replace(own, changes=step.changes)]
     spent = (time.perf_counter() - start) * 1e3
     return [
         dataclasses.replace(report, pass_ms=spent, trace_ms=spent + trace_seconds * 1e3)
-        for report in step.reports
+        for report in found
     ]
 
 

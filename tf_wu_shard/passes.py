@@ -6,6 +6,8 @@ apart. A registered pass sees the step before that: it may change what is summed
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tf_wu_shard.config import FLAG
@@ -84,3 +86,21 @@ def switched_on() -> list[tuple[Pass, Any]]:
 
     asked = [(one, one.parse(context_options.option(flag))) for flag, one in _registered.items()]
     return [(one, options) for one, options in asked if options is not None]
+
+
+def applied(step: Step, passes: Iterable[tuple[Pass, Any]]) -> Step:
+    """Lets passes change a step, one after the other.
+
+    Args:
+        step: The step.
+        passes: The passes, each with its options.
+
+    Returns:
+        The step with what each changed; its report names every pass that changed it.
+    """
+    for one, options in passes:
+        new = one.apply(step, options)
+        if new is not step and new.changes.get(one.flag) == step.changes.get(one.flag):
+            new = dataclasses.replace(new, changes={**new.changes, one.flag: "the step is changed"})
+        step = new
+    return step

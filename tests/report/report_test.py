@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 from tf_wu_shard.refusals import Plan, Rules
 from tf_wu_shard.report.report import (
@@ -66,6 +67,16 @@ emitted 2 all_gather, 2 reduce_scatter; pass 12 ms of 99 ms"""
 
 def test_a_report_reads_as_ever() -> None:
     assert str(PARTLY) == GOLDEN
+
+
+def test_other_passes_are_named_first() -> None:
+    changes = {"rounded_gradients": "4 gradients travel rounded"}
+    changed = dataclasses.replace(PARTLY, changes=changes)
+    lines = str(changed).splitlines()
+    assert lines[0].startswith("one_step_on_data: changed by rounded_gradients: sharded 23 %")
+    assert lines[2] == "rounded_gradients: 4 gradients travel rounded"
+    assert lines[3:] == GOLDEN.splitlines()[2:]
+    assert json.loads(changed.to_json())["changes"] == changes
 
 
 def test_the_headline_is_the_first_line() -> None:

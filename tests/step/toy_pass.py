@@ -44,4 +44,5 @@ class RoundedGradients:
                 rest = at.reshape(at.op("Sub", [wanted, sent], "rest"), variable.shape, "own")
                 edit.must_run(at.op("AssignVariableOp", [handle, rest], "keep"))
                 edit.replace_operand(reduction, copy, sent)
+        edit.report(self.flag, f"gradients rounded to bfloat16: {sum(sums.values())}")
         return edit.done()

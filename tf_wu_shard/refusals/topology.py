@@ -20,6 +20,10 @@ class Topology(Kind):
     OTHER_WORKERS = (
         "its replicas are spread over several workers, and a worker's function holds its own alone"
     )
+    SWITCHED_OFF = (
+        "weight_update_sharding is off",
+        "the flag set to True",
+    )
     NOT_ASKED_FOR = "nothing was asked for: it ran with --unsharded"
     PASS_FAILED = "the pass failed and left the function as it was: {error}"
 

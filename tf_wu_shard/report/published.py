@@ -9,7 +9,7 @@ from absl import logging
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.errors import NothingShardedError, TooLittleShardedError
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.report.report import Bytes, Report, verdict_line
+from tf_wu_shard.report.report import Bytes, Report, facts, verdict_line
 from tf_wu_shard.report.share import LEAST, NONE, held_back, left_alone
 
 _reports: list[Report] = []
@@ -30,7 +30,7 @@ def clear_reports() -> None:
     _reports.clear()
 
 
-def publish(*found: Report, options: ShardingOptions) -> None:
+def publish(*found: Report, options: ShardingOptions | None) -> None:
     """Keeps the reports of one function and logs each one's verdict in one line.
 
     It is a warning where nothing is sharded, or less than half, or less than the options ask for.
@@ -38,13 +38,17 @@ def publish(*found: Report, options: ShardingOptions) -> None:
     Args:
         found: What was done to the function, and to the branches and loops in it.
         options: With `on_refusal="raise"` a function of which nothing was sharded, or less than
-            `min_sharded`, is an error.
+            `min_sharded`, is an error. None where sharding was not asked for.
 
     Raises:
         NothingShardedError: Nothing was sharded and the options say to raise.
         TooLittleShardedError: Less than `min_sharded` was, and the options say to raise.
     """
     _reports.extend(found)
+    if options is None:
+        for report in found:
+            logging.info("%s", "; ".join((report.headline, *facts(report))))
+        return
     if found and is_refused(found, options):
         messages = "; ".join(map(_but, found))
         if not any(report.variables for report in found):
@@ -79,18 +83,19 @@ def _but(report: Report) -> str:
     return f"weight_update_sharding is on, but {verdict_line(report)}"
 
 
-def nothing_sharded(function: str, refusal: Refusal, names: tuple[str, ...] = ()) -> Report:
-    """The report of a function that was left as it was for one reason.
+def nothing_sharded(function: str, refusal: Refusal | None, names: tuple[str, ...] = ()) -> Report:
+    """The report of a function of which nothing is sharded, for one reason.
 
     Args:
         function: Its name.
-        refusal: Why.
+        refusal: Why; None where it has no update.
         names: The variables it concerns; none for all of them.
 
     Returns:
         The report, without times.
     """
-    left = tuple(left_alone(name, refusal) for name in names or ("all variables",))
+    named = names or ("all variables",)
+    left = tuple(left_alone(name, refusal) for name in named) if refusal is not None else ()
     return Report(
         function=function,
         verdict="nothing sharded",

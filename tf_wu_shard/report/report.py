@@ -89,6 +89,7 @@ class Report:
             where only their slots live in shards.
         place: Where the replicas sit and which groups follow from that; "" where all of them share
             one process.
+        changes: What other passes changed in the function, by their flags.
         pass_ms: Milliseconds spent in the pass.
         trace_ms: Milliseconds of the whole trace that the pass was part of.
     """
@@ -107,6 +108,7 @@ class Report:
     held_back: HeldBack | None = None
     weight_bytes_per_replica: Bytes = Bytes(0, 0)
     place: str = ""
+    changes: Mapping[str, str] = dataclasses.field(default_factory=dict)
     pass_ms: float = 0.0
     trace_ms: float = 0.0
 
@@ -134,14 +136,17 @@ class Report:
 
 
 def headline(report: Report) -> str:
-    """The verdict in one line."""
+    """The verdict in one line: first who else changed the function, as that is other training."""
+    function = report.function
+    if report.changes:
+        function += f": changed by {', '.join(report.changes)}"
     if not report.variables:
         held = report.held_back.largest if report.held_back is not None else ""
         left = sorted(report.left_alone, key=lambda a: (a.name != held, a.is_small))
         reasons = [f"{a.name}: {a.reason}" for a in left] + list(report.notes)
         why = reasons[0] if reasons else "it reduces no gradient over replicas"
         more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
-        return f"{report.function}: nothing sharded: {why}{more}"
+        return f"{function}: nothing sharded: {why}{more}"
     slots, wire = report.slot_bytes_per_replica, report.wire_bytes
     weights = report.weight_bytes_per_replica
     stored = f"slots {byte_text(slots.unsharded)} -> {byte_text(slots.sharded)} a replica"
@@ -149,7 +154,7 @@ def headline(report: Report) -> str:
         stored += f"   weights {byte_text(weights.unsharded)} -> {byte_text(weights.sharded)}"
     moved = "unchanged" if wire.sharded == wire.unsharded else f"was {byte_text(wire.unsharded)}"
     return (
-        f"{report.function}: sharded {share_text(report)} over {report.num_replicas} replicas"
+        f"{function}: sharded {share_text(report)} over {report.num_replicas} replicas"
         f"   {stored}   wire {byte_text(wire.sharded)} a step ({moved})"
     )
 
@@ -209,8 +214,9 @@ def place_and_cure(held: HeldBack) -> str:
 
 
 def facts(report: Report) -> list[str]:
-    """What concerns the step as a whole: replicas' places, how weights travel, what is whole."""
-    found = [f"replicas: {report.place}"] if report.place else []
+    """What concerns the whole step: other passes, places, how weights travel, what is whole."""
+    found = [f"{flag}: {change}" for flag, change in report.changes.items()]
+    found += [f"replicas: {report.place}"] if report.place else []
     for dtype in sorted({v.gathered_in for v in report.variables} - {""}):
         count = sum(v.gathered_in == dtype for v in report.variables)
         found.append(

@@ -31,6 +31,7 @@ class StepEdit:
         self._owners = step.owners
         self._refs: dict[str, VariableRef] = {}
         self._must_run: list[str] = []
+        self._changes = dict(step.changes)
         # By the name of an op, for the number of an operand, what takes its place.
         self._operands: dict[str, dict[int, Value]] = collections.defaultdict(dict)
 
@@ -112,6 +113,16 @@ class StepEdit:
         """Makes an op run in every step though nobody reads its result."""
         self._must_run.append(value.op)
 
+    def report(self, flag: str, change: str) -> None:
+        """Says in the step's report what is changed.
+
+        Args:
+            flag: The pass's.
+            change: What it changes, in a few words such as "gradients rounded to bfloat16: 4"; it
+                stands in the place of what was said of the flag before.
+        """
+        self._changes[flag] = change
+
     def done(self) -> Step:
         """The step with everything that was changed; the same one where nothing was."""
         step, view = self._step, self._view
@@ -131,6 +142,7 @@ class StepEdit:
             bindings=self._bindings,
             owners=self._owners,
             is_changed=True,
+            changes=self._changes,
         )
 
     def _leads_to(self, name: str, carriers: tuple[str, ...]) -> bool:

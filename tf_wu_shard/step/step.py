@@ -41,6 +41,7 @@ class Step:
         bindings: For each input that a pass added, by its placeholder's name, the handle to bind.
         owners: What is to live as long as the function does.
         is_changed: Whether a pass has changed the program.
+        changes: What passes changed in it, by their flags, in a few words each; for the report.
         body: What takes the program's place, where the last pass does not make a view of it.
         dropped: Placeholders of captures that it does not need.
         pending: What `storage` is to commit once the function that takes this one's place is made.
@@ -54,6 +55,7 @@ class Step:
     bindings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     owners: tuple[Any, ...] = ()
     is_changed: bool = False
+    changes: Mapping[str, str] = dataclasses.field(default_factory=dict)
     body: NewBody | None = None
     dropped: Sequence[str] = ()
     pending: Sequence[Any] = ()
