@@ -108,8 +108,12 @@ class BodyBuilder:
         if isinstance(updated, Refusal):
             return updated
         update = self._update(slice_, updated, keys)
-        beside = slice_.read_besides | adopted_slots(self._view, slice_)
-        return update, {v for v in beside if self._may_adopt(v, slice_.size)}
+        adoptable = {v for v in self._handles if self._may_adopt(v, slice_.size)}
+        beside = slice_.read_besides
+        # There are mostly none, and looking for what is written takes long.
+        if not adoptable <= beside:
+            beside = beside | adopted_slots(self._view, slice_)
+        return update, beside & adoptable
 
     def _external_reductions(self, keys: tuple[int, ...]) -> list[list[Op]]:
         """Per replica, the sums over the gradients that go into what is outside."""
