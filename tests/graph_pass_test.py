@@ -222,6 +222,25 @@ def test_a_step_on_one_replica_says_that_there_is_nothing_to_share() -> None:
     assert reasons() == ["it trains on one replica: no gradient is reduced"]
 
 
+def test_under_strategies_whose_variables_exist_once_nothing_is_replicated(
+    strategy: tf.distribute.Strategy,
+) -> None:
+    central = tf.distribute.experimental.CentralStorageStrategy(
+        compute_devices=list(strategy.extended.worker_devices), parameter_device="CPU:0"
+    )
+    assert central.num_replicas_in_sync == strategy.num_replicas_in_sync
+    with central.scope():
+        weight = tf.Variable(tf.ones((8, 8)), aggregation=tf.VariableAggregation.SUM)
+
+        def step(_: Any) -> None:
+            weight.assign_sub(tf.matmul(weight, weight))
+
+        captured_step(central, step)
+    assert reasons() == [
+        "under CentralStorageStrategy every variable exists once; nothing is replicated"
+    ]
+
+
 def test_a_function_that_trains_nothing_is_not_reported(strategy: tf.distribute.Strategy) -> None:
     weight, _ = weight_and_slot(strategy)
     captured_step(strategy, lambda _: tf.reduce_sum(weight))

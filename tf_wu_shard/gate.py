@@ -9,8 +9,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from tf_wu_shard import refusals
 from tf_wu_shard.graph.calls import CALLS, STATEFUL_BRANCHES
 from tf_wu_shard.grounds.in_process.recognise import SUMS
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import family_of
 from tf_wu_shard.rules.sparse import SPARSE_WRITES
@@ -24,6 +26,7 @@ from tf_wu_shard.tensorflow_private.distributed_variables import (
     is_of_replicas,
     num_replicas_of,
     original_handle,
+    strategy_of_single_variables,
 )
 from tf_wu_shard.tensorflow_private.sharded_variables import is_in_shards
 
@@ -92,23 +95,15 @@ def look(graph: Any, wanted: bool, *, every_trace: bool = False) -> Sight:
     return Sight(wanted, handles, in_shards, trains, calls)
 
 
-@dataclasses.dataclass(frozen=True)
-class TrainsAlone:
-    """A function of its own that trains variables of one replica.
-
-    Attributes:
-        beside_others: Whether it also uses variables of several replicas.
-    """
-
-    beside_others: bool
-
-
-def trains_alone(graph: Any, handles: Handles) -> TrainsAlone | None:
-    """Whether a function that was not let through trains: the flag is on and does nothing.
+def against_training(graph: Any, handles: Handles) -> Refusal | None:
+    """What keeps the updates of a function that was not let through whole.
 
     Args:
-        graph: The FuncGraph.
+        graph: The FuncGraph, in the strategy's scope that it was traced in.
         handles: The resource handles that it captured.
+
+    Returns:
+        Why the flag does nothing for it, or None where it trains nothing.
     """
     of_its_own = not function_graph.is_branch_or_body(graph)
     if not (of_its_own and function_graph.may_write(graph, WRITING)):
@@ -117,7 +112,11 @@ def trains_alone(graph: Any, handles: Handles) -> TrainsAlone | None:
     own = {id(original_handle(c)) for v in trainable for c in getattr(v, "values", (v,))}
     if not any(id(h) in own and _computes_what_it_writes(p) for h, p in handles):
         return None
-    return TrainsAlone(any(num_replicas_of(h) > 1 for h, _ in handles))
+    if (strategy := strategy_of_single_variables()) is not None:
+        return refusals.Topology.VARIABLES_EXIST_ONCE.at(strategy=strategy)
+    if any(num_replicas_of(h) > 1 for h, _ in handles):
+        return refusals.Topology.OTHER_WORKERS.at()
+    return refusals.Topology.ONE_REPLICA.at()
 
 
 def _computes_what_it_writes(placeholder: Any) -> bool:

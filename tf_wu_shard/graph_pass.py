@@ -99,7 +99,10 @@ def process(graph: Any, trace_seconds: float) -> Any:
         if sight.in_shards:
             return graph
     if asked.sharding is not None:
-        _warn_of_one_replica(graph, sight.handles, asked.sharding)
+        refusal = gate.against_training(graph, sight.handles)
+        if refusal is not None:
+            report = nothing_sharded(function_graph.title(graph), refusal)
+            publish(report, options=asked.sharding)
     record(graph, sight.handles)
     return graph
 
@@ -137,16 +140,6 @@ def record(graph: Any, handles: gate.Handles) -> None:
             if tpu_graph.is_packed(handle) or has_distributed_variable(handle)
         ],
     )
-
-
-def _warn_of_one_replica(graph: Any, handles: gate.Handles, options: ShardingOptions) -> None:
-    """Says so when a step trains one replica's variables: the flag is on and does nothing."""
-    alone = gate.trains_alone(graph, handles)
-    if alone is not None:
-        refusal = refusals.Topology.ONE_REPLICA.at()
-        if alone.beside_others:
-            refusal = refusals.Topology.OTHER_WORKERS.at()
-        publish(nothing_sharded(function_graph.title(graph), refusal), options=options)
 
 
 def _processed(

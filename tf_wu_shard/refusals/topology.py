@@ -24,6 +24,10 @@ class Topology(Kind):
         "weight_update_sharding is off",
         "the flag set to True",
     )
+    VARIABLES_EXIST_ONCE = (
+        "under {strategy} every variable exists once; nothing is replicated",
+        "a strategy that keeps a copy of each variable on every replica, as MirroredStrategy does",
+    )
     NOT_ASKED_FOR = "nothing was asked for: it ran with --unsharded"
     PASS_FAILED = "the pass failed and left the function as it was: {error}"
 

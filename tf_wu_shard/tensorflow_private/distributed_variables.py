@@ -14,6 +14,14 @@ from tensorflow.python.distribute import distribute_lib, values, values_util
 from tensorflow.python.framework import ops
 from tensorflow.python.saved_model import save_context
 
+_VERSIONS = tf.distribute, tf.distribute.experimental, tf.compat.v1.distribute.experimental
+_OF_SINGLE_VARIABLES = tuple(
+    (name, getattr(version, name))
+    for name in ("CentralStorageStrategy", "ParameterServerStrategy")
+    for version in _VERSIONS
+    if hasattr(version, name)
+)
+
 
 def distributed_variable_of(handle: Any) -> tuple[values.MirroredVariable, int] | None:
     """Finds the mirrored variable that a component's resource handle belongs to.
@@ -51,6 +59,12 @@ def num_replicas_of(handle: Any) -> int:
     """How many replicas, on all workers, the strategy of a handle's variable has; 1 without one."""
     found = distributed_variable_of(handle)
     return 1 if found is None else int(found[0].distribute_strategy.num_replicas_in_sync)
+
+
+def strategy_of_single_variables() -> str | None:
+    """The name of the strategy in scope if each of its variables exists once, for all replicas."""
+    strategy = tf.distribute.get_strategy()
+    return next((name for name, kind in _OF_SINGLE_VARIABLES if isinstance(strategy, kind)), None)
 
 
 def original_handle(component: Any) -> Any:
