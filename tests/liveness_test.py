@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tf_wu_shard import liveness
 from tf_wu_shard.liveness import living
 
 
@@ -95,6 +97,71 @@ def test_what_is_gone_does_not_live(collections: list[str]) -> None:
     assert living([weakref.ref(Node())]) == []
     assert living([]) == []
     assert not collections
+
+
+def test_equal_objects_are_told_apart() -> None:
+    class Equal(Node):
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        __hash__ = None  # type: ignore[assignment]
+
+    kept, dropped = Equal(), Equal()
+    dropped.held.append(dropped)
+    references = [weakref.ref(dropped), weakref.ref(kept)]
+    del dropped
+    assert [reference is references[1] for reference in living(references)] == [True]
+
+
+def test_an_object_that_lies_about_its_class_is_not_asked(collections: list[str]) -> None:
+    suspect, gone = _cycle(), Node()
+    proxy = weakref.proxy(gone)
+    del gone
+    suspect().held.append(proxy)  # type: ignore[union-attr]
+    del proxy
+    assert living([suspect]) == []
+    assert not collections
+
+
+def test_too_many_objects_are_left_to_a_collection(
+    collections: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(liveness, "_MOST_OBJECTS", 20)
+    kept = _cycle()
+    dropped = _cycle(*([Node()] for _ in range(30)))
+    holder = kept()
+    assert living([dropped, kept]) == [kept]
+    assert collections == ["full"]
+    # The way from what runs is as long.
+    assert living([kept], [[Node()] for _ in range(30)]) == [kept]
+    assert len(collections) == 2
+    del holder
+
+
+def test_a_thread_that_moves_a_reference_meanwhile_hides_nothing() -> None:
+    """It takes what a task has, drops the task and keeps what it took."""
+    kept = _cycle()
+    task = Node(kept(), *([] for _ in range(20_000)))
+    kept().held.append(task)  # type: ignore[union-attr]
+    held: list[Any] = [task]
+    del task
+    begun, done = threading.Event(), threading.Event()
+
+    def move() -> None:
+        begun.wait()
+        took = held[0].held[0]
+        held[0].held[0] = None
+        held.clear()
+        done.wait()
+        assert took is not None
+
+    thread = threading.Thread(target=move)
+    thread.start()
+    begun.set()
+    found = living([kept])
+    done.set()
+    thread.join()
+    assert found == [kept]
 
 
 @pytest.mark.parametrize("holder", [dict, list, tuple, set])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -34,7 +35,9 @@ class Doing:
 def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(passes, "_registered", {})
     yield
-    tf.config.optimizer.set_experimental_options({"first": False, "second": False})
+    tf.config.optimizer.set_experimental_options(
+        {"first": False, "second": False, "weight_update_sharding": False}
+    )
 
 
 def trained(strategy: tf.distribute.Strategy) -> None:
@@ -84,8 +87,46 @@ def test_the_report_names_a_pass_that_says_nothing(
     trained(strategy_of(2))
     (report,) = tf_wu_shard.reports()
     assert report.changes == {"first": "the step is changed"}
-    assert "changed by first: nothing sharded" in report.headline
-    assert report.left_alone[0].reason == "weight_update_sharding is off"
+    assert "changed by first: nothing sharded: weight_update_sharding is off" in report.headline
+
+
+def test_a_changed_function_with_nothing_to_shard_is_no_refusal(
+    strategy_of: Callable[[int], tf.distribute.Strategy],
+) -> None:
+    """As an evaluation that sums its loss."""
+
+    def working(step: Step) -> Step:
+        edit = StepEdit(step)
+        edit.must_run(edit.at(0, "first").flat(step.reductions[0].results[0], "read"))
+        edit.report("first", "the sum\nis read twice")
+        return edit.done()
+
+    tf_wu_shard.register_pass(Doing("first", working))
+    strict = tf_wu_shard.ShardingOptions(on_refusal="raise")
+    tf.config.optimizer.set_experimental_options({"first": 1, "weight_update_sharding": strict})
+    tf_wu_shard.clear_reports()
+    strategy = strategy_of(2)
+    with strategy.scope():
+        weight, seen = tf.Variable(tf.ones((8,))), tf.Variable(0.0, trainable=False)
+
+    def replica() -> tf.Tensor:
+        seen.assign_add(1.0)
+        loss = tf.reduce_sum(tf.tanh(weight))
+        return tf.distribute.get_replica_context().all_reduce("SUM", loss)
+
+    tf.function(lambda: strategy.run(replica), autograph=False)()
+    (report,) = tf_wu_shard.reports()
+    assert json.loads(report.to_json())["changes"] == {"first": "the sum is read twice"}
+    assert report.headline.endswith("nothing sharded: it has nothing of its own to shard")
+
+
+def test_a_pass_that_returns_nothing_is_named(
+    strategy_of: Callable[[int], tf.distribute.Strategy],
+) -> None:
+    tf_wu_shard.register_pass(Doing("first", lambda step: None))  # type: ignore[arg-type, return-value]
+    tf.config.optimizer.set_experimental_options({"first": 1})
+    with pytest.raises(WuShardError, match="asked for by first: it returned no step"):
+        trained(strategy_of(2))
 
 
 def test_a_pass_that_fails_ends_the_trace_and_is_named(

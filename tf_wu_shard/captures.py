@@ -35,7 +35,7 @@ def captured_by(
     Args:
         asked: Handles, several to a key.
         leave_out: Says of a FuncGraph whether it does not count.
-        running: The Python function that runs; what it leads to lives.
+        running: The Python function that was just traced; what it leads to lives.
 
     Returns:
         For each key of which a living function captured any handle, the name of one.

@@ -24,8 +24,13 @@ from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.if_conversion import if_converted
 from tf_wu_shard.program.nesting import nested_programs
 from tf_wu_shard.program.prepare import prepared
-from tf_wu_shard.report.published import is_refused, nothing_sharded, publish, reports
-from tf_wu_shard.report.report import Report
+from tf_wu_shard.report.published import (
+    is_refused,
+    nothing_sharded,
+    nothing_to_shard,
+    publish,
+    reports,
+)
 from tf_wu_shard.step.capture import Captured, capture
 from tf_wu_shard.step.replicas import dialect_of
 from tf_wu_shard.step.step import Step
@@ -169,7 +174,7 @@ def _processed(
         step = _SHARDED_UPDATE.apply(passes.applied(step, asked.others), options)
         if options is not None and is_refused(step.reports, options):
             # Before anything live is changed: the error ends the trace.
-            publish(*_reports(step, options, *since), options=options)
+            _publish(step, options, *since)
         new = rebuilt(step)
         sharded_slot.commit_all(step.pending)
     except (StorageError, TooLittleShardedError):
@@ -189,24 +194,27 @@ def _processed(
     if options is not None and step.reports:
         _SHARDED_UPDATE.remember(graph, step)
         _SHARDED_UPDATE.remember(new, step)
-    publish(*_reports(step, options, *since), options=options)
+    _publish(step, options, *since)
     return new
 
 
-def _reports(
+def _publish(
     step: Step, options: ShardingOptions | None, start: float, trace_seconds: float
-) -> list[Report]:
-    """What passes say of a function, its own report last, as `weight_update` gives them."""
-    found = list(step.reports) if options is not None else []
-    if step.changes:
-        off = refusals.Topology.SWITCHED_OFF.at() if options is None else None
-        *inner, own = found or [nothing_sharded(function_graph.title(step.graph), off)]
-        found = [*inner, dataclasses.replace(own, changes=step.changes)]
+) -> None:
+    """Publishes what passes say of a function."""
+    changes = {flag: " ".join(str(text).split()) for flag, text in step.changes.items()}
+    # A function's own report is the last.
+    *inner, own = step.reports if options is not None and step.reports else (None,)
+    if own is None and changes:
+        off = "weight_update_sharding is off"
+        note = off if options is None else "it has nothing of its own to shard"
+        own, options = nothing_to_shard(function_graph.title(step.graph), note), None
+    if own is None:
+        return
     spent = (time.perf_counter() - start) * 1e3
-    return [
-        dataclasses.replace(report, pass_ms=spent, trace_ms=spent + trace_seconds * 1e3)
-        for report in found
-    ]
+    found = (*inner, dataclasses.replace(own, changes=changes))
+    times = {"pass_ms": spent, "trace_ms": spent + trace_seconds * 1e3}
+    publish(*(dataclasses.replace(report, **times) for report in found), options=options)
 
 
 def step_of(graph: Any, captured: Captured, options: ShardingOptions | None) -> Step:

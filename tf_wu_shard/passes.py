@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tf_wu_shard.config import FLAG
-from tf_wu_shard.errors import OptionError
+from tf_wu_shard.errors import OptionError, WuShardError
 
 if TYPE_CHECKING:
     from tf_wu_shard.step.step import Step
@@ -97,10 +97,16 @@ def applied(step: Step, passes: Iterable[tuple[Pass, Any]]) -> Step:
 
     Returns:
         The step with what each changed; its report names every pass that changed it.
+
+    Raises:
+        WuShardError: A pass returned none.
     """
     for one, options in passes:
         new = one.apply(step, options)
-        if new is not step and new.changes.get(one.flag) == step.changes.get(one.flag):
+        if new is None:
+            raise WuShardError("it returned no step; where there is nothing to do, return the same")
+        silent = new.changes.get(one.flag) == step.changes.get(one.flag)
+        if silent and new.captured is not step.captured:
             new = dataclasses.replace(new, changes={**new.changes, one.flag: "the step is changed"})
         step = new
     return step

@@ -20,10 +20,6 @@ class Topology(Kind):
     OTHER_WORKERS = (
         "its replicas are spread over several workers, and a worker's function holds its own alone"
     )
-    SWITCHED_OFF = (
-        "weight_update_sharding is off",
-        "the flag set to True",
-    )
     VARIABLES_EXIST_ONCE = (
         "under {strategy} every variable exists once; nothing is replicated",
         "a strategy that keeps a copy of each variable on every replica, as MirroredStrategy does",

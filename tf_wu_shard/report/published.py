@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from absl import logging
@@ -19,8 +20,8 @@ def reports() -> tuple[Report, ...]:
     """What was done to the functions that were traced in this process with the flag on.
 
     Returns:
-        A report for each function that the pass rewrote or refused, oldest first. Functions that
-        train nothing have none.
+        A report for each function of which updates were sharded or refused, and for each that
+        another pass changed, oldest first. Other functions have none.
     """
     return tuple(_reports)
 
@@ -38,7 +39,7 @@ def publish(*found: Report, options: ShardingOptions | None) -> None:
     Args:
         found: What was done to the function, and to the branches and loops in it.
         options: With `on_refusal="raise"` a function of which nothing was sharded, or less than
-            `min_sharded`, is an error. None where sharding was not asked for.
+            `min_sharded`, is an error. None where there was nothing to shard, or nobody asked.
 
     Raises:
         NothingShardedError: Nothing was sharded and the options say to raise.
@@ -83,28 +84,37 @@ def _but(report: Report) -> str:
     return f"weight_update_sharding is on, but {verdict_line(report)}"
 
 
-def nothing_sharded(function: str, refusal: Refusal | None, names: tuple[str, ...] = ()) -> Report:
-    """The report of a function of which nothing is sharded, for one reason.
+def nothing_sharded(function: str, refusal: Refusal, names: tuple[str, ...] = ()) -> Report:
+    """The report of a function that was left as it was for one reason.
 
     Args:
         function: Its name.
-        refusal: Why; None where it has no update.
+        refusal: Why.
         names: The variables it concerns; none for all of them.
 
     Returns:
         The report, without times.
     """
-    named = names or ("all variables",)
-    left = tuple(left_alone(name, refusal) for name in named) if refusal is not None else ()
+    left = tuple(left_alone(name, refusal) for name in names or ("all variables",))
+    report = nothing_to_shard(function)
+    return dataclasses.replace(report, left_alone=left, held_back=held_back(left, 0.0))
+
+
+def nothing_to_shard(function: str, *notes: str) -> Report:
+    """The report of a function of which there is nothing to shard, without times.
+
+    Args:
+        function: Its name.
+        notes: What to say of it.
+    """
     return Report(
         function=function,
         verdict="nothing sharded",
         num_replicas=0,
         variables=(),
-        left_alone=left,
-        notes=(),
+        left_alone=(),
+        notes=notes,
         slot_bytes_per_replica=Bytes(0, 0),
         wire_bytes=Bytes(0, 0),
         emitted={},
-        held_back=held_back(left, 0.0),
     )

@@ -136,7 +136,7 @@ class Report:
 
 
 def headline(report: Report) -> str:
-    """The verdict in one line: first who else changed the function, as that is other training."""
+    """The verdict in one line, first of all the passes that changed how the function trains."""
     function = report.function
     if report.changes:
         function += f": changed by {', '.join(report.changes)}"

@@ -108,7 +108,8 @@ class BodyBuilder:
         if isinstance(updated, Refusal):
             return updated
         update = self._update(slice_, updated, keys)
-        adoptable = {v for v in self._handles if self._may_adopt(v, slice_.size)}
+        unclaimed = self._handles.keys() - self._claimed
+        adoptable = {v for v in unclaimed if self._may_adopt(v, slice_.size)}
         beside = slice_.read_besides
         # There are mostly none, and looking for what is written takes long.
         if not adoptable <= beside:
@@ -136,9 +137,9 @@ class BodyBuilder:
         return self._slice_type(self._graph, keys, touching, sums)
 
     def _may_adopt(self, variable: str, size: int) -> bool:
-        """Whether a variable that an update reads may be a slot of it."""
-        handle = self._handles.get(variable, {}).get(0)
-        if handle is None or variable in self._claimed:
+        """Whether a variable that nothing claimed may be a slot of an update."""
+        handle = self._handles[variable].get(0)
+        if handle is None:
             return False
         ref = self._view.variables[handle]
         if ref.trainable or math.prod(ref.shape or ()) != size:
