@@ -52,6 +52,13 @@ def trained(strategy: tf.distribute.Strategy) -> None:
     tf.function(lambda: strategy.run(replica), autograph=False)()
 
 
+def reading_a_sum(step: Step) -> StepEdit:
+    """One more op in a step, which must run."""
+    edit = StepEdit(step)
+    edit.must_run(edit.at(0, "first").flat(step.reductions[0].results[0], "read"))
+    return edit
+
+
 def test_passes_see_a_step_in_the_order_in_which_they_were_registered(
     strategy_of: Callable[[int], tf.distribute.Strategy],
 ) -> None:
@@ -75,12 +82,7 @@ def test_passes_see_a_step_in_the_order_in_which_they_were_registered(
 def test_the_report_names_a_pass_that_says_nothing(
     strategy_of: Callable[[int], tf.distribute.Strategy],
 ) -> None:
-    def working(step: Step) -> Step:
-        edit = StepEdit(step)
-        edit.must_run(edit.at(0, "first").flat(step.reductions[0].results[0], "read"))
-        return edit.done()
-
-    tf_wu_shard.register_pass(Doing("first", working))
+    tf_wu_shard.register_pass(Doing("first", lambda step: reading_a_sum(step).done()))
     tf_wu_shard.register_pass(Doing("second"))
     tf.config.optimizer.set_experimental_options({"first": 1, "second": 1})
     tf_wu_shard.clear_reports()
@@ -96,8 +98,7 @@ def test_a_changed_function_with_nothing_to_shard_is_no_refusal(
     """As an evaluation that sums its loss."""
 
     def working(step: Step) -> Step:
-        edit = StepEdit(step)
-        edit.must_run(edit.at(0, "first").flat(step.reductions[0].results[0], "read"))
+        edit = reading_a_sum(step)
         edit.report("first", "the sum\nis read twice")
         return edit.done()
 
