@@ -11,6 +11,7 @@ from tf_wu_shard.cli.main import main
 from tf_wu_shard.demo import compilation, schedule
 from tf_wu_shard.demo.comparison import Comparison
 from tf_wu_shard.demo.compilation import Compilation
+from tf_wu_shard.demo.processes import Trainer
 
 
 def _pretend(
@@ -18,12 +19,12 @@ def _pretend(
 ) -> None:
     def train_all(
         tasks: Iterable[str],
+        trainer: Trainer,
         *,
-        folder: pathlib.Path,
         beside: Callable[[], Compilation],
         **_: object,
     ) -> tuple[list[Comparison], Compilation]:
-        folder.mkdir(parents=True, exist_ok=True)
+        trainer.folder.mkdir(parents=True, exist_ok=True)
         return [compared for _ in tasks], beside()
 
     monkeypatch.setattr(schedule, "train_all", train_all)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tf_wu_shard.demo import processes, schedule
+from tf_wu_shard.demo.processes import Trainer
 from tf_wu_shard.demo.runs import DemoError, Mode, Run, Tensors
 
 
@@ -22,9 +23,7 @@ def test_real_runs_of_the_digits_agree_and_are_sharded(tmp_path: pathlib.Path) -
 
     [compared], aside = schedule.train_all(
         ["digits"],
-        replicas=2,
-        quick=True,
-        folder=tmp_path,
+        Trainer(2, True, tmp_path),
         progress=note,
         quiet_progress=note,
         beside=lambda: "done",
@@ -46,7 +45,7 @@ def test_what_is_timed_runs_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: pat
     alone = threading.Lock()
     modes: list[tuple[str, Mode]] = []
 
-    def train(task: str, mode: Mode, **_: object) -> tuple[Run, Tensors]:
+    def train(self: Trainer, task: str, mode: Mode, _: object) -> tuple[Run, Tensors]:
         if mode is not Mode.REORDERED:
             assert alone.acquire(blocking=False), "something runs beside a timed run"
             alone.release()
@@ -57,13 +56,11 @@ def test_what_is_timed_runs_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: pat
         with alone:
             time.sleep(0.05)
 
-    monkeypatch.setattr(schedule, "train", train)
+    monkeypatch.setattr(Trainer, "train", train)
     monkeypatch.setattr(schedule, "compare", lambda task, replicas, trained: (task, trained))
     compared, _ = schedule.train_all(
         ["a", "b"],
-        replicas=2,
-        quick=True,
-        folder=tmp_path,
+        Trainer(2, True, tmp_path),
         progress=lambda *_: None,
         quiet_progress=lambda *_: None,
         beside=beside,
@@ -80,7 +77,7 @@ def test_when_one_thing_fails_the_runs_beside_it_end(
 ) -> None:
     begun = threading.Event()
 
-    def train(task: str, mode: Mode, **_: object) -> None:
+    def train(self: Trainer, task: str, mode: Mode, _: object) -> None:
         if mode is Mode.REORDERED:
             process = ["python3", "-c", "import time; print('{}', flush=True); time.sleep(600)"]
             with (tmp_path / "log").open("w") as errors:
@@ -91,14 +88,12 @@ def test_when_one_thing_fails_the_runs_beside_it_end(
         assert begun.wait(60)
         raise OSError("no room")
 
-    monkeypatch.setattr(schedule, "train", train)
+    monkeypatch.setattr(Trainer, "train", train)
     start = time.monotonic()
     with pytest.raises(OSError, match="no room"):
         schedule.train_all(
             ["a"],
-            replicas=2,
-            quick=True,
-            folder=tmp_path,
+            Trainer(2, True, tmp_path),
             progress=lambda *_: None,
             quiet_progress=lambda *_: None,
             beside=beside,

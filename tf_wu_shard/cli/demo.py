@@ -9,6 +9,7 @@ import time
 
 from tf_wu_shard.demo import compilation, schedule, terminal
 from tf_wu_shard.demo.page import page
+from tf_wu_shard.demo.processes import Trainer
 from tf_wu_shard.demo.runs import TITLES
 from tf_wu_shard.errors import OptionError
 from tf_wu_shard.report.html import render
@@ -59,9 +60,7 @@ def run(args: argparse.Namespace) -> int:
     begun = time.monotonic()
     compared, compiled = schedule.train_all(
         TITLES,
-        replicas=args.replicas,
-        quick=args.quick,
-        folder=args.out / "runs",
+        Trainer(args.replicas, args.quick, args.out / "runs"),
         progress=terminal.ProgressBar(sys.stderr),
         quiet_progress=terminal.ProgressBar(sys.stderr, moves=False),
         beside=lambda: compilation.compile_step(args.quick, args.out / "compiled", terminal.say),

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from tf_wu_shard.demo import agreement, processes
+from tf_wu_shard.demo import agreement
 from tf_wu_shard.demo.agreement import Agreement
-from tf_wu_shard.demo.runs import Mode, Run, Tensors
-
-Progress = Callable[[str, Mode, dict[str, float]], None]
-Training = tuple[Run, Tensors]
+from tf_wu_shard.demo.processes import Training
+from tf_wu_shard.demo.runs import Mode, Run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,32 +48,6 @@ class Comparison:
         if self.unsharded.sharding is not None:
             found.append(f"{self.task}: the flag was off and the pass reported a function")
         return tuple(found)
-
-
-def train(
-    task: str, mode: Mode, *, replicas: int, quick: bool, folder: pathlib.Path, progress: Progress
-) -> Training:
-    """Trains a task in one mode, in a process of its own.
-
-    Args:
-        task: A name in `runs.TITLES`.
-        mode: How the run updates its weights.
-        replicas: Number of logical CPU devices.
-        quick: Whether to take the small version of the task.
-        folder: The run's folder is made below it.
-        progress: Called with task, mode and every message of the run.
-
-    Raises:
-        DemoError: The run failed.
-    """
-    return processes.train(
-        task,
-        mode,
-        replicas=replicas,
-        quick=quick,
-        folder=folder / f"{task}-{mode.value}",
-        progress=lambda message: progress(task, mode, message),
-    )
 
 
 def compare(task: str, replicas: int, trained: Mapping[Mode, Training]) -> Comparison:

@@ -6,6 +6,7 @@ an interruption.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -17,57 +18,61 @@ from typing import TextIO
 from tf_wu_shard.demo import runs
 from tf_wu_shard.demo.runs import DemoError, Mode, Run, Tensors
 
+# Called with task, mode and every message of a run: first its number of steps and of parameters,
+# then each step's number, loss and seconds.
+Progress = Callable[[str, Mode, dict[str, float]], None]
+
+# A run and its final tensors.
+Training = tuple[Run, Tensors]
+
 _LOG_LINES = 12
 
 _running: set[subprocess.Popen[str]] = set()
 
 
-def train(
-    task: str,
-    mode: Mode,
-    *,
-    replicas: int,
-    quick: bool,
-    folder: pathlib.Path,
-    progress: Callable[[dict[str, float]], None],
-) -> tuple[Run, Tensors]:
-    """Trains in a process of its own.
+@dataclasses.dataclass(frozen=True)
+class Trainer:
+    """Trains tasks, each run in a process of its own.
 
-    Args:
-        task: A name in `runs.TITLES`.
-        mode: How the run updates its weights.
+    Attributes:
         replicas: Number of logical CPU devices.
-        quick: Whether to take the small version of the task.
-        folder: Where the run's record, tensors and log go; made if it is missing.
-        progress: Called with every message of the run: first its number of steps and of
-            parameters, then each step's number, loss and seconds.
-
-    Returns:
-        The run and its final tensors.
-
-    Raises:
-        DemoError: The process failed.
+        quick: Whether to take the small version of each task.
+        folder: The folders of the runs' records, tensors and logs are made below it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    log = folder / "log.txt"
-    with log.open("w", encoding="utf-8") as errors:
-        status = _run(_command(task, mode, replicas, quick, folder), errors, progress)
-    if status:
-        last = "\n".join(log.read_text(encoding="utf-8").splitlines()[-_LOG_LINES:])
-        raise DemoError(
-            f"the {mode.value} run of {task} ended with status {status};"
-            f" its log {log} ends with\n{last}"
-        )
-    return runs.load(folder)
 
+    replicas: int
+    quick: bool
+    folder: pathlib.Path
 
-def _command(task: str, mode: Mode, replicas: int, quick: bool, folder: pathlib.Path) -> list[str]:
-    return [
-        *(sys.executable, "-m", "tf_wu_shard.demo.worker"),
-        *("--task", task, "--mode", mode.value, "--replicas", str(replicas)),
-        *("--folder", str(folder)),
-        *(["--quick"] if quick else []),
-    ]
+    def train(self, task: str, mode: Mode, progress: Progress) -> Training:
+        """Trains a task in one mode.
+
+        Args:
+            task: A name in `runs.TITLES`.
+            mode: How the run updates its weights.
+            progress: What to call with its messages.
+
+        Raises:
+            DemoError: The process failed.
+        """
+        folder = self.folder / f"{task}-{mode.value}"
+        folder.mkdir(parents=True, exist_ok=True)
+        log = folder / "log.txt"
+        command = [
+            *(sys.executable, "-m", "tf_wu_shard.demo.worker"),
+            *("--task", task, "--mode", mode.value, "--replicas", str(self.replicas)),
+            *("--folder", str(folder)),
+            *(["--quick"] if self.quick else []),
+        ]
+        with log.open("w", encoding="utf-8") as errors:
+            status = _run(command, errors, lambda message: progress(task, mode, message))
+        if status:
+            last = "\n".join(log.read_text(encoding="utf-8").splitlines()[-_LOG_LINES:])
+            raise DemoError(
+                f"the {mode.value} run of {task} ended with status {status};"
+                f" its log {log} ends with\n{last}"
+            )
+        return runs.load(folder)
 
 
 def _run(command: list[str], errors: TextIO, progress: Callable[[dict[str, float]], None]) -> int:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import concurrent.futures
-import pathlib
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from tf_wu_shard.demo import processes
-from tf_wu_shard.demo.comparison import Comparison, Progress, Training, compare, train
+from tf_wu_shard.demo.comparison import Comparison, compare
+from tf_wu_shard.demo.processes import Progress, Trainer
 from tf_wu_shard.demo.runs import Mode
 
 T = TypeVar("T")
@@ -22,10 +22,8 @@ _AT_ONCE = 2
 
 def train_all(
     tasks: Iterable[str],
+    trainer: Trainer,
     *,
-    replicas: int,
-    quick: bool,
-    folder: pathlib.Path,
     progress: Progress,
     quiet_progress: Progress,
     beside: Callable[[], T],
@@ -34,11 +32,9 @@ def train_all(
 
     Args:
         tasks: Names in `runs.TITLES`.
-        replicas: Number of logical CPU devices.
-        quick: Whether to take the small version of each task.
-        folder: The runs' folders are made below it.
-        progress: Called with task, mode and every message of a run that is alone.
-        quiet_progress: The same for runs beside others, from threads of their own.
+        trainer: What trains them.
+        progress: Called with the messages of a run that is alone.
+        quiet_progress: With those of runs beside others, from threads of their own.
         beside: What else is to be done that is not timed.
 
     Returns:
@@ -48,18 +44,14 @@ def train_all(
         DemoError: A run failed, or runs cannot be compared.
         Exception: What `beside` raises.
     """
-
-    def run(task: str, mode: Mode, progress: Progress) -> Training:
-        return train(task, mode, replicas=replicas, quick=quick, folder=folder, progress=progress)
-
     tasks = list(tasks)
-    timed = {task: {mode: run(task, mode, progress) for mode in _TIMED} for task in tasks}
+    timed = {task: {mode: trainer.train(task, mode, progress) for mode in _TIMED} for task in tasks}
     pool = concurrent.futures.ThreadPoolExecutor(_AT_ONCE)
     try:
         aside = pool.submit(beside)
         untimed = {
             task: {
-                mode: pool.submit(run, task, mode, quiet_progress)
+                mode: pool.submit(trainer.train, task, mode, quiet_progress)
                 for mode in Mode
                 if mode not in _TIMED
             }
@@ -75,8 +67,8 @@ def train_all(
         for future in ended:
             future.result()
         compared = [
-            compare(task, replicas, timed[task] | {m: f.result() for m, f in untimed[task].items()})
-            for task in tasks
+            compare(task, trainer.replicas, timed[task] | {m: f.result() for m, f in own.items()})
+            for task, own in untimed.items()
         ]
         return compared, aside.result()
     except BaseException:

@@ -31,7 +31,7 @@ class ProgressBar:
         self._runs: dict[tuple[str, Mode], tuple[int, float]] = {}
 
     def __call__(self, task: str, mode: Mode, message: dict[str, float]) -> None:
-        """Takes one message of a run (see processes.train)."""
+        """Takes one message of a run (see `processes.Progress`)."""
         if "steps" in message:
             self._runs[task, mode] = int(message["steps"]), time.monotonic()
             self._draw(task, mode, 0, "tracing")
