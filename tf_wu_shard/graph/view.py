@@ -78,8 +78,6 @@ class GraphView:
         control_outputs: Iterable[str],
         op_def: Callable[[str], Any | None],
         shape_of: Callable[[Value], Dims | None] | None = None,
-        own_inputs: Iterable[str] = (),
-        constants: Mapping[str, Any] | None = None,
     ) -> None:
         self.graph_def = graph_def
         self.ops: dict[str, Op] = {op.name: op for op in ordered_ops(graph_def.node)}
@@ -92,9 +90,9 @@ class GraphView:
         self._given: dict[Value, tuple[int, ...]] = {}
         self._shapes: dict[Value, tuple[int, ...] | None] = {}
         self.functions = {f.signature.name: f for f in graph_def.library.function}
-        self.own_inputs = frozenset(own_inputs)
+        self.own_inputs: frozenset[str] = frozenset()
         self.part_wise: dict[str, Mapping[str, frozenset[str]]] = {}
-        self.constants = dict(constants or {})
+        self.constants: Mapping[str, Any] = {}
         self._by_position = list(self.ops.values())
 
     def with_part_wise(self, part_wise: Mapping[str, Mapping[str, frozenset[str]]]) -> GraphView:
@@ -102,6 +100,12 @@ class GraphView:
         found = copy.copy(self)
         found.part_wise = dict(part_wise)
         return found
+
+    def with_inputs(self, own: Iterable[str], constants: Mapping[str, Any]) -> GraphView:
+        """The same view, in which more is known of inputs; see `own_inputs` and `constants`."""
+        found = copy.copy(self)
+        found.own_inputs, found.constants = frozenset(own), constants
+        return found._with_shapes_open()
 
     def with_variables(self, variables: Mapping[str, VariableRef]) -> GraphView:
         """The same view, in which other things are known of handles."""
@@ -115,9 +119,13 @@ class GraphView:
             return self
         found = copy.copy(self)
         found._given = {**self._given, **shapes}
-        found._shapes = {}
-        found.__dict__.pop("_inference", None)
-        return found
+        return found._with_shapes_open()
+
+    def _with_shapes_open(self) -> GraphView:
+        """This view, once what shapes follow from was changed."""
+        self._shapes = {}
+        self.__dict__.pop("_inference", None)
+        return self
 
     def with_graph(
         self,
@@ -134,16 +142,16 @@ class GraphView:
             outputs: What it returns; None for the same.
             control_outputs: Names of the ops that must run; None for the same.
         """
-        return GraphView(
+        found = GraphView(
             graph_def,
             variables=self.variables,
             outputs=self.outputs if outputs is None else outputs,
             control_outputs=self.control_outputs if control_outputs is None else control_outputs,
             op_def=self.op_def,
             shape_of=lambda v: self.stated(v) if v.op in self.ops else shape_of(v),
-            own_inputs=self.own_inputs,
-            constants=self.constants,
-        ).with_part_wise(self.part_wise)
+        )
+        found.part_wise = self.part_wise
+        return found.with_inputs(self.own_inputs, self.constants)
 
     @functools.cached_property
     def _consumers(self) -> dict[Value, list[tuple[Op, int]]]:

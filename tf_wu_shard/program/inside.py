@@ -67,9 +67,7 @@ def _view(
             control_outputs=body.control_outputs,
             op_def=outer.op_def,
             shape_of=lambda value: shape_of(value.op, value.index),
-            own_inputs=own_inputs,
-            constants=constants,
-        )
+        ).with_inputs(own_inputs, constants)
 
     differ = differs(outer, num_replicas)
     own = {a for a, v in zip(body.arguments, operands, strict=True) if differ(v)}

@@ -79,8 +79,7 @@ def capture(graph: Any) -> Captured:
         # Asked for where they matter: writing all shapes into the GraphDef takes as long as the
         # rest of it.
         shape_of=lambda value: shape_of(value.op, value.index),
-        constants=constants,
-    )
+    ).with_inputs((), constants)
     return Captured(view, variables, cluster)
 
 

@@ -217,8 +217,7 @@ def _view(
         control_outputs=controls,
         op_def=_op_def,
         shape_of=shapes.of,
-        own_inputs=own,
-    )
+    ).with_inputs(own, {})
     refs = {name: _ref(view, name, variable) for name, variable in handles.items()}
     shapes.read(view, refs)
     view = view.with_variables(refs)
