@@ -1,8 +1,7 @@
-"""Where the elements of a value are, seen from one replica, and why an answer may be "no".
+"""Where the elements of a value are, seen from one replica. Pure data.
 
-The placements are those of updates cut into elements; for tables cut at rows, `analysis.row_lies`
-has others. Refusals come from everywhere between a dialect and the planner. Pure data: no
-TensorFlow, no graphs.
+The placements are those of updates cut into elements; tables cut at rows have others, in
+`weight_update.analysis.row_placement`.
 """
 
 from __future__ import annotations
@@ -49,27 +48,6 @@ class Partial:
 
     shape: tuple[int, ...]
     combine: Combine = Combine.SUM
-
-
-@dataclasses.dataclass(frozen=True)
-class Refusal:
-    """A reason not to shard, and the place it was found: an answer, not an error.
-
-    Attributes:
-        where: The op or variable at which the analysis stopped.
-        reason: What was not understood, or would not pay; readable after "because".
-        of_rules: Whether nothing but the rules for shards stopped: no rule names the op, or the
-            rule does not hold there. A replica that holds everything whole could go on.
-        cure: What lifts it, readable after "lifted by"; "" where nothing is known to.
-    """
-
-    where: str
-    reason: str
-    of_rules: bool = dataclasses.field(default=False, compare=False)
-    cure: str = dataclasses.field(default="", compare=False)
-
-    def __str__(self) -> str:
-        return f"{self.reason} ({self.where})" if self.where else self.reason
 
 
 Placement: TypeAlias = Replicated | Sharded | Partial

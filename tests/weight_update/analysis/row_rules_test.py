@@ -189,7 +189,7 @@ def test_one_side_of_a_condition_is_done_on_rows(names: tuple[str, str]) -> None
     assert chosen.branch is not None
     assert (chosen.branch.local, chosen.branch.whole) == (local, whole)
     # What each shard has of the results is a list of its own, of which rows may repeat.
-    assert {lies.entries for lies in chosen.branch.results} == {"chosen0"}
+    assert {p.entries for p in chosen.branch.results} == {"chosen0"}
     assert weights_by_rows(update) == {"w"}
     assert {op.ops[0] for op in update.body if op.sum is not None} == {"any0"}
 

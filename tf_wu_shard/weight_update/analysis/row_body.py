@@ -82,7 +82,7 @@ class RowBodyBuilder(BodyBuilder):
         view, known = self._view, self._handle_or_gradient(slice_, value)
         if known is not None:
             return known
-        if slice_.lies(value) is not None:
+        if slice_.placement(value) is not None:
             source = slice_.source(value)
             if slice_.is_gradient(source):
                 return Operand(OperandKind.GRADIENT, index=self._names[source][0])

@@ -19,7 +19,7 @@ from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.sparse import SAME
 from tf_wu_shard.rules.variables import READ
-from tf_wu_shard.weight_update.analysis.row_lies import Lies, RowBranch, What
+from tf_wu_shard.weight_update.analysis.row_placement import RowBranch, RowPlacement, What
 from tf_wu_shard.weight_update.analysis.row_rules import RowRules
 
 _FUNCTIONS = ("then_branch", "else_branch")
@@ -28,7 +28,7 @@ _TAKEN = (*_RETURNED, What.TABLE, What.NUM_ROWS)
 
 
 def branch_on_rows(
-    view: GraphView, op: Op, operands: Sequence[Lies | None], rules: RowRules
+    view: GraphView, op: Op, operands: Sequence[RowPlacement | None], rules: RowRules
 ) -> RowBranch | Refusal:
     """How the branches of a condition are done on rows.
 
@@ -55,17 +55,17 @@ def branch_on_rows(
     if len(local) == 2 and found["then_branch"] == found["else_branch"]:
         return RowBranch(local[0], "", tuple(taken), results)
     # Only the numbers of their rows distinguish entries, and these stay what they are.
-    wrong = [lies for lies in results if lies.what not in _RETURNED]
-    if wrong or [lies.what for lies in results].count(What.ROWS) != 1:
+    wrong = [p for p in results if p.what not in _RETURNED]
+    if wrong or [p.what for p in results].count(What.ROWS) != 1:
         return refusals.Rows.NO_LIST_RETURNED.at(op.name)
-    if any(lies is not None and lies.what not in _TAKEN for lies in taken):
+    if any(p is not None and p.what not in _TAKEN for p in taken):
         return refusals.Rows.COUNTS_ENTRIES.at(op.name)
-    lists = {lies.entries for lies in (*taken, *results) if lies is not None and lies.entries}
+    lists = {p.entries for p in (*taken, *results) if p is not None and p.entries}
     if len(lists) != 1:
         return refusals.Rows.SEVERAL_LISTS.at(op.name)
     whole = next(name for name in _FUNCTIONS if name != local[0])
     renamed = tuple(
-        Lies(lies.what, op.name if lies.entries else "", shape=lies.shape) for lies in results
+        RowPlacement(p.what, op.name if p.entries else "", shape=p.shape) for p in results
     )
     return RowBranch(local[0], whole, tuple(taken), renamed)
 
@@ -87,45 +87,47 @@ def depending(view: GraphView, op: Op, slot: int) -> set[int]:
     return found
 
 
-def _as_part(view: GraphView, value: Value, lies: Lies | None, rules: RowRules) -> Lies | None:
+def _as_part(
+    view: GraphView, value: Value, placement: RowPlacement | None, rules: RowRules
+) -> RowPlacement | None:
     """An operand as the branches take it: a table, or its shape, that is outside is one as well."""
-    if lies is not None:
-        return lies
+    if placement is not None:
+        return placement
     shape = view.shape(value)
     if shape == rules.table and math.prod(rules.table) > 1:
-        return Lies(What.TABLE, shape=rules.table)
-    return Lies(What.TABLE_SHAPE) if rules.is_shape(value) else None
+        return RowPlacement(What.TABLE, shape=rules.table)
+    return RowPlacement(What.TABLE_SHAPE) if rules.is_shape(value) else None
 
 
 def _results(
-    view: GraphView, op: Op, attribute: str, taken: Sequence[Lies | None], outside: RowRules
-) -> tuple[Lies, ...] | Refusal:
+    view: GraphView, op: Op, attribute: str, taken: Sequence[RowPlacement | None], outside: RowRules
+) -> tuple[RowPlacement, ...] | Refusal:
     """Where the results of one branch lie, if a shard can call its function as it stands."""
     body = function_view(view, op.attribute(attribute).func.name, op.inputs[1:])
     if body is None:
         return refusals.Rows.BRANCH_UNKNOWN.at(op.name)
     arguments = [Value(one.name) for one in body if one.type == ARGUMENT]
-    lies = {v: own for v, own in zip(arguments, taken, strict=True) if own is not None}
-    rules = RowRules(body, outside.table, lies, inside=True)
+    placements = {v: own for v, own in zip(arguments, taken, strict=True) if own is not None}
+    rules = RowRules(body, outside.table, placements, inside=True)
     for inner in body:
         if inner.type == ARGUMENT:
             continue
         if body.is_stateful(inner.type) or inner.type == READ:
             return refusals.Rows.BRANCH_HAS_EFFECTS.at(op.name, op_type=inner.type)
-        operands = [lies.get(value) for value in inner.inputs]
+        operands = [placements.get(value) for value in inner.inputs]
         if all(own is None for own in operands):
             continue
         if inner.type in SAME:
             for i, own in enumerate(operands):
                 if own is not None:
-                    lies[Value(inner.name, i)] = own
+                    placements[Value(inner.name, i)] = own
             continue
-        judged = rules.judge(inner, operands)
-        if isinstance(judged, Refusal):
-            return dataclasses.replace(judged, where=op.name)
-        for i, own in enumerate(judged.results):
-            lies[Value(inner.name, i)] = own
-    found = [lies.get(value) for value in body.outputs]
+        propagated = rules.propagate(inner, operands)
+        if isinstance(propagated, Refusal):
+            return dataclasses.replace(propagated, where=op.name)
+        for i, own in enumerate(propagated.results):
+            placements[Value(inner.name, i)] = own
+    found = [placements.get(value) for value in body.outputs]
     known = tuple(own for own in found if own is not None)
     if len(known) != len(found):
         return refusals.Rows.BRANCH_RESULT_OUTSIDE.at(op.name)

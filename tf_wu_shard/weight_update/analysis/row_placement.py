@@ -29,7 +29,7 @@ class What(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True)
-class Lies:
+class RowPlacement:
     """Where a value lies.
 
     Attributes:
@@ -64,5 +64,5 @@ class RowBranch:
 
     local: str
     whole: str
-    operands: tuple[Lies | None, ...]
-    results: tuple[Lies, ...]
+    operands: tuple[RowPlacement | None, ...]
+    results: tuple[RowPlacement, ...]

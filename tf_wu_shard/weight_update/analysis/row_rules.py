@@ -4,7 +4,7 @@ Every value is a table (cut at rows), belongs to the entries of the gradient (ea
 that name its rows, in their order), or is outside and the same on every replica. An op is local
 where each row of its result needs that row of its operands and the entries that name it, alone; a
 sum over rows or entries is the sum of what all shards add to it. A rule looks at nothing but the
-ops, so that the branch of a condition is judged as the graph around it is.
+ops, so that the branch of a condition is handled as the graph around it is.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from tf_wu_shard.rules.sparse import (
     UNIQUE,
 )
 from tf_wu_shard.rules.sums import COMBINED_DTYPES, SUMS, kept_shape
-from tf_wu_shard.weight_update.analysis.row_lies import Lies, What
+from tf_wu_shard.weight_update.analysis.row_placement import RowPlacement, What
 from tf_wu_shard.weight_update.analysis.types import ShardSum
 
 
 @dataclasses.dataclass(frozen=True)
-class Judged:
+class Propagated:
     """What is known of an op.
 
     Attributes:
@@ -45,7 +45,7 @@ class Judged:
         sliced: Numbers of its outside operands of which each shard takes its own rows.
     """
 
-    results: tuple[Lies, ...] = ()
+    results: tuple[RowPlacement, ...] = ()
     sum: ShardSum | None = None
     sliced: tuple[int, ...] = ()
 
@@ -63,24 +63,24 @@ class RowRules:
         self,
         view: GraphView,
         table: tuple[int, ...],
-        lies: Mapping[Value, Lies],
+        placements: Mapping[Value, RowPlacement],
         *,
         inside: bool = False,
     ) -> None:
-        """Prepares to judge.
+        """Prepares the rules.
 
         Args:
             view: The graph.
             table: The shape of the table.
-            lies: Where each value lies that depends on the shard; filled as ops are judged.
+            placements: Where each value lies that depends on the shard; filled op by op.
             inside: See the class.
         """
         self._view = view
-        self._lies = lies
+        self._placements = placements
         self.table = table
         self.inside = inside
 
-    def judge(self, op: Op, operands: Sequence[Lies | None]) -> Judged | Refusal:
+    def propagate(self, op: Op, operands: Sequence[RowPlacement | None]) -> Propagated | Refusal:
         """Where the results of an op lie.
 
         Args:
@@ -97,18 +97,18 @@ class RowRules:
         if op.type == "Cast" and first is not None and first.what is What.ROWS:
             # A wider type has the same numbers; a narrower one might not have all of them.
             if op.attribute("DstT").type == INT64:
-                return Judged((first,))
+                return Propagated((first,))
             return refusals.Rows.ROW_NUMBERS_NARROWED.at(op.name)
         if op.type == UNIQUE and first is not None and first.what is What.ROWS:
-            places = Lies(What.PLACES, first.entries, op.name)
-            return Judged((Lies(What.ROWS, op.name), places))
+            places = RowPlacement(What.PLACES, first.entries, op.name)
+            return Propagated((RowPlacement(What.ROWS, op.name), places))
         if op.type == SHAPE and first is not None and first.what in (What.ROWS, What.ENTRIES):
-            return Judged((Lies(What.SIZES, first.entries),))
+            return Propagated((RowPlacement(What.SIZES, first.entries),))
         if op.type == STRIDED_SLICE and first is not None and self.takes_first(op):
             if first.what is What.TABLE_SHAPE:
-                return Judged((Lies(What.NUM_ROWS),))
+                return Propagated((RowPlacement(What.NUM_ROWS),))
             if first.what is What.SIZES:
-                return Judged((Lies(What.COUNT, first.entries),))
+                return Propagated((RowPlacement(What.COUNT, first.entries),))
         if family is Family.ELEMENTWISE and op.type not in ON_VECTORS:
             return self._elementwise(op, operands)
         if family is Family.SUM and first is not None and all(o is None for o in operands[1:]):
@@ -117,38 +117,40 @@ class RowRules:
             return self._relabel(op, first)
         return refusals.Rows.NO_RULE_ON_ROWS.at(op.name, op_type=op.type)
 
-    def read_rows(self, op: Op, rows: Lies | None) -> Judged | Refusal:
+    def read_rows(self, op: Op, rows: RowPlacement | None) -> Propagated | Refusal:
         """Rows of one of the update's own variables, which are a table, for each entry one."""
         if rows is None or rows.what is not What.ROWS or op.attribute("batch_dims").i != 0:
             return refusals.Rows.OTHER_ROWS_READ.at(op.name)
-        return Judged((Lies(What.ENTRIES, rows.entries, shape=self.table[1:]),))
+        return Propagated((RowPlacement(What.ENTRIES, rows.entries, shape=self.table[1:]),))
 
-    def spread(self, op: Op) -> Judged | Refusal:
+    def spread(self, op: Op) -> Propagated | Refusal:
         """An elementwise op that makes a table of what is outside: each shard makes its rows."""
         return self._on_table(op, [None] * len(op.inputs))
 
-    def _segment_sum(self, op: Op, operands: Sequence[Lies | None]) -> Judged | Refusal:
+    def _segment_sum(self, op: Op, operands: Sequence[RowPlacement | None]) -> Propagated | Refusal:
         values, places, count = operands
         if values is not None and places is not None and values.what is What.ENTRIES:
-            if places == Lies(What.ROWS, values.entries) and self._is_num_rows(op.inputs[2]):
-                return Judged((Lies(What.TABLE, shape=(self.table[0], *values.shape)),))
+            if places == RowPlacement(What.ROWS, values.entries) and self._is_num_rows(
+                op.inputs[2]
+            ):
+                return Propagated((RowPlacement(What.TABLE, shape=(self.table[0], *values.shape)),))
             fits = places.what is What.PLACES and places.entries == values.entries
-            if fits and count == Lies(What.COUNT, places.into):
-                return Judged((dataclasses.replace(values, entries=places.into),))
+            if fits and count == RowPlacement(What.COUNT, places.into):
+                return Propagated((dataclasses.replace(values, entries=places.into),))
         return refusals.Rows.OTHER_SEGMENT_SUM.at(op.name)
 
-    def _look_up(self, op: Op, operands: Sequence[Lies | None]) -> Judged | Refusal:
+    def _look_up(self, op: Op, operands: Sequence[RowPlacement | None]) -> Propagated | Refusal:
         table, rows = operands[:2]
         axis = self._view.integers(op.inputs[2])
         plain = axis == (0,) and op.attribute("batch_dims").i == 0
         of_table = table is not None and table.what is What.TABLE
         if of_table and rows is not None and rows.what is What.ROWS and plain:
             assert table is not None, "it is of a table"
-            return Judged((Lies(What.ENTRIES, rows.entries, shape=table.shape[1:]),))
+            return Propagated((RowPlacement(What.ENTRIES, rows.entries, shape=table.shape[1:]),))
         return refusals.Rows.OTHER_LOOK_UP.at(op.name)
 
-    def _elementwise(self, op: Op, operands: Sequence[Lies | None]) -> Judged | Refusal:
-        inside = {(lies.what, lies.entries) for lies in operands if lies is not None}
+    def _elementwise(self, op: Op, operands: Sequence[RowPlacement | None]) -> Propagated | Refusal:
+        inside = {(p.what, p.entries) for p in operands if p is not None}
         if len(inside) != 1:
             return refusals.Rows.TABLE_WITH_ENTRIES.at(op.name)
         what, entries = inside.pop()
@@ -158,7 +160,7 @@ class RowRules:
             return refusals.Rows.COMPUTES_WITH_ROW_NUMBERS.at(op.name, what=what.value)
         if op.type not in EXACT:
             return refusals.Rows.ROUNDED_OTHERWISE.at(op.name, op_type=op.type)
-        shapes = {lies.shape for lies in operands if lies is not None}
+        shapes = {p.shape for p in operands if p is not None}
         if len(shapes) != 1:
             return refusals.Rows.ENTRIES_OVER_ENTRIES.at(op.name)
         of_one = shapes.pop()
@@ -170,9 +172,9 @@ class RowRules:
             alike = len(shape) <= len(of_one) or (len(shape) == len(of_one) + 1 and shape[0] == 1)
             if not alike or _broadcast([shape[-len(of_one) :] if of_one else (), of_one]) != of_one:
                 return refusals.Rows.BROADCASTS_OVER_ENTRIES.at(op.name, shape=shape)
-        return Judged((Lies(What.ENTRIES, entries, shape=of_one),))
+        return Propagated((RowPlacement(What.ENTRIES, entries, shape=of_one),))
 
-    def _on_table(self, op: Op, operands: Sequence[Lies | None]) -> Judged | Refusal:
+    def _on_table(self, op: Op, operands: Sequence[RowPlacement | None]) -> Propagated | Refusal:
         """An elementwise op on tables and what is outside."""
         shapes: list[tuple[int, ...]] = []
         for value, operand in zip(op.inputs, operands, strict=True):
@@ -193,9 +195,9 @@ class RowRules:
         )
         if sliced and self.inside:
             return refusals.Rows.ALL_ROWS_IN_BRANCH.at(op.name)
-        return Judged((Lies(What.TABLE, shape=result),), sliced=sliced)
+        return Propagated((RowPlacement(What.TABLE, shape=result),), sliced=sliced)
 
-    def _sum(self, op: Op, first: Lies) -> Judged | Refusal:
+    def _sum(self, op: Op, first: RowPlacement) -> Propagated | Refusal:
         if first.what not in (What.TABLE, What.ENTRIES):
             return refusals.Rows.SUMS_ROW_NUMBERS.at(op.name, what=first.what.value)
         # How many entries there are is known when the step runs, and no mean is taken of them.
@@ -212,7 +214,7 @@ class RowRules:
             result = tuple(1 if i in axes else size for i, size in enumerate(shape))
         if 0 not in axes:
             if of_table:
-                return Judged((Lies(What.TABLE, shape=result),))
+                return Propagated((RowPlacement(What.TABLE, shape=result),))
             return refusals.Rows.SUMS_EACH_ENTRY.at(op.name)
         rule, dtype = SUMS[op.type], self._view.dtype(Value(op.name))
         if rule.mean and not of_table:
@@ -221,16 +223,16 @@ class RowRules:
             return refusals.Rows.TYPE_NOT_SUMMED_ON_ROWS.at(op.name, dtype=dtype_name(dtype))
         if self.inside:
             return refusals.Rows.SUM_IN_BRANCH.at(op.name)
-        return Judged(sum=ShardSum(shape, axes, result, dtype))
+        return Propagated(sum=ShardSum(shape, axes, result, dtype))
 
-    def _relabel(self, op: Op, first: Lies) -> Judged | Refusal:
+    def _relabel(self, op: Op, first: RowPlacement) -> Propagated | Refusal:
         """A reshape of each row."""
         shape = self._view.shape(Value(op.name))
         if self.inside or shape is None:
             return refusals.Updates.OPERAND_SHAPE_UNKNOWN.at(op.name)
         if shape[:1] != self.table[:1] or math.prod(shape) != math.prod(first.shape):
             return refusals.Rows.RESIZES_ROWS.at(op.name, shape=shape)
-        return Judged((Lies(What.TABLE, shape=shape),))
+        return Propagated((RowPlacement(What.TABLE, shape=shape),))
 
     def takes_first(self, op: Op) -> bool:
         """Whether a StridedSlice yields the first element of a vector as a scalar."""
@@ -243,7 +245,7 @@ class RowRules:
         )
 
     def _is_num_rows(self, value: Value) -> bool:
-        if self._lies.get(value) == Lies(What.NUM_ROWS):
+        if self._placements.get(value) == RowPlacement(What.NUM_ROWS):
             return True
         if self.inside:
             return False

@@ -19,8 +19,13 @@ from tf_wu_shard.rules.variables import READ, WRITES
 from tf_wu_shard.step.gradients import sparse_gradients
 from tf_wu_shard.step.reductions import GradientReduction
 from tf_wu_shard.weight_update.analysis.row_branches import branch_on_rows
-from tf_wu_shard.weight_update.analysis.row_lies import Lies, RowBranch, What, all_entries
-from tf_wu_shard.weight_update.analysis.row_rules import Judged, RowRules
+from tf_wu_shard.weight_update.analysis.row_placement import (
+    RowBranch,
+    RowPlacement,
+    What,
+    all_entries,
+)
+from tf_wu_shard.weight_update.analysis.row_rules import Propagated, RowRules
 from tf_wu_shard.weight_update.analysis.update_slice import UpdateSlice
 
 
@@ -40,7 +45,7 @@ class RowSlice(UpdateSlice):
         Args:
             reductions: All reductions of the graph, by key.
         """
-        self._lies: dict[Value, Lies] = {}
+        self._placements: dict[Value, RowPlacement] = {}
         self.branches: dict[str, RowBranch] = {}
         self.gathered: set[str] = set()
         # Operands that are outside and of which each shard takes its own rows.
@@ -54,8 +59,8 @@ class RowSlice(UpdateSlice):
         self.table: tuple[int, ...] = shapes.pop() or ()
         if not self.table or self.size == 0:
             return refusals.Rows.NO_ROWS.at(where)
-        self._table = Lies(What.TABLE, shape=self.table)
-        self._rules = RowRules(self._view, self.table, self._lies)
+        self._table = RowPlacement(What.TABLE, shape=self.table)
+        self._rules = RowRules(self._view, self.table, self._placements)
         parts = [reductions[key] for key in self._keys]
         if any(part.gathered is None for part in parts):
             return refusals.Rows.SPARSE_AND_DENSE.at(where)
@@ -75,9 +80,9 @@ class RowSlice(UpdateSlice):
         entries = all_entries(found[Gathered.VALUES])
         self._ordered.add(entries)
         whats = {
-            Gathered.VALUES: Lies(What.ENTRIES, entries, shape=self.table[1:]),
-            Gathered.ROWS: Lies(What.ROWS, entries),
-            Gathered.SHAPE: Lies(What.TABLE_SHAPE),
+            Gathered.VALUES: RowPlacement(What.ENTRIES, entries, shape=self.table[1:]),
+            Gathered.ROWS: RowPlacement(What.ROWS, entries),
+            Gathered.SHAPE: RowPlacement(What.TABLE_SHAPE),
         }
         for part in parts:
             assert part.gathered is not None, "they are all gathered"
@@ -87,24 +92,24 @@ class RowSlice(UpdateSlice):
             for name in self._names.of(part.key, 0):
                 if name != part.results[0] and self._view.producer(name).type not in SAME:
                     return refusals.Rows.RESHAPED_SPARSE_GRADIENT.at(name.op)
-                self._lies[name] = whats[part.gathered]
+                self._placements[name] = whats[part.gathered]
         return None
 
-    def lies(self, value: Value) -> Lies | None:
+    def placement(self, value: Value) -> RowPlacement | None:
         """Where a value lies; None where it is the same on every replica."""
-        return self._lies.get(value)
+        return self._placements.get(value)
 
     def results(self, op: Op) -> list[Value]:
         """What an op of the body yields that depends on the shard, but for reads and shapes."""
         if op.type == READ or op.name in self._written_by:
             return []
-        found = [value for value in self._view.results(op.name) if value in self._lies]
-        return [value for value in found if self._lies[value].what is not What.TABLE_SHAPE]
+        found = [value for value in self._view.results(op.name) if value in self._placements]
+        return [value for value in found if self._placements[value].what is not What.TABLE_SHAPE]
 
     def may_be_gathered(self, value: Value) -> bool:
         """Whether a value has some numbers for each row of the table, fewer than the table has."""
-        lies = self._lies[value]
-        return lies.what is What.TABLE and math.prod(lies.shape) < self.size
+        placement = self._placements[value]
+        return placement.what is What.TABLE and math.prod(placement.shape) < self.size
 
     def place(self) -> Refusal | None:
         """See `UpdateSlice.place`."""
@@ -119,7 +124,7 @@ class RowSlice(UpdateSlice):
     def _place_op(self, op: Op) -> Refusal | None:
         if op.type == READ:
             if op.inputs[0].op in self._own_handles:
-                self._lies[Value(op.name)] = self._table
+                self._placements[Value(op.name)] = self._table
                 self.body.append(op)
             elif op.inputs[0].op in self._view.variables:
                 self.read_besides.add(self._view.variables[op.inputs[0].op].key)
@@ -127,32 +132,32 @@ class RowSlice(UpdateSlice):
         if op.name in self._written_by:
             self.body.append(op)
             return self._check_write(op)
-        operands = [self._lies.get(v) for v in op.inputs]
+        operands = [self._placements.get(v) for v in op.inputs]
         if op.type in SAME:
-            for i, (value, lies) in enumerate(zip(op.inputs, operands, strict=True)):
-                if lies is not None:
-                    self._lies[Value(op.name, i)] = lies
+            for i, (value, placement) in enumerate(zip(op.inputs, operands, strict=True)):
+                if placement is not None:
+                    self._placements[Value(op.name, i)] = placement
                     self._sources[Value(op.name, i)] = self.source(value)
             return None
-        if op.type == BRANCH and any(lies is not None for lies in operands):
+        if op.type == BRANCH and any(p is not None for p in operands):
             return self._place_branch(op, operands)
         if op.type == READ_ROWS and op.inputs[0].op in self._own_handles:
             read = self._rules.read_rows(op, operands[1])
             if not isinstance(read, Refusal):
-                self._place_judged(op, read)
+                self._place_results(op, read)
             return read if isinstance(read, Refusal) else None
-        outside = all(lies is None for lies in operands)
+        outside = all(p is None for p in operands)
         if outside and not self._makes_a_table(op):
             return None
-        judged = self._rules.spread(op) if outside else self._rules.judge(op, operands)
-        if isinstance(judged, Refusal):
-            return None if self._looks_at_the_shape(operands) else judged
-        if self._is_done_on_all_rows(op, judged):
+        propagated = self._rules.spread(op) if outside else self._rules.propagate(op, operands)
+        if isinstance(propagated, Refusal):
+            return None if self._looks_at_the_shape(operands) else propagated
+        if self._is_done_on_all_rows(op, propagated):
             return None
-        self._place_judged(op, judged)
+        self._place_results(op, propagated)
         return None
 
-    def _is_done_on_all_rows(self, op: Op, judged: Judged) -> bool:
+    def _is_done_on_all_rows(self, op: Op, propagated: Propagated) -> bool:
         """Whether an op on a few numbers of each row is left outside, where all rows' are gathered.
 
         Rows of fewer elements than the table's do not begin where a kernel's vectors do, so that
@@ -160,39 +165,41 @@ class RowSlice(UpdateSlice):
         """
         elementwise = family_of(op.type) is Family.ELEMENTWISE and op.type not in EXACT
         return elementwise and any(
-            lies.what is What.TABLE and math.prod(lies.shape) < self.size for lies in judged.results
+            p.what is What.TABLE and math.prod(p.shape) < self.size for p in propagated.results
         )
 
-    def _place_judged(self, op: Op, judged: Judged) -> None:
-        for i, lies in enumerate(judged.results):
-            self._lies[Value(op.name, i)] = lies
-        if judged.sum is not None:
-            self.sums[op.name] = judged.sum
-        self._sliced.update((op.name, op.inputs[number]) for number in judged.sliced)
+    def _place_results(self, op: Op, propagated: Propagated) -> None:
+        for i, placement in enumerate(propagated.results):
+            self._placements[Value(op.name, i)] = placement
+        if propagated.sum is not None:
+            self.sums[op.name] = propagated.sum
+        self._sliced.update((op.name, op.inputs[number]) for number in propagated.sliced)
         self.body.append(op)
 
-    def _place_branch(self, op: Op, operands: list[Lies | None]) -> Refusal | None:
+    def _place_branch(self, op: Op, operands: list[RowPlacement | None]) -> Refusal | None:
         branch = branch_on_rows(self._view, op, operands, self._rules)
         if isinstance(branch, Refusal):
             return branch
         if branch.whole:
-            taken = {lies.entries for lies in branch.operands if lies is not None and lies.entries}
+            taken = {p.entries for p in branch.operands if p is not None and p.entries}
             if not self._ordered.issuperset(taken):
                 return refusals.Rows.ORDER_OF_ENTRIES_UNKNOWN.at(op.name)
             self._ordered.add(op.name)
-        for value, before, lies in zip(op.inputs[1:], operands[1:], branch.operands, strict=True):
-            if before is None and lies is not None and lies.what is What.TABLE:
+        for value, before, placement in zip(
+            op.inputs[1:], operands[1:], branch.operands, strict=True
+        ):
+            if before is None and placement is not None and placement.what is What.TABLE:
                 self._sliced.add((op.name, value))
-        for i, lies in enumerate(branch.results):
-            self._lies[Value(op.name, i)] = lies
+        for i, placement in enumerate(branch.results):
+            self._placements[Value(op.name, i)] = placement
         self.branches[op.name] = branch
         self.body.append(op)
         return None
 
-    def _looks_at_the_shape(self, operands: list[Lies | None]) -> bool:
+    def _looks_at_the_shape(self, operands: list[RowPlacement | None]) -> bool:
         """Whether an op depends on the shape of the table alone, which every replica knows."""
-        inside = [lies for lies in operands if lies is not None]
-        return bool(inside) and all(lies.what is What.TABLE_SHAPE for lies in inside)
+        inside = [p for p in operands if p is not None]
+        return bool(inside) and all(p.what is What.TABLE_SHAPE for p in inside)
 
     def _makes_a_table(self, op: Op) -> bool:
         """Whether an op makes a table for the update alone of what is smaller and outside."""
@@ -215,7 +222,7 @@ class RowSlice(UpdateSlice):
         handles = sparse.num_handles if sparse else 1
         if any(value.op not in self._own_handles for value in op.inputs[:handles]):
             return refusals.Updates.ALSO_WRITES.at(op.name, op_type=op.type)
-        operands = [self._lies.get(v) for v in op.inputs]
+        operands = [self._placements.get(v) for v in op.inputs]
         if op.type in WRITES:
             if operands[1] == self._table:
                 return None
@@ -234,7 +241,7 @@ class RowSlice(UpdateSlice):
         else:
             return refusals.Rows.NO_RULE_ON_ROWS.at(op.name, op_type=op.type)
         rows, values = (operands[slot] for slot in slots)
-        entries = Lies(What.ENTRIES, rows.entries, shape=self.table[1:]) if rows else None
+        entries = RowPlacement(What.ENTRIES, rows.entries, shape=self.table[1:]) if rows else None
         if rows is None or values != entries or rows.what is not What.ROWS:
             return refusals.Rows.NO_ROW_EACH_WRITTEN.at(op.name)
         if sparse is not None and not self._made_by(rows.entries, UNIQUE):

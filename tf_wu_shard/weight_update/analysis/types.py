@@ -12,7 +12,7 @@ import enum
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.step.reductions import EnsuredShape, GradientReduction
-from tf_wu_shard.weight_update.analysis.row_lies import RowBranch
+from tf_wu_shard.weight_update.analysis.row_placement import RowBranch
 
 
 class OperandKind(enum.Enum):

@@ -13,7 +13,7 @@ from typing import Any
 
 from tf_wu_shard.graph.op import Value, attribute_in
 from tf_wu_shard.grounds import row_exchange
-from tf_wu_shard.weight_update.analysis.row_lies import Lies, RowBranch, What
+from tf_wu_shard.weight_update.analysis.row_placement import RowBranch, RowPlacement, What
 from tf_wu_shard.weight_update.analysis.types import BodyOp, OperandKind
 from tf_wu_shard.weight_update.rewrite.emission import Emission
 from tf_wu_shard.weight_update.rewrite.row_emitter import RowEmitter
@@ -41,9 +41,9 @@ def emit_branch(
     shape = list(emitters[0].layout.shape)
     return {
         Value(name, number): at.constant(shape, at.dtype(Value(name, number)))
-        for number, lies in enumerate(branch.results)
+        for number, placement in enumerate(branch.results)
         for name in op.ops
-        if lies.what is What.TABLE_SHAPE
+        if placement.what is What.TABLE_SHAPE
     }
 
 
@@ -119,23 +119,23 @@ class _Branch:
 
     def _together(self, own: Sequence[Value], number: int) -> Value:
         """One operand as the whole table's, or of no rows."""
-        lies, operand = self._branch.operands[number], self._op.operands[number + 1]
+        placement, operand = self._branch.operands[number], self._op.operands[number + 1]
         if operand.kind in (OperandKind.SLICE, OperandKind.SCALAR):
             # It is outside, whole as it is.
             return operand.values[0]
-        assert lies is not None, "it depends on the shard"
-        if lies.what in (What.TABLE_SHAPE, What.NUM_ROWS):
+        assert placement is not None, "it depends on the shard"
+        if placement.what in (What.TABLE_SHAPE, What.NUM_ROWS):
             shape = self._layout.shape
-            value: Any = list(shape) if lies.what is What.TABLE_SHAPE else shape[0]
+            value: Any = list(shape) if placement.what is What.TABLE_SHAPE else shape[0]
             old = self._view.ops[self._op.ops[0]].inputs[number + 1]
             return self._at[0].constant(value, self._view.dtype(old))
-        if lies.what is What.ROWS:
+        if placement.what is What.ROWS:
             own = [self._rows_of_table(rows, r) for r, rows in enumerate(own)]
-        held = [self._kept(v, lies, r, whole=True) for r, v in enumerate(own)]
+        held = [self._kept(v, placement, r, whole=True) for r, v in enumerate(own)]
         joined = self._uneven.gather_entries(self._at[0].within("whole"), held)[0]
-        if lies.what is What.TABLE:
+        if placement.what is What.TABLE:
             return joined
-        order = self._order(lies.entries)
+        order = self._order(placement.entries)
         return row_exchange.picked(self._at[0], joined, order, "whole/in_order")
 
     def _rows_of_table(self, rows: Value, replica: int) -> Value:
@@ -145,16 +145,18 @@ class _Branch:
     def _order(self, entries: str) -> Value:
         """For the i-th of all entries, its place among those of the shards, one after the other."""
         places = [
-            self._kept(e.places[entries], Lies(What.ROWS), r, whole=True)
+            self._kept(e.places[entries], RowPlacement(What.ROWS), r, whole=True)
             for r, e in enumerate(self._emitters)
         ]
         joined = self._uneven.gather_entries(self._at[0].within("order/places"), places)[0]
         return self._at[0].op("InvertPermutation", [joined], "order")
 
-    def _kept(self, value: Value, lies: Lies, replica: int, *, whole: bool) -> Value:
+    def _kept(self, value: Value, placement: RowPlacement, replica: int, *, whole: bool) -> Value:
         """A replica's rows where the branch on the `whole`, or the other, is taken; else none."""
         at = self._at[replica]
-        behind = [-1] * len(lies.shape[1:] if lies.what is What.TABLE else lies.shape)
+        behind = [-1] * len(
+            placement.shape[1:] if placement.what is What.TABLE else placement.shape
+        )
         every, none = at.constant([-1, *behind]), at.constant([0, *behind])
         begin = at.constant([0, *(0 for _ in behind)])
         sizes = (every, none) if whole else (none, every)
@@ -166,30 +168,30 @@ class _Branch:
     ) -> Sequence[Value]:
         """A replica's results: its part of the one branch's and what the other made of its rows."""
         at = self._at[replica]
-        number = [lies.what for lies in self._branch.results].index(What.ROWS)
+        number = [p.what for p in self._branch.results].index(What.ROWS)
         named = Value(whole.op, number)
         places, rows = row_exchange.own_entries(at, named, self._layout, replica)
-        before = next(
-            lies.entries for lies in self._branch.operands if lies is not None and lies.entries
-        )
+        before = next(p.entries for p in self._branch.operands if p is not None and p.entries)
         emitter.places[self._op.ops[0]] = self._one_list(
-            places, emitter.places[before], Lies(What.ROWS), replica
+            places, emitter.places[before], RowPlacement(What.ROWS), replica
         )
         results = []
-        for i, lies in enumerate(self._branch.results):
+        for i, placement in enumerate(self._branch.results):
             value = Value(own.op, i)
-            if lies.what is What.TABLE_SHAPE:
+            if placement.what is What.TABLE_SHAPE:
                 shape = list(self._layout.shard_shape(replica))
                 value = at.constant(shape, at.dtype(value))
-            elif lies.what is What.ROWS:
-                value = self._one_list(rows, value, lies, replica)
+            elif placement.what is What.ROWS:
+                value = self._one_list(rows, value, placement, replica)
             else:
                 picked = row_exchange.picked(at, Value(whole.op, i), places, "own_values")
-                value = self._one_list(picked, value, lies, replica)
+                value = self._one_list(picked, value, placement, replica)
             results.append(value)
         return results
 
-    def _one_list(self, of_whole: Value, of_rows: Value, lies: Lies, replica: int) -> Value:
+    def _one_list(
+        self, of_whole: Value, of_rows: Value, placement: RowPlacement, replica: int
+    ) -> Value:
         """The own entries of the branch that was taken; of the whole's there are none if not."""
-        kept = self._kept(of_rows, lies, replica, whole=False)
+        kept = self._kept(of_rows, placement, replica, whole=False)
         return self._at[replica].concat([of_whole, kept], "own")
