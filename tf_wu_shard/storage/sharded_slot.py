@@ -230,19 +230,6 @@ def commit_all(pending: Iterable[PendingSlot]) -> None:
         raise
 
 
-def can_shard(variable: Any) -> bool:
-    """Whether `prepare` can store a variable in shards, given a layout that fits it.
-
-    Args:
-        variable: Any variable.
-
-    Returns:
-        True for an unsharded `MirroredVariable` of plain eager components that have a value, of a
-        numeric or boolean dtype and a fully known shape.
-    """
-    return against_shards(variable) is None
-
-
 def sharded_slot_of(handle: Any) -> ShardedSlot | None:
     """Finds the sharded slot whose variable has a component with this handle.
 
@@ -274,11 +261,6 @@ def slot_of_packed(handle: Any) -> ShardedSlot | None:
 def slot_of_shard(handle: Any) -> ShardedSlot | None:
     """The slot of a TPUStrategy of which this is a shard's handle, or that of all shards."""
     return _by_shard.get(id(handle))
-
-
-def slot_of(variable: Any) -> ShardedSlot | None:
-    """The slot that a distributed variable's value lives in, or None; see `sharded_slot_of`."""
-    return sharded_slot_of(original_handle(variable.values[0]))
 
 
 def unshard(slot: ShardedSlot) -> None:

@@ -12,7 +12,7 @@ from tf_wu_shard.weight_update.analysis.types import Analysis
 from tf_wu_shard.weight_update.plan.constraints import StorageConstraints
 from tf_wu_shard.weight_update.plan.owners import assign_owners, cost_of
 from tf_wu_shard.weight_update.plan.planner import make_plan
-from tf_wu_shard.weight_update.plan.types import ShardingPlan, plan_from_json
+from tf_wu_shard.weight_update.plan.types import ShardingPlan
 
 
 def whole(analysis: Analysis, *names: str) -> Analysis:
@@ -84,7 +84,6 @@ def test_slots_of_any_shape_have_the_owner_of_their_weight() -> None:
         "side": owner_layout((4, 4), 4, 1),
         "step": owner_layout((), 4, 1),
     }
-    assert plan_from_json(plan.to_json()) == plan
 
 
 def test_slots_in_shards_keep_their_owner_in_every_function() -> None:

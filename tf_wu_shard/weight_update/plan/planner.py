@@ -31,7 +31,6 @@ from tf_wu_shard.weight_update.plan.constraints import StorageConstraints
 from tf_wu_shard.weight_update.plan.owners import assign_owners, cost_of
 from tf_wu_shard.weight_update.plan.stacks import plan_stacks
 from tf_wu_shard.weight_update.plan.types import (
-    PLAN_VERSION,
     LeftAlone,
     ShardingPlan,
     SlotPlan,
@@ -93,7 +92,6 @@ def make_plan(
         for (number, _, layouts), bucket in zip(chosen, buckets, strict=True)
     )
     return ShardingPlan(
-        version=PLAN_VERSION,
         fingerprint=analysis.fingerprint,
         num_replicas=analysis.num_replicas,
         variables=variables,

@@ -2,29 +2,17 @@
 
 It names updates and reductions by their places in an analysis, so the rewrite takes graph, analysis
 and plan; it decides nothing of what the plan says. The report is a summary of analysis and plan. A
-plan is pinned to its graph by a fingerprint and survives a round trip through JSON.
+plan is pinned to its graph by a fingerprint.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Sequence
-from typing import Any
 
-from tf_wu_shard.layout import (
-    AnyLayout,
-    Layout,
-    OwnerLayout,
-    RowLayout,
-    TileLayout,
-    of_size,
-    owner_layout,
-)
-from tf_wu_shard.refusals import Refusal, refusal_from
+from tf_wu_shard.layout import AnyLayout, of_size
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.weight_update.plan.stacks import StackPlan
-
-PLAN_VERSION = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +93,6 @@ class ShardingPlan:
     """What to do with one graph.
 
     Attributes:
-        version: Version of this format.
         fingerprint: The graph it was made for; it fits no other.
         num_replicas: Replicas that share each update.
         variables: The sharded updates, in the order of the analysis.
@@ -115,7 +102,6 @@ class ShardingPlan:
         stacks: Who computes the matrix functions of sharded updates.
     """
 
-    version: int
     fingerprint: str
     num_replicas: int
     variables: tuple[VariablePlan, ...]
@@ -135,87 +121,3 @@ class ShardingPlan:
         for variable in self.variables:
             grouped.setdefault(variable.bucket, []).append(variable)
         return tuple(tuple(grouped[b]) for b in sorted(grouped))
-
-    def to_json(self) -> str:
-        """The plan as JSON; `plan_from_json` reads it back."""
-        return json.dumps(_data_of(self), indent=1)
-
-
-def _data_of(value: Any) -> Any:
-    """Dataclasses as dictionaries; the layouts of tables and owners have a `kind` besides."""
-    if isinstance(value, tuple):
-        return [_data_of(element) for element in value]
-    if isinstance(value, Refusal):
-        return value.to_data()
-    if not dataclasses.is_dataclass(value):
-        return value
-    data = {f.name: _data_of(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, RowLayout):
-        data["kind"] = "table"
-    if isinstance(value, OwnerLayout):
-        data["kind"] = "owner"
-    return data
-
-
-def plan_from_json(text: str) -> ShardingPlan:
-    """Reads a plan written by `ShardingPlan.to_json`.
-
-    Raises:
-        ValueError: If the text is of another version or is no plan.
-    """
-    data = json.loads(text)
-    if not isinstance(data, dict) or data.get("version") != PLAN_VERSION:
-        raise ValueError(f"this is not a sharding plan of version {PLAN_VERSION}")
-    return ShardingPlan(
-        version=PLAN_VERSION,
-        fingerprint=data["fingerprint"],
-        num_replicas=data["num_replicas"],
-        variables=tuple(_variable(v) for v in data["variables"]),
-        summed_whole=tuple(data["summed_whole"]),
-        left_alone=tuple(
-            LeftAlone(a["variable"], refusal_from(a["refusal"]), tuple(a["reductions"]))
-            for a in data["left_alone"]
-        ),
-        stacks=tuple(
-            StackPlan(tuple(s["updates"]), tuple(s["functions"]), s["each"], s["by_turns"])
-            for s in data["stacks"]
-        ),
-    )
-
-
-def _variable(data: dict[str, Any]) -> VariablePlan:
-    return VariablePlan(
-        variable=data["variable"],
-        weights=tuple(data["weights"]),
-        layout=_layout(data["layout"]),
-        dtype=data["dtype"],
-        slots=tuple(_slot(s) for s in data["slots"]),
-        sharded_weights=tuple(_slot(s) for s in data["sharded_weights"]),
-        gather_dtype=data["gather_dtype"],
-        update=data["update"],
-        reductions=tuple(data["reductions"]),
-        bucket=data["bucket"],
-        whole_because=refusal_from(because) if (because := data["whole_because"]) else None,
-        other_layouts=tuple(_layout(side) for side in data["other_layouts"]),
-    )
-
-
-def _slot(data: dict[str, Any]) -> SlotPlan:
-    return SlotPlan(data["variable"], _layout(data["layout"]), data["dtype"])
-
-
-def _layout(data: dict[str, Any]) -> AnyLayout:
-    if "order" in data:
-        return TileLayout(
-            tuple(data["shape"]),
-            tuple(data["order"]),
-            data["num_shards"],
-            data["run_rows"],
-            tuple(data["held"]),
-            data["tile_shards"],
-            data["flattened"],
-        )
-    if data.get("kind") == "owner":
-        return owner_layout(tuple(data["shape"]), data["num_shards"], data["owner"])
-    kind = RowLayout if data.get("kind") == "table" else Layout
-    return kind(tuple(data["shape"]), data["num_shards"], data["shard_size"])
