@@ -12,6 +12,7 @@ import copy
 import dataclasses
 import functools
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -218,6 +219,11 @@ class GraphView:
     @functools.cached_property
     def _inference(self) -> ShapeInference:
         return ShapeInference(self.ops.__getitem__, self.stated, self.constant)
+
+    def may_have_several(self, value: Value) -> bool:
+        """Whether a value may have several elements."""
+        shape = self.shape(value)
+        return shape is None or math.prod(shape) > 1
 
     def constant(self, value: Value) -> Any | None:
         """The TensorProto of a Const, or of an input that is one outside; None of all else."""
