@@ -12,6 +12,7 @@ from typing import Any
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.calls import CALLS, STATEFUL_BRANCHES
 from tf_wu_shard.grounds.in_process.recognise import SUMS
+from tf_wu_shard.reachable import reachable
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import family_of
@@ -128,20 +129,15 @@ def _computes_what_it_writes(placeholder: Any) -> bool:
     Args:
         placeholder: The variable's captured handle inside of the function.
     """
-    stack, seen = _writes(placeholder), set()
-    while stack:
-        op = stack.pop()
-        if op.name in seen:
-            continue
-        seen.add(op.name)
-        if op.type not in _HELD and op.type not in WRITES and family_of(op.type) is None:
-            return True
-        if op.type == READ:
-            # A slot, say, is written with the gradient first, and then read.
-            stack += _writes(op.inputs[0])
-        else:
-            stack += [tensor.op for tensor in op.inputs]
-    return False
+
+    def before(op: Any) -> list[Any]:
+        # A slot, say, is written with the gradient first, and then read.
+        return _writes(op.inputs[0]) if op.type == READ else [tensor.op for tensor in op.inputs]
+
+    return any(
+        op.type not in _HELD and op.type not in WRITES and family_of(op.type) is None
+        for op in reachable(_writes(placeholder), before)
+    )
 
 
 def _writes(placeholder: Any) -> list[Any]:

@@ -11,8 +11,10 @@ import itertools
 import sys
 import types
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+from tf_wu_shard.reachable import reachable
 
 # Stands among the holders of an object for all that was not looked at.
 _OUTSIDE = 0
@@ -38,7 +40,10 @@ def living(suspects: Iterable[weakref.ref[Any]], alive: Any = None) -> list[weak
     suspects = [reference for reference in suspects if reference() is not None]
     holders = _holders(suspects)
     if holders is not None:
-        leading = [_leading_to(id(reference()), holders) for reference in suspects]
+        leading = [
+            set(reachable([id(reference())], lambda key: holders.get(key, ())))
+            for reference in suspects
+        ]
         held = [keys for keys in leading if _OUTSIDE in keys]
         if _leads_to_each(alive, held):
             pairs = zip(suspects, leading, strict=True)
@@ -85,16 +90,6 @@ def _holders(references: Sequence[weakref.ref[Any]]) -> dict[int, list[int]] | N
 
 def _each_once(objects: Iterable[Any]) -> list[Any]:
     return list({id(one): one for one in objects}.values())
-
-
-def _leading_to(key: int, holders: Mapping[int, Sequence[int]]) -> set[int]:
-    """The `id`s of an object, of what holds it, of what holds those and so on."""
-    found, left = {key}, [key]
-    while left:
-        new = set(holders.get(left.pop(), ())) - found
-        found |= new
-        left += new
-    return found
 
 
 def _leads_to_each(root: Any, wanted: Iterable[set[int]]) -> bool:

@@ -10,9 +10,10 @@ from tests.project.imports import CHECKOUT
 # may import the units of the levels below its own. tf_wu_shard itself is its __init__.py.
 LEVELS = (
     (
-        *("colocation", "errors", "dtypes", "layout", "liveness", "placement", "refusals"),
+        *("colocation", "errors", "dtypes", "layout", "placement", "refusals"),
         *("replicas", "script_words", "topology"),
     ),
+    ("liveness",),
     ("graph", "captures"),
     ("grounds",),
     ("rules",),
@@ -38,7 +39,8 @@ LEVELS = (
 ASIDE = {
     "config": {"errors", "grounds", "tensorflow_private"},
     "deferred": {"errors"},
-    "tensorflow_private": {"colocation", "errors", "layout"},
+    "reachable": set(),
+    "tensorflow_private": {"colocation", "errors", "layout", "reachable"},
     "emulation": {"errors", "graph", "grounds", "tensorflow_private", "topology"},
     "model_files": {"errors", "tensorflow_private"},
     "models": {"errors"},
@@ -48,7 +50,7 @@ ASIDE = {
 # These answer from plain data, in milliseconds, with no TensorFlow import of their own.
 PURE = (
     *("errors", "dtypes", "layout", "placement", "preferences", "refusals"),
-    *("replicas", "topology", "config"),
+    *("replicas", "topology", "config", "reachable"),
     *("rules", "weight_update/analysis", "weight_update/plan", "report"),
 )
 PURE_FILES = ("tf_wu_shard/graph/view.py", "tf_wu_shard/cli/main.py", "tf_wu_shard/cli/program.py")

@@ -23,6 +23,7 @@ from tf_wu_shard.graph.dimensions import Dims
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.ordering import ordered_ops
 from tf_wu_shard.graph.shape_inference import ShapeInference
+from tf_wu_shard.reachable import reachable
 
 # Stateful in TensorFlow's registry, for what they read or name; they change nothing.
 _EFFECT_FREE = frozenset({"ReadVariableOp", "VarHandleOp", "VariableShape", "ResourceGather"})
@@ -171,17 +172,14 @@ class GraphView:
     @functools.cached_property
     def live(self) -> frozenset[str]:
         """Names of the ops whose result or effect can be seen from outside the graph."""
-        stack = [value.op for value in self.outputs] + list(self.control_outputs)
-        stack += [op.name for op in self if self.has_effect(op)]
-        seen: set[str] = set()
-        while stack:
-            name = stack.pop()
-            if name not in seen:
-                seen.add(name)
-                op = self.ops[name]
-                stack += [value.op for value in op.inputs]
-                stack += op.controls
-        return frozenset(seen)
+
+        def needed(name: str) -> Iterable[str]:
+            op = self.ops[name]
+            return (*(value.op for value in op.inputs), *op.controls)
+
+        effects = (op.name for op in self if self.has_effect(op))
+        outputs = (value.op for value in self.outputs)
+        return frozenset(reachable((*outputs, *self.control_outputs, *effects), needed))
 
     def __iter__(self) -> Iterator[Op]:
         return iter(self._by_position)

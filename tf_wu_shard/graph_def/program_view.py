@@ -21,6 +21,7 @@ from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.graph_def.program import Program
 from tf_wu_shard.grounds.tpu.ops import REPLICATED_INPUT, SUM
+from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.tensorflow_private import function_graph
@@ -183,15 +184,9 @@ def _trained(view: GraphView) -> set[str]:
     what a function that the program calls is to update.
     """
     found = {op.inputs[0].op for op in view if op.type in FUSED}
-    stack = [op.inputs[0] for op in view if op.type == SUM]
-    seen = set(stack)
-    while stack:
-        op = view.producer(stack.pop())
-        if op.type == READ:
-            found.add(op.inputs[0].op)
-        new = [value for value in op.inputs if value not in seen]
-        seen.update(new)
-        stack += new
+    sums = (op.inputs[0] for op in view if op.type == SUM)
+    behind = map(view.producer, reachable(sums, lambda value: view.producer(value).inputs))
+    found.update(op.inputs[0].op for op in behind if op.type == READ)
     found.update(_handed_to_updates(view))
     return found & view.variables.keys()
 

@@ -24,6 +24,7 @@ from tf_wu_shard.inspection.answers.answer import SCRIPT, FunctionAnswer, Inspec
 from tf_wu_shard.inspection.inspect import inspect
 from tf_wu_shard.inspection.reading.function_names import short_name
 from tf_wu_shard.inspection.steps.grounds import Question
+from tf_wu_shard.reachable import reachable
 from tf_wu_shard.script_inspection import replicated_step, training
 from tf_wu_shard.script_inspection.live_model import live_model
 from tf_wu_shard.script_inspection.replicated_step import ReplicatedStep
@@ -220,15 +221,12 @@ def _turn(function: Any) -> int:
 
 def _with_called(graph: Any) -> Iterator[Any]:
     """A FuncGraph, and those of all functions, branches and bodies that it calls."""
-    stack, seen = [graph], set()
-    while stack:
-        found = stack.pop()
-        if id(found) in seen:
-            continue
-        seen.add(id(found))
-        yield found
+
+    def called(found: Any) -> list[Any]:
         inner = (function_graph.inner_graph(found, name) for name in found._functions)
-        stack += [one for one in inner if one is not None]
+        return [one for one in inner if one is not None]
+
+    return reachable([graph], called)
 
 
 def _let_tpus_be_found(topology: Topology) -> None:

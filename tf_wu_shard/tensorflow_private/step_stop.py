@@ -18,6 +18,8 @@ from tensorflow.python.eager.polymorphic_function import concrete_function
 from tensorflow.python.ops import resource_variable_ops
 from tensorflow.python.util import nest
 
+from tf_wu_shard.reachable import reachable
+
 # The classes that update an eager variable, each with methods of its own, and which these are.
 VARIABLES = (resource_variable_ops.ResourceVariable, resource_variable_ops.BaseResourceVariable)
 UPDATES = frozenset({"assign_add", "assign_sub", "scatter_add", "scatter_sub"})
@@ -118,22 +120,15 @@ def before_session_runs(ask: Callable[[set[str]], None]) -> None:
 
 
 def _types_behind(graph: Any, fetches: Any) -> set[str]:
-    stack = []
+    starts = []
     for fetched in nest.flatten(fetches):
         found = fetched
         if isinstance(fetched, str):
             found = graph.as_graph_element(fetched)
-        stack.append(getattr(found, "op", found))
-    seen: set[str] = set()
-    types = set()
-    while stack:
-        op = stack.pop()
-        if isinstance(op, tf.Operation) and op.name not in seen:
-            seen.add(op.name)
-            types.add(op.type)
-            stack += [tensor.op for tensor in op.inputs]
-            stack += op.control_inputs
-    return types
+        starts.append(getattr(found, "op", found))
+    ops = (found for found in starts if isinstance(found, tf.Operation))
+    behind = reachable(ops, lambda op: [*(tensor.op for tensor in op.inputs), *op.control_inputs])
+    return {op.type for op in behind}
 
 
 def concrete_functions() -> list[Any]:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tf_wu_shard.graph.calls import all_named_by
+from tf_wu_shard.reachable import reachable
 
 _REDUCTIONS = frozenset({"XlaAllReduce", "XlaReduceScatter"})
 _COLLECTIVES = _REDUCTIONS | {"XlaCallModule"}
@@ -127,11 +128,4 @@ def _reachable(
     passes: Any = None,
 ) -> set[str]:
     """Everything that `start` leads to, itself included, through nodes that pass."""
-    stack = list(start)
-    seen = set(stack)
-    while stack:
-        for name in neighbours[stack.pop()]:
-            if name not in seen and (passes is None or passes(name)):
-                seen.add(name)
-                stack.append(name)
-    return seen
+    return set(reachable(start, lambda name: filter(passes, neighbours[name])))

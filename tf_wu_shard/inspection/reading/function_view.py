@@ -28,6 +28,7 @@ from tf_wu_shard.inspection.reading.shapes import Shapes
 from tf_wu_shard.model_files.shapes import shape_of
 from tf_wu_shard.model_files.types import BoundFunction, Model, ModelVariable
 from tf_wu_shard.program.inlining import Body, inline
+from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.step.accesses import feeds_a_layer
@@ -109,14 +110,12 @@ def _is_guessed(handles: Mapping[str, ModelVariable]) -> bool:
 
 def _needed(nodes: Sequence[Any], roots: Sequence[str]) -> set[str]:
     by_name = {node.name: node for node in nodes}
-    stack, found = [name for name in roots if name in by_name], set()
-    while stack:
-        name = stack.pop()
-        if name not in found:
-            found.add(name)
-            sources = (text.lstrip("^").partition(":")[0] for text in by_name[name].input)
-            stack += [source for source in sources if source in by_name]
-    return found
+
+    def sources(name: str) -> list[str]:
+        return [text.lstrip("^").partition(":")[0] for text in by_name[name].input]
+
+    known = by_name.keys()
+    return set(reachable(known & set(roots), lambda name: known & set(sources(name))))
 
 
 def _bound(

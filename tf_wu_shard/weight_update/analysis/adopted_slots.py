@@ -12,6 +12,7 @@ import math
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Sharded
+from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.variables import WRITES
 from tf_wu_shard.weight_update.analysis.update_slice import UpdateSlice
@@ -34,32 +35,26 @@ def adopted_slots(view: GraphView, slice_: UpdateSlice) -> set[str]:
         if not isinstance(slice_.placements.get(value), Sharded)
         and math.prod(view.shape(value) or ()) == slice_.size
     ]
-    stack = [*_behind(view, sources, slice_.size)]
-    seen: set[Value] = set()
-    found: set[str] = set()
-    while stack:
-        value = stack.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        for op, slot in view.consumers(value):
-            handle = view.variables.get(op.inputs[0].op)
-            if op.type in WRITES and slot == 1 and handle is not None:
-                found.add(handle.key)
-            elif op.name not in body and family_of(op.type) in _FOLLOWED:
-                stack.append(Value(op.name))
-    return found
+
+    def passed_on(value: Value) -> list[Value]:
+        takers = (op for op, _ in view.consumers(value) if op.name not in body)
+        return [Value(op.name) for op in takers if family_of(op.type) in _FOLLOWED]
+
+    handles = (
+        view.variables.get(op.inputs[0].op)
+        for value in reachable(_behind(view, sources, slice_.size), passed_on)
+        for op, slot in view.consumers(value)
+        if op.type in WRITES and slot == 1
+    )
+    return {handle.key for handle in handles if handle is not None}
 
 
 def _behind(view: GraphView, values: list[Value], size: int) -> set[Value]:
     """The values, and what they are made of element by element."""
-    stack, found = [*values], set(values)
-    while stack:
-        op = view.producer(stack.pop())
-        if family_of(op.type) not in _FOLLOWED:
-            continue
-        for value in op.inputs:
-            if value not in found and math.prod(view.shape(value) or ()) == size:
-                found.add(value)
-                stack.append(value)
-    return found
+
+    def made_of(value: Value) -> list[Value]:
+        op = view.producer(value)
+        inputs = op.inputs if family_of(op.type) in _FOLLOWED else ()
+        return [value for value in inputs if math.prod(view.shape(value) or ()) == size]
+
+    return set(reachable(values, made_of))

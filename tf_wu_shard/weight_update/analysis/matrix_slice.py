@@ -19,6 +19,7 @@ from tf_wu_shard.graph.calls import callee_names, is_call
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.grounds.tpu.ops import ACROSS_REPLICAS
 from tf_wu_shard.placement import Sharded
+from tf_wu_shard.reachable import reachable
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.weight_update.analysis.update_slice import UpdateSlice
@@ -301,13 +302,11 @@ class MatrixSlice(UpdateSlice):
 
 def _reached(start: Iterable[str], neighbours: Mapping[str, Iterable[str]]) -> set[str]:
     """What some names lead to, by one or more steps."""
-    found: set[str] = set()
-    stack = list(start)
-    while stack:
-        new = set(neighbours.get(stack.pop(), ())) - found
-        found |= new
-        stack += new
-    return found
+
+    def next_to(name: str) -> Iterable[str]:
+        return neighbours.get(name, ())
+
+    return set(reachable((following for name in start for following in next_to(name)), next_to))
 
 
 def _turned_round(neighbours: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:

@@ -8,7 +8,7 @@ merely dropped hands its control edges on, so that nothing runs earlier than it 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 from tf_wu_shard.colocation import rename_wishes, wishes
@@ -17,6 +17,7 @@ from tf_wu_shard.graph.nodes import copy_of
 from tf_wu_shard.graph.op import Op, Value, parse_value
 from tf_wu_shard.graph.ordering import in_cycles
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.step.gradients import result_names
 from tf_wu_shard.weight_update.analysis.types import Analysis
@@ -149,20 +150,18 @@ class GraphEdit:
                     stack.append(self._value(parse_value(text)).op)
                 elif text[1:] not in view.ops or not self._only_waits(text[1:]):
                     stack.append(text[1:])
-        kept: set[str] = set()
-        while stack:
-            name = stack.pop()
-            if name in kept or name in gone or name not in view.ops:
-                continue
-            kept.add(name)
-            op = view.ops[name]
-            if self._replaced_values.keys().isdisjoint(op.inputs):
-                stack += [v.op for v in op.inputs]
-            else:
-                stack += [self._value(v).op for v in op.inputs]
+
+        def needed(name: str) -> Iterable[str]:
+            if name in gone or name not in view.ops:
+                return ()
+            op, inputs = view.ops[name], view.ops[name].inputs
+            if not self._replaced_values.keys().isdisjoint(inputs):
+                inputs = tuple(map(self._value, inputs))
             # A stateless op named only by a control edge is dropped; what it waited for is not.
-            stack += [c for c in op.controls if not self._only_waits(c)]
-        return frozenset(kept)
+            waits = (c for c in op.controls if not self._only_waits(c))
+            return (*(v.op for v in inputs), *waits)
+
+        return frozenset(name for name in reachable(stack, needed) if name in view.ops) - gone
 
     def _only_waits(self, name: str) -> bool:
         """Whether an op does nothing but pass on a reduced gradient, or a value that goes."""
@@ -241,14 +240,7 @@ class GraphEdit:
     def _behind(self, name: str) -> frozenset[str]:
         """The old ops that a new op needs, itself or by way of others."""
         if name not in self._needs:
-            found: set[str] = set()
-            stack = [name]
-            while stack:
-                one = stack.pop()
-                if one not in found:
-                    found.add(one)
-                    stack += self._needed_by(one)
-            self._needs[name] = frozenset(found)
+            self._needs[name] = frozenset(reachable([name], self._needed_by))
         return self._needs[name]
 
     def _needed_by(self, name: str) -> list[str]:
