@@ -47,9 +47,11 @@ class ShardingOptions:
             None moves a float32 weight as bfloat16 where every read of it in the step casts it to
             bfloat16 at once, which changes nothing, and in its own type elsewhere. "bfloat16" moves
             every float32 weight so: the step computes with rounded weights, the shards keep theirs.
-        dialect: How replicas of one process exchange data: "auto" is the fast way, "reference" the
-            plainest one, slow, to hold the other against; or one of your own, see
-            `tf_wu_shard.register_dialect`. On TPUs there is one way.
+        dialect: How replicas of one process exchange data: "auto" is the fast way between logical
+            CPU devices, "collective" by the strategy's own collectives, as several GPUs want it
+            (no GPU has run it yet); "reference" is the plainest one, slow, to hold the others
+            against; or one of your own, see `tf_wu_shard.register_dialect`. On TPUs there is one
+            way.
 
     Raises:
         OptionError: A field has the wrong type or is out of range.

@@ -14,7 +14,12 @@ from tests.equivalence.loop_scenarios import BUILT, LAZY, SCENARIOS
 from tests.equivalence.own_process import answer_of
 
 # Slots that the first step makes need a reduction without collectives in one process.
-NAMES = {"tpu": (*BUILT, *LAZY), "mirrored": tuple(BUILT), "one_device": tuple(LAZY)}
+NAMES = {
+    "tpu": (*BUILT, *LAZY),
+    "mirrored": tuple(BUILT),
+    "collective": tuple(BUILT),
+    "one_device": tuple(LAZY),
+}
 
 # Kernels in shards after each scenario and slots of theirs; on TPUs the kernels are, too.
 KERNELS_AND_SLOTS = {

@@ -10,7 +10,7 @@ import pytest
 from tests.equivalence.own_process import answer_of
 from tests.equivalence.repeated_scenarios import SCENARIOS
 
-GROUNDS = ("tpu", "mirrored")
+GROUNDS = ("tpu", "mirrored", "collective")
 
 # Whose norms are taken over shards: sums in another order, rounded otherwise.
 NORMED = {"normed_three_times", "two_heads"}
@@ -45,7 +45,11 @@ def found(ground: str, sample: bool) -> dict[str, Any]:
 
 
 CASES = [
-    pytest.param(ground, name, marks=() if name in SAMPLE else pytest.mark.slow)
+    pytest.param(
+        ground,
+        name,
+        marks=() if name in SAMPLE and ground != "collective" else pytest.mark.slow,
+    )
     for ground in GROUNDS
     for name in SCENARIOS
 ]

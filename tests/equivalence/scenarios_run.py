@@ -3,7 +3,8 @@
     TF_ENABLE_ONEDNN_OPTS=0 python -m tests.equivalence.scenarios_run nested_scenarios [NAME...]
 
 They run under an emulated TPUStrategy, or with MODULE@mirrored under a MirroredStrategy, which
-reduces without collectives with MODULE@one_device.
+reduces without collectives with MODULE@one_device. With MODULE@collective the shards travel by
+collectives, too.
 Neither oneDNN nor Grappler takes part: both fuse a matrix product or sort a sum by what they see of
 the variable behind an operand. So the same sums are made in the same order, to the last bit.
 """
@@ -24,11 +25,13 @@ import tf_wu_shard
 from tests.equivalence.in_process import in_shards, turn_off, turn_on
 from tests.equivalence.nested_scenarios import Left, Scenario
 from tf_wu_shard.emulation import emulated_tpu_strategy
+from tf_wu_shard.grounds.registry import dialect_names
 
 # How a MirroredStrategy reduces; None is as it chooses itself.
 _REDUCTIONS: dict[str, Callable[[], tf.distribute.CrossDeviceOps | None]] = {
     "mirrored": lambda: None,
     "one_device": tf.distribute.ReductionToOneDevice,
+    "collective": lambda: None,
 }
 
 
@@ -38,7 +41,8 @@ def main(module: str, *names: str) -> None:
     scenarios = importlib.import_module(f"tests.equivalence.{module}").SCENARIOS
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     strategy = _mirrored(ground) if ground in _REDUCTIONS else emulated_tpu_strategy(4)
-    found = {name: _compared(strategy, scenarios[name]) for name in names or scenarios}
+    dialect = ground if ground in dialect_names() else "auto"
+    found = {name: _compared(strategy, scenarios[name], dialect) for name in names or scenarios}
     print(json.dumps(found))
 
 
@@ -49,7 +53,7 @@ def _mirrored(ground: str) -> tf.distribute.Strategy:
     return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], _REDUCTIONS[ground]())
 
 
-def _compared(strategy: tf.distribute.Strategy, scenario: Scenario) -> dict[str, Any]:
+def _compared(strategy: tf.distribute.Strategy, scenario: Scenario, dialect: str) -> dict[str, Any]:
     """Runs a scenario twice.
 
     Returns:
@@ -60,7 +64,7 @@ def _compared(strategy: tf.distribute.Strategy, scenario: Scenario) -> dict[str,
     turn_off()
     unsharded = _numbers(_run(strategy, scenario))
     tf_wu_shard.clear_reports()
-    turn_on()
+    turn_on(dialect=dialect)
     left = _run(strategy, scenario)
     turn_off()
     sharded = [v for v in left.variables if in_shards(v)]

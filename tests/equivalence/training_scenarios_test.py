@@ -10,7 +10,7 @@ import pytest
 from tests.equivalence.own_process import answer_of
 from tests.equivalence.training_scenarios import SCENARIOS
 
-GROUNDS = ("tpu", "mirrored")
+GROUNDS = ("tpu", "mirrored", "collective")
 
 # Kernels in shards after each scenario, each with this many slots; on TPUs the kernels are, too.
 KERNELS_AND_SLOTS = {
@@ -33,7 +33,11 @@ def found(ground: str) -> dict[str, Any]:
     return results
 
 
-CASES = [(ground, name) for ground in GROUNDS for name in SCENARIOS]
+CASES = [
+    pytest.param(ground, name, marks=pytest.mark.slow if ground == "collective" else ())
+    for ground in GROUNDS
+    for name in SCENARIOS
+]
 
 
 @pytest.mark.parametrize(("ground", "name"), CASES)

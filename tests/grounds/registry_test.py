@@ -28,7 +28,9 @@ def test_a_registered_name_is_an_option() -> None:
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
     tf_wu_shard.register_dialect("by_ring", made)
-    with pytest.raises(OptionError, match="'auto' or 'reference' or 'by_ring', not 'by_rung'"):
+    with pytest.raises(
+        OptionError, match="'auto' or 'reference' or 'collective' or 'by_ring', not 'by_rung'"
+    ):
         ShardingOptions(dialect="by_rung")
 
 
@@ -41,7 +43,7 @@ def test_a_name_registered_again_is_replaced() -> None:
     assert registry.registered("by_ring") is other
 
 
-@pytest.mark.parametrize("name", ["auto", "reference"])
+@pytest.mark.parametrize("name", ["auto", "reference", "collective"])
 def test_the_packages_own_names_are_taken(name: str) -> None:
     with pytest.raises(OptionError, match=f"{name!r} is tf_wu_shard's own; register another name"):
         tf_wu_shard.register_dialect(name, made)

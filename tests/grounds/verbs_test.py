@@ -32,7 +32,11 @@ def devices_of(replicas: int) -> tuple[str, ...]:
     return tuple(f"/job:localhost/replica:0/task:0/device:CPU:{r}" for r in range(replicas))
 
 
-def run(operands: list[list[np.ndarray]], emit: Emit) -> tuple[list[list[np.ndarray]], list[Any]]:
+def run(
+    operands: list[list[np.ndarray]],
+    emit: Emit,
+    lowered: Callable[[list[Any]], list[Any]] = list,
+) -> tuple[list[list[np.ndarray]], list[Any]]:
     """Emits ops after one Const per operand and runs them; the results and the emitted nodes."""
     replicas = len(operands[0])
     builder = GraphBuilder(())
@@ -51,7 +55,7 @@ def run(operands: list[list[np.ndarray]], emit: Emit) -> tuple[list[list[np.ndar
         fed.append(row)
     before = len(builder.nodes)
     results = emit(builder.at("", "verb"), fed)
-    graph_def = tf.compat.v1.GraphDef(node=builder.nodes)
+    graph_def = tf.compat.v1.GraphDef(node=lowered(builder.nodes))
     names = [f"{v.op}:{v.index}" for row in results for v in row]
     pruned = tf.compat.v1.wrap_function(
         lambda: tf.graph_util.import_graph_def(graph_def, name=""), []

@@ -20,6 +20,11 @@ class Topology(Kind):
     OTHER_WORKERS = (
         "its replicas are spread over several workers, and a worker's function holds its own alone"
     )
+    NO_GROUP = (
+        "its sums over replicas are no collectives, of whose group"
+        " ShardingOptions(dialect='collective') makes others",
+        "ShardingOptions(dialect='auto')",
+    )
     VARIABLES_EXIST_ONCE = (
         "under {strategy} every variable exists once; nothing is replicated",
         "a strategy that keeps a copy of each variable on every replica, as MirroredStrategy does",

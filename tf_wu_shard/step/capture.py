@@ -70,8 +70,13 @@ def capture(graph: Any) -> Captured:
     constants = function_graph.captured_constants(graph)
     shape_of = function_graph.shapes_given(graph, constants)
     keys, variables = _keys(found)
+    graph_def = graph.as_graph_def()
+    at_call_time = function_graph.call_time_inputs(graph)
+    for node in graph_def.node if at_call_time else ():
+        if node.name in at_call_time:
+            node.attr[function_graph.CALL_TIME].list.s.append(node.name.encode())
     view = GraphView(
-        graph.as_graph_def(),
+        graph_def,
         variables={one.placeholder: _ref(one, keys[i]) for i, one in enumerate(found)},
         outputs=[Value(t.op.name, t.value_index) for t in graph.outputs],
         control_outputs=[op.name for op in graph.control_outputs],

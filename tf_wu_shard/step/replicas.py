@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tf_wu_shard.grounds import registry
+from tf_wu_shard.grounds.collective.collectives import Collectives
 from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.grounds.in_process.collectives import InProcess
 from tf_wu_shard.grounds.in_process.recognise import replica_devices
@@ -15,7 +16,7 @@ from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.tensorflow_private import tpu_strategy
 
 _BUILT_IN: dict[str, registry.MakeDialect] = dict(
-    zip(registry.BUILT_IN, (InProcess, Reference), strict=True)
+    zip(registry.BUILT_IN, (InProcess, Reference, Collectives), strict=True)
 )
 
 

@@ -17,7 +17,7 @@ from tensorflow.python.framework import func_graph as func_graph_module
 from tensorflow.python.ops import handle_data_util
 
 from tf_wu_shard.colocation import rename_wishes, wishes
-from tf_wu_shard.tensorflow_private import creating_traces
+from tf_wu_shard.tensorflow_private import creating_traces, function_graph
 
 _HANDLE_TYPES = (tf.resource, tf.variant)
 
@@ -71,6 +71,7 @@ def rebuild(
     new_captures = _merge_captures(graph, named, new_captures, set(dropped_captures))
     new = type(graph)(graph.name, collections=graph._collections)
     placeholders = {t.op.name: t for t in graph.inputs}
+    again = _asked_again(named, placeholders)
     with new.as_default(), ops.name_scope(None):
         # A graph being traced may sit in device scopes; every node names its own device.
         new._device_function_stack = type(new._device_function_stack)()
@@ -78,7 +79,7 @@ def rebuild(
             new._add_function_recursive(function)
         inputs = _import_inputs(new, named, placeholders, new_captures)
         _import_rest(new, named, inputs)
-    _bind(graph, new, inputs, new_captures, set(dropped_captures))
+    _bind(graph, new, inputs, new_captures, set(dropped_captures), again)
     new.outputs = [_tensor(new, name, inputs) for name in body.outputs]
     for old, now in zip(graph.outputs, new.outputs, strict=True):
         # Python knows more of some shapes than TensorFlow infers, such as a TPU program's results.
@@ -174,7 +175,7 @@ def _import_inputs(
     lies inside another op's get a name of one part.
     """
     part = tf.compat.v1.GraphDef(versions=new.graph_def_versions)
-    wanted = set(old) | set(new_captures)
+    wanted = set(old) | set(new_captures) | set(_asked_again(nodes, old))
     taken = set(nodes)
     named: dict[str, str] = {}
     for name in (name for name in nodes if name in wanted):
@@ -257,8 +258,24 @@ def _import(new: Any, part: Any, input_map: Mapping[str, Any]) -> None:
         c_api.TF_DeleteBuffer(buffer)
 
 
+def _asked_again(nodes: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
+    """The new placeholders that are filled in as an old one is, by name, each with that one."""
+    found = [
+        (node.attr[function_graph.CALL_TIME].list, name)
+        for name, node in nodes.items()
+        if node.op == "Placeholder" and name not in old and function_graph.CALL_TIME in node.attr
+    ]
+    found.sort(key=lambda one: one[0].i[0])
+    return {name: old[like.s[0].decode()] for like, name in found}
+
+
 def _bind(
-    graph: Any, new: Any, inputs: Mapping[str, Any], captures: Mapping[str, Any], dropped: set[str]
+    graph: Any,
+    new: Any,
+    inputs: Mapping[str, Any],
+    captures: Mapping[str, Any],
+    dropped: set[str],
+    again: Mapping[str, Any],
 ) -> None:
     """Gives the new graph its inputs: arguments, captures by value, deferred captures."""
     old, now = graph._function_captures, new._function_captures
@@ -278,6 +295,12 @@ def _bind(
         outside = old._by_ref_external[key]
         kind = old._by_ref_tracetype[key]
         now.add_or_replace(key, outside, moved, tracetype=kind, is_by_ref=True)
+    for name, like in again.items():
+        asked = function_graph.asked_again(like)
+        if isinstance(asked, tuple):
+            new.capture_call_time_value(*asked, placeholder=inputs[name])
+        else:
+            now.add_or_replace(id(asked), asked, inputs[name])
     new.inputs = [
         *arguments,
         *new.internal_captures,

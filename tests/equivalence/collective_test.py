@@ -1,0 +1,28 @@
+"""Replicas of a process that exchange by collectives; more of them in `training_scenarios_test`."""
+
+from __future__ import annotations
+
+from tests.equivalence.own_process import answer_of
+
+# Two models at once, a function that is traced again, steps in a loop.
+SCENARIOS = ("generating", "retraced", "range_of_steps")
+
+
+def test_weights_and_slots_are_as_unsharded_ones() -> None:
+    found = answer_of("scenarios_run", "training_scenarios@collective", *SCENARIOS)
+    assert list(found) == list(SCENARIOS)
+    for outcome in found.values():
+        assert outcome["apart"] == [] and outcome["matrices_in_shards"] >= 4
+        assert all(": sharded " in text for text in outcome["reports"])
+
+
+def test_gradients_travel_by_the_strategys_collectives_and_nothing_else_does() -> None:
+    sharded, on_one_device = answer_of("collective_run")
+    # What the strategy summed is cut before it is added up; weights are put together again.
+    assert set(sharded["types"]) == {"CollectiveAllToAllV2", "CollectiveGatherV2"}
+    assert sharded["instance_keys"] == sum(sharded["types"].values())
+    assert [device for device, _ in sharded["group_keys"]] == ["CPU:0", "CPU:1"]
+    assert sharded["losses"] == on_one_device["losses"] == sorted(sharded["losses"], reverse=True)
+    # A sum that is no collective shows no group.
+    assert on_one_device["types"] == {} and "nothing sharded" in on_one_device["report"]
+    assert "its sums over replicas are no collectives" in on_one_device["report"]

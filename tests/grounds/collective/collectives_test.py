@@ -1,0 +1,161 @@
+"""Verbs made of collectives do what the verbs say; those of NCCL are run by what stands for it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.grounds.collective.lowering import runnable
+from tests.grounds.verbs_test import contributions, devices_of, in_order, run, same
+from tf_wu_shard.graph.builder import Emitter
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.grounds.collective.collectives import Collectives
+from tf_wu_shard.grounds.collective.group import Member
+from tf_wu_shard.layout import Layout, flat_layout
+from tf_wu_shard.layout.rows import row_layout
+from tf_wu_shard.placement import Combine
+from tf_wu_shard.replicas import in_this_process
+
+pytestmark = pytest.mark.usefixtures("logical_cpus")
+
+SHAPES = [[(5, 29)], [(48,)], [(40,), (), (3, 7)], [(1,), (16,), (2, 40)]]
+
+# Additions in another order differ by a few roundings of sums of this size, about 1.
+OTHER_ORDER = 1e-6
+
+# No two groups of a process may have one key.
+_keys = itertools.count(7000)
+
+Emit = Callable[[Collectives, Emitter, list[list[Value]]], list[list[Value]]]
+
+
+def emitted(
+    operands: list[list[np.ndarray]], emit: Emit, by_nccl: bool = False
+) -> tuple[list[list[np.ndarray]], list[Any]]:
+    """What a verb makes of operands, and its nodes."""
+    devices, key = devices_of(len(operands[0])), next(_keys)
+    made = Collectives(in_this_process(devices))
+
+    def of_group(at: Emitter, values: list[list[Value]]) -> list[list[Value]]:
+        made._group = tuple(
+            Member(
+                device,
+                at.on(device).constant(len(devices)),
+                at.on(device).constant(key),
+                "",
+                (),
+                {"communication_hint": b"auto", "timeout_seconds": 30.0, "is_stateless": False},
+                by_nccl,
+            )
+            for device in devices
+        )
+        return emit(made, at, values)
+
+    return run(operands, of_group, runnable)
+
+
+def sums_of(layouts: list[Layout]) -> Emit:
+    return lambda made, at, values: made.reduce_scatter(at, values, layouts)
+
+
+@pytest.mark.parametrize("by_nccl", [False, True])
+@pytest.mark.parametrize("replicas", [2, 3, 8])
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+def test_reduce_scatter_gives_each_replica_its_shard_of_the_sums(
+    shapes: list[tuple[int, ...]], replicas: int, by_nccl: bool
+) -> None:
+    layouts = [flat_layout(shape, replicas, 4) for shape in shapes]
+    operands = contributions(shapes, replicas)
+    shards, nodes = emitted(operands, sums_of(layouts), by_nccl)
+    for layout, terms, own in zip(layouts, operands, shards, strict=True):
+        total = in_order(terms).reshape(-1)
+        for replica, shard in enumerate(own):
+            wanted = total[slice(*layout.bounds(replica))]
+            assert shard.shape == wanted.shape
+            assert by_nccl or same(shard, wanted)
+            np.testing.assert_allclose(shard, wanted, rtol=0, atol=OTHER_ORDER)
+    by = "CollectiveReduceScatterV2" if by_nccl else "CollectiveAllToAllV2"
+    assert [n.op for n in nodes if n.op.startswith("Collective")] == [by] * replicas
+
+
+def test_rows_of_a_table_are_summed_as_rows() -> None:
+    layout = row_layout((37, 8), 4, 4)
+    operands = contributions([(37, 8)], 4)
+    ((shards), _) = emitted(operands, sums_of([layout]))
+    for replica, shard in enumerate(shards[0]):
+        assert same(shard, in_order(operands[0])[slice(*layout.rows(replica))])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int8, np.bool_])
+@pytest.mark.parametrize("shapes", SHAPES, ids=str)
+def test_all_gather_gives_every_replica_the_whole_tensors_of_any_type(
+    shapes: list[tuple[int, ...]], dtype: Any
+) -> None:
+    layouts = [flat_layout(shape, 4, np.dtype(dtype).itemsize) for shape in shapes]
+    tensors = [(10.0 * own[0]).astype(dtype) for own in contributions(shapes, 1)]
+    shards = [
+        [t.reshape(-1)[slice(*layout.bounds(r))] for r in range(4)]
+        for t, layout in zip(tensors, layouts, strict=True)
+    ]
+    whole, _ = emitted(shards, lambda made, at, values: made.all_gather(at, values, layouts))
+    for tensor, own in zip(tensors, whole, strict=True):
+        assert len(own) == 4 and all(same(gathered, tensor) for gathered in own)
+
+
+def test_bits_of_types_that_no_collective_carries_arrive() -> None:
+    tensor = np.array([1.5, -2.0, np.nan, np.inf] * 20, tf.bfloat16.as_numpy_dtype)
+    layout = flat_layout((80,), 2, 2)
+    shards = [[tensor[slice(*layout.bounds(r))] for r in range(2)]]
+    whole, nodes = emitted(shards, lambda made, at, values: made.all_gather(at, values, [layout]))
+    assert all(same(own, tensor) for own in whole[0])
+    carried = {n.attr["T"].type for n in nodes if n.op == "CollectiveGatherV2"}
+    assert carried == {tf.float16.as_datatype_enum}
+
+
+@pytest.mark.parametrize("by_nccl", [False, True])
+@pytest.mark.parametrize("shapes", [[(3, 5), (), (17,)], [(64, 700)]], ids=str)
+def test_all_reduce_gives_every_replica_the_whole_sums(
+    shapes: list[tuple[int, ...]], by_nccl: bool
+) -> None:
+    operands = contributions(shapes, 4)
+    sums, _ = emitted(
+        operands, lambda made, at, values: made.all_reduce(at, values, shapes), by_nccl
+    )
+    for terms, own in zip(operands, sums, strict=True):
+        assert len(own) == 4
+        for total in own:
+            assert by_nccl or same(total, in_order(terms))
+            np.testing.assert_allclose(total, in_order(terms), rtol=0, atol=OTHER_ORDER)
+
+
+@pytest.mark.parametrize("combine", [Combine.MAX, Combine.MIN])
+def test_all_reduce_takes_the_largest_or_smallest_elements(combine: Combine) -> None:
+    operands = contributions([(3, 5)], 4)
+    found, _ = emitted(
+        operands, lambda made, at, values: made.all_reduce(at, values, [(3, 5)], combine)
+    )
+    wanted = (np.max if combine is Combine.MAX else np.min)(np.stack(operands[0]), 0)
+    assert all(same(own, wanted) for own in found[0])
+
+
+def test_devices_begin_what_nccl_carries_in_one_order() -> None:
+    """Each collective of a device waits for the one before, the n-th of each is the same."""
+    shapes: list[tuple[int, ...]] = [(40,), (3, 7)]
+    layouts = [flat_layout(shape, 3, 4) for shape in shapes]
+
+    def emit(made: Collectives, at: Emitter, values: list[list[Value]]) -> list[list[Value]]:
+        shards = made.reduce_scatter(at.within("sums"), values[:1], layouts[:1])
+        shards += made.reduce_scatter(at.within("others"), values[1:], layouts[1:])
+        return made.all_gather(at.within("whole"), shards, layouts)
+
+    _, nodes = emitted(contributions(shapes, 3), emit, by_nccl=True)
+    for device in devices_of(3):
+        own = [n for n in nodes if n.op.startswith("Collective") and n.device == device]
+        assert [n.op for n in own] == ["CollectiveReduceScatterV2"] * 2 + ["CollectiveGatherV2"]
+        for before, after in itertools.pairwise(own):
+            assert f"^{before.name}" in after.input

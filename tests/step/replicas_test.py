@@ -1,0 +1,28 @@
+"""Which dialect replicas of one process have, and what is said of GPUs."""
+
+from __future__ import annotations
+
+import pytest
+from absl import logging
+
+from tf_wu_shard.grounds.collective.collectives import Collectives
+from tf_wu_shard.grounds.in_process.collectives import InProcess
+from tf_wu_shard.replicas import in_this_process
+from tf_wu_shard.step.replicas import in_process_dialect
+
+
+def devices_of(kind: str) -> tuple[str, str]:
+    first, second = (f"/job:localhost/replica:0/task:0/device:{kind}:{n}" for n in range(2))
+    return first, second
+
+
+@pytest.mark.parametrize(("kind", "warned"), [("GPU", True), ("CPU", False)])
+def test_a_log_line_says_that_no_gpu_has_run_it(
+    monkeypatch: pytest.MonkeyPatch, kind: str, warned: bool
+) -> None:
+    lines: list[str] = []
+    monkeypatch.setattr(logging, "log_first_n", lambda level, text, count: lines.append(text))
+    made = in_process_dialect(in_this_process(devices_of(kind)), "collective")
+    assert isinstance(made, Collectives)
+    assert ["on GPUs it has not been run" in line for line in lines] == [True] * warned
+    assert type(in_process_dialect(in_this_process(devices_of("CPU")))) is InProcess

@@ -1,0 +1,1 @@
+"""Replicas that exchange data by TensorFlow's collective ops: several GPUs of one process."""

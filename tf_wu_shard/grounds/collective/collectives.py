@@ -1,0 +1,229 @@
+"""Replicas that exchange data by the strategy's collectives: what several GPUs of a process do.
+
+An edge between GPUs is a copy, so that one concatenation which all replicas read, as in-process
+replicas share it, would be the wrong program there. Shards and gradients travel by collectives of
+the group that the strategy itself sums gradients with.
+
+Where TensorFlow's ring carries a collective out, sums are made of an all-to-all and additions in
+the order of the replicas: it moves the bytes of a reduce-scatter, whose kernel only NCCL has, and
+two runs agree bit for bit. NCCL sums in an order of its own, always the same one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tf_wu_shard import refusals
+from tf_wu_shard.dtypes import FLOAT16, FLOAT32, FLOAT64, INT32, INT64, item_bytes
+from tf_wu_shard.graph.builder import Emitter
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds import plain_ops
+from tf_wu_shard.grounds.collective.group import Member, group_of
+from tf_wu_shard.grounds.dialect import CarriedReduction
+from tf_wu_shard.grounds.in_process.collectives import InProcess
+from tf_wu_shard.layout import Layout, flat_layout
+from tf_wu_shard.placement import Combine
+from tf_wu_shard.refusals import Refusal
+
+# The types that CollectiveGatherV2 has a kernel for; the bits of others travel as one of them.
+_GATHERED = frozenset({FLOAT16, FLOAT32, FLOAT64, INT32, INT64})
+_BITS = {2: FLOAT16, 4: INT32, 8: INT64}
+
+# Below this, one gather of what all replicas have costs less than a reduce-scatter and a gather.
+_GATHERED_BYTES = 64 * 1024
+
+_MERGE = {Combine.SUM: b"Add", Combine.MAX: b"Max", Combine.MIN: b"Min"}
+
+
+class Collectives(InProcess):
+    """Replicas of one process that exchange data by collectives.
+
+    A graph that sums nothing over replicas, such as an evaluation that reads a slot, has no group
+    of theirs; there data goes over edges, as between in-process replicas.
+
+    Attributes:
+        preferences: As in-process.
+    """
+
+    _group: tuple[Member, ...] = ()
+
+    def recognise(self, view: GraphView) -> tuple[list[CarriedReduction], list[Refusal]]:
+        """See `Dialect.recognise`. Sums that show no group are not taken."""
+        found, refused = super().recognise(view)
+        self._group = group_of(view, found)
+        if found and not self._group:
+            where = found[0].carriers[0]
+            return [], [*refused, refusals.Topology.NO_GROUP.at(where)]
+        return found, refused
+
+    def reduce_scatter(
+        self, at: Emitter, operands: Sequence[Sequence[Value]], layouts: Sequence[Layout]
+    ) -> list[list[Value]]:
+        """See `Dialect.reduce_scatter`."""
+        if not self._group:
+            return super().reduce_scatter(at, operands, layouts)
+        shards: list[list[Value]] = [[] for _ in layouts]
+        for replica, member in enumerate(self._group):
+            own = at.on(member.device)
+            parts = [
+                _in_rows(own, tensor[replica], layout)
+                for tensor, layout in zip(operands, layouts, strict=True)
+            ]
+            sizes = [layout.shard_size for layout in layouts]
+            rows = _side_by_side(own, parts)
+            total = _reduced(own, member, rows, sum(sizes), len(self._group))
+            for tensor, layout, part in zip(
+                shards, layouts, own.split(total, sizes, "unpack"), strict=True
+            ):
+                shape = layout.shard_shape(replica)
+                held = math.prod(shape)
+                if held < layout.shard_size:
+                    part = own.run(part, 0, held, "own")
+                tensor.append(part if len(shape) == 1 else own.reshape(part, shape, "own/rows"))
+        return shards
+
+    def all_gather(
+        self, at: Emitter, shards: Sequence[Sequence[Value]], layouts: Sequence[Layout]
+    ) -> list[list[Value]]:
+        """See `Dialect.all_gather`. Each replica has a tensor of its own."""
+        if not self._group or item_bytes(at.dtype(shards[0][0])) not in _BITS:
+            return super().all_gather(at, shards, layouts)
+        whole: list[list[Value]] = [[] for _ in layouts]
+        count = len(self._group)
+        for replica, member in enumerate(self._group):
+            own = at.on(member.device)
+            parts = [
+                _padded(own, own.flat(tensor[replica], "own"), layout, replica)
+                for tensor, layout in zip(shards, layouts, strict=True)
+            ]
+            gathered = _gathered(own, member, own.concat(parts, "pack"))
+            sizes = [layout.shard_size for layout in layouts]
+            rows = own.reshape(gathered, (count, sum(sizes)), "rows")
+            cut = _cut_columns(own, rows, sizes)
+            for tensor, layout, part in zip(whole, layouts, cut, strict=True):
+                vector = own.flat(part, "flat")
+                if layout.padding:
+                    vector = own.run(vector, 0, layout.size, "unpadded")
+                tensor.append(own.reshape(vector, layout.shape, "whole"))
+        return whole
+
+    def all_reduce(
+        self,
+        at: Emitter,
+        operands: Sequence[Sequence[Value]],
+        shapes: Sequence[tuple[int, ...]],
+        combine: Combine = Combine.SUM,
+    ) -> list[list[Value]]:
+        """See `Dialect.all_reduce`."""
+        if not self._group or item_bytes(at.dtype(operands[0][0])) not in _BITS:
+            return super().all_reduce(at, operands, shapes, combine)
+        sizes = [math.prod(shape) for shape in shapes]
+        packs = [
+            at.on(m.device).concat([at.on(m.device).flat(o[r], "flat") for o in operands], "pack")
+            for r, m in enumerate(self._group)
+        ]
+        found: list[list[Value]] = [[] for _ in shapes]
+        totals = self._totals(at, packs, sum(sizes), combine)
+        for member, total in zip(self._group, totals, strict=True):
+            own = at.on(member.device)
+            parts = own.split(total, sizes, "unpack")
+            for tensor, part, shape in zip(found, parts, shapes, strict=True):
+                tensor.append(own.reshape(part, shape, "whole"))
+        return found
+
+    def _totals(
+        self, at: Emitter, packs: Sequence[Value], size: int, combine: Combine
+    ) -> list[Value]:
+        """Per replica, vectors of all replicas combined."""
+        dtype, count = at.dtype(packs[0]), len(self._group)
+        if self._group[0].by_nccl:
+            attributes = {"merge_op": _MERGE[combine], "final_op": b"Id"}
+            return [
+                m.collective(at, "CollectiveReduceV2", pack, "all_reduce", **attributes)
+                for m, pack in zip(self._group, packs, strict=True)
+            ]
+        if combine is Combine.SUM and size * item_bytes(dtype) > _GATHERED_BYTES:
+            layout = flat_layout((size,), count, item_bytes(dtype))
+            (shards,) = self.reduce_scatter(at, [packs], [layout])
+            (whole,) = self.all_gather(at, [shards], [layout])
+            return whole
+        totals = []
+        for member, pack in zip(self._group, packs, strict=True):
+            own = at.on(member.device)
+            terms = own.split(_gathered(own, member, pack), [size] * count, "terms")
+            totals.append(plain_ops.combined(own, terms, combine, "sum"))
+        return totals
+
+    def gather_entries(self, at: Emitter, operands: Sequence[Value]) -> list[Value]:
+        """See `Uneven.gather_entries`. Each replica makes a list of its own."""
+        return [at.on(device).concat(operands, "") for device in self.devices]
+
+
+def _reduced(at: Emitter, member: Member, rows: Value, width: int, count: int) -> Value:
+    """The member's row of the sum over all members.
+
+    Args:
+        at: Where to emit.
+        member: The member.
+        rows: Its contribution to each member's row, of shape [count, width].
+        width: Elements of a row.
+        count: How many members there are.
+
+    Returns:
+        A vector.
+    """
+    if member.by_nccl:
+        flat = at.flat(rows, "rows")
+        attributes = {"merge_op": b"Add", "final_op": b"Id"}
+        own = member.collective(at, "CollectiveReduceScatterV2", flat, "sum", **attributes)
+        # TensorFlow infers no shape of it.
+        return at.reshape(own, (width,), "shaped")
+    exchanged = member.collective(at, "CollectiveAllToAllV2", rows, "exchange")
+    terms = at.split(exchanged, [1] * count, "terms")
+    return at.flat(at.ordered_sum(terms, "sum"), "flat")
+
+
+def _gathered(at: Emitter, member: Member, vector: Value) -> Value:
+    """The vectors of all members, one after the other."""
+    dtype = at.dtype(vector)
+    if dtype in _GATHERED:
+        return member.collective(at, "CollectiveGatherV2", vector, "gather")
+    bits = at.op("Bitcast", [vector], "bits", type=_BITS[item_bytes(dtype)])
+    found = member.collective(at, "CollectiveGatherV2", bits, "gather")
+    return at.op("Bitcast", [found], "values", type=dtype)
+
+
+def _in_rows(at: Emitter, tensor: Value, layout: Layout) -> Value:
+    """A tensor as [num_shards, shard_size], zeros behind its last element."""
+    vector = at.flat(tensor, "flat")
+    if layout.padding:
+        vector = at.concat([vector, _zeros(at, layout.padding, at.dtype(tensor))], "padded")
+    return at.reshape(vector, (layout.num_shards, layout.shard_size), "rows")
+
+
+def _padded(at: Emitter, shard: Value, layout: Layout, replica: int) -> Value:
+    """A shard, a vector, with zeros behind it if it is none of the longest."""
+    missing = layout.shard_size - math.prod(layout.shard_shape(replica))
+    if not missing:
+        return shard
+    return at.concat([shard, _zeros(at, missing, at.dtype(shard))], "padded")
+
+
+def _zeros(at: Emitter, count: int, dtype: int) -> Value:
+    return at.op("Fill", [at.constant([count]), at.constant(0, dtype)], "zeros")
+
+
+def _side_by_side(at: Emitter, parts: Sequence[Value]) -> Value:
+    """Matrices of as many rows each, one beside the other."""
+    return parts[0] if len(parts) == 1 else at.op("ConcatV2", [*parts, at.constant(1)], "pack")
+
+
+def _cut_columns(at: Emitter, matrix: Value, sizes: Sequence[int]) -> list[Value]:
+    """A matrix cut into columns of these widths."""
+    if len(sizes) == 1:
+        return [matrix]
+    inputs = [matrix, at.constant(list(sizes), INT64), at.constant(1)]
+    cut = at.op("SplitV", inputs, "unpack", num_split=len(sizes))
+    return [Value(cut.op, index) for index in range(len(sizes))]

@@ -1,0 +1,111 @@
+"""The group of a strategy's collectives, as those that a graph has already show it.
+
+A collective op needs the size and key of its group, the order token of its device, and an instance
+key that no other collective of the group has: TensorFlow counts those when the function is called,
+by an input that Python code fills in. All of it is copied from a collective of the strategy's own,
+so that nothing of the strategy is asked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from tf_wu_shard.dtypes import INT32
+from tf_wu_shard.graph.builder import Emitter
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.dialect import CarriedReduction
+from tf_wu_shard.tensorflow_private.function_graph import CALL_TIME
+
+_NCCL = b"nccl"
+
+
+@dataclasses.dataclass(frozen=True)
+class Member:
+    """What one replica's device takes part in collectives with.
+
+    Attributes:
+        device: The device.
+        size: The number of members, a value of the graph.
+        key: The group's key.
+        instance: The input that an instance key comes by; each collective needs one of its own.
+        tokens: What orders the collectives of the device.
+        attributes: Those that every collective has: hint, timeout, number of tokens.
+        by_nccl: Whether NCCL carries them out. It does where the hint says so and the device is a
+            GPU; elsewhere TensorFlow's ring does, whatever the hint.
+        emitted: Names of the device's collectives so far.
+    """
+
+    device: str
+    size: Value
+    key: Value
+    instance: str
+    tokens: tuple[Value, ...]
+    attributes: dict[str, Any]
+    by_nccl: bool
+    emitted: list[str] = dataclasses.field(default_factory=list, compare=False)
+
+    def collective(
+        self, at: Emitter, op_type: str, operand: Value, name: str, **attributes: Any
+    ) -> Value:
+        """Adds a collective of the group.
+
+        Args:
+            at: Where to emit; it runs on the member's device.
+            op_type: Which.
+            operand: What the member contributes.
+            name: Its name.
+            attributes: Those of this op type alone.
+
+        Returns:
+            Its result.
+        """
+        own = at.on(self.device)
+        instance = own.op("Placeholder", [], f"{name}/instance_key", dtype=INT32, shape=())
+        # The n-th key that one member takes is the n-th of each other.
+        own.builder.nodes[-1].attr[CALL_TIME].list.s.append(self.instance.encode())
+        own.builder.nodes[-1].attr[CALL_TIME].list.i.append(len(self.emitted))
+        inputs = [operand, self.size, self.key, instance, *self.tokens]
+        # NCCL waits for ever where two devices begin their collectives in different orders.
+        before = self.emitted[-1:] if self.by_nccl else ()
+        found = own.op(op_type, inputs, name, controls=before, **self.attributes, **attributes)
+        self.emitted.append(found.op)
+        return found
+
+
+def group_of(view: GraphView, sums: Sequence[CarriedReduction]) -> tuple[Member, ...]:
+    """The group that sums over replicas are collectives of.
+
+    Args:
+        view: The graph.
+        sums: What was recognised in it.
+
+    Returns:
+        Per replica its member; none where no sum is a collective whose instance key is counted at
+        each call of this function, as in the body of a loop, which is handed that of its caller.
+    """
+    for reduction in sums:
+        members = [_member(view, name) for name in reduction.carriers]
+        found = tuple(member for member in members if member is not None)
+        if len(found) == len(members) == len(reduction.operands):
+            return found
+    return ()
+
+
+def _member(view: GraphView, name: str) -> Member | None:
+    op = view.ops[name]
+    if op.type != "CollectiveReduceV2":
+        return None
+    _, size, key, instance, *tokens = op.inputs
+    if CALL_TIME not in view.ops[instance.op].node.attr:
+        return None
+    hint = op.attribute("communication_hint").s
+    attributes = {
+        "communication_hint": hint,
+        "timeout_seconds": op.attribute("timeout_seconds").f,
+        "is_stateless": False,
+    }
+    by_nccl = hint == _NCCL and "GPU" in op.device
+    return Member(op.device, size, key, instance.op, tuple(tokens), attributes, by_nccl)
