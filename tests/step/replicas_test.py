@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import tensorflow as tf  # noqa: F401  sets the package up
 from absl import logging
 
 from tf_wu_shard.grounds.collective.collectives import Collectives

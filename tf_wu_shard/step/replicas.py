@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from absl import logging
+
 from tf_wu_shard.grounds import registry
 from tf_wu_shard.grounds.collective.collectives import Collectives
 from tf_wu_shard.grounds.dialect import Dialect
@@ -14,6 +16,12 @@ from tf_wu_shard.grounds.tpu.torus import one_group, torus_of
 from tf_wu_shard.replicas import Replicas, in_this_process
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.tensorflow_private import tpu_strategy
+
+_ON_GPUS = (
+    "tf_wu_shard: the sharded update was tried on logical CPU devices; on GPUs it has not been run."
+    " Compare a few steps with the flag off, and choose ShardingOptions(dialect='collective')"
+    " for replicas on several GPUs"
+)
 
 _BUILT_IN: dict[str, registry.MakeDialect] = dict(
     zip(registry.BUILT_IN, (InProcess, Reference, Collectives), strict=True)
@@ -39,6 +47,8 @@ def in_process_dialect(replicas: Replicas, name: str = "auto") -> Dialect:
         replicas: Who they are.
         name: Which dialect the user asked for.
     """
+    if any("GPU" in device for device in replicas.devices):
+        logging.log_first_n(logging.WARNING, _ON_GPUS, 1)
     make = _BUILT_IN.get(name) or registry.registered(name)
     assert make is not None, f"options name the dialect {name!r}, which nobody registered"
     return make(replicas)
