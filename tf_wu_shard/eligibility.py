@@ -10,7 +10,6 @@ from tf_wu_shard.graph.calls import STATEFUL_BRANCHES
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.in_process.recognise import reduced_values
 from tf_wu_shard.layout import Layout
-from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ, WRITES
 from tf_wu_shard.step.accesses import writes_in_call
@@ -57,9 +56,13 @@ def _hands_sums_to(view: GraphView, calls: Collection[str]) -> bool:
     writers = {name for name in calls if writes_in_call(view, view.ops[name])}
     if not writers:
         return False
-
-    def takers(name: str) -> list[str]:
-        return [op.name for value in view.results(name) for op, _ in view.consumers(value)]
-
-    first = [op.name for value in reduced_values(view) for op, _ in view.consumers(value)]
-    return any(name in writers for name in reachable(first, takers))
+    stack, seen = [*reduced_values(view)], set()
+    while stack:
+        value = stack.pop()
+        for op, _ in view.consumers(value):
+            if op.name in writers:
+                return True
+            if op.name not in seen:
+                seen.add(op.name)
+                stack += view.results(op.name)
+    return False

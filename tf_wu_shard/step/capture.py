@@ -68,10 +68,10 @@ def capture(graph: Any) -> Captured:
     cluster = cluster_of(graph)
     found = captured_variables(graph)
     constants = function_graph.captured_constants(graph)
+    at_call_time = function_graph.call_time_inputs(graph)
     shape_of = function_graph.shapes_given(graph, constants)
     keys, variables = _keys(found)
     graph_def = graph.as_graph_def()
-    at_call_time = function_graph.call_time_inputs(graph)
     for node in graph_def.node if at_call_time else ():
         if node.name in at_call_time:
             node.attr[function_graph.CALL_TIME].list.s.append(node.name.encode())
