@@ -31,7 +31,7 @@ from tf_wu_shard.refusals import Refusal
 _GATHERED = frozenset({FLOAT16, FLOAT32, FLOAT64, INT32, INT64})
 _BITS = {2: FLOAT16, 4: INT32, 8: INT64}
 
-# Below this, one gather of what all replicas have costs less than a reduce-scatter and a gather.
+# Below this, what all replicas have travels whole: one collective in place of two.
 _GATHERED_BYTES = 64 * 1024
 
 _MERGE = {Combine.SUM: b"Add", Combine.MAX: b"Max", Combine.MIN: b"Min"}
