@@ -44,6 +44,7 @@ PUBLIC: tuple[Any, ...] = (
         difflib.SequenceMatcher,
         inspect.signature(len),
         inspect.signature(len).bind([]),
+        inspect.ClosureVars,
     ),
     *(np.ndarray, tf.DType, tf.DeviceSpec, tf.Graph, tf.Operation, tf.Tensor, tf.TensorShape),
     *(tf.Variable, tf.data.Dataset, tf.distribute.Strategy, tf.distribute.DistributedValues),
