@@ -12,7 +12,7 @@ from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.grounds.tpu.cluster import Cluster, cluster_of
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.tensorflow_private import function_graph
+from tf_wu_shard.tensorflow_private import call_time_inputs, function_graph
 from tf_wu_shard.tensorflow_private.captured_variables import CapturedVariable, captured_variables
 
 
@@ -68,13 +68,13 @@ def capture(graph: Any) -> Captured:
     cluster = cluster_of(graph)
     found = captured_variables(graph)
     constants = function_graph.captured_constants(graph)
-    at_call_time = function_graph.call_time_inputs(graph)
+    at_call_time = call_time_inputs.call_time_inputs(graph)
     shape_of = function_graph.shapes_given(graph, constants)
     keys, variables = _keys(found)
     graph_def = graph.as_graph_def()
     for node in graph_def.node if at_call_time else ():
         if node.name in at_call_time:
-            node.attr[function_graph.CALL_TIME].list.s.append(node.name.encode())
+            node.attr[call_time_inputs.CALL_TIME].list.s.append(node.name.encode())
     view = GraphView(
         graph_def,
         variables={one.placeholder: _ref(one, keys[i]) for i, one in enumerate(found)},

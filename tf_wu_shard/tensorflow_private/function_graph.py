@@ -22,11 +22,6 @@ from tensorflow.python.ops import control_flow_v2_func_graphs, handle_data_util
 
 from tf_wu_shard.colocation import rename_wishes
 
-# Marks a Placeholder that Python code fills in at each call, as it does with instance keys of
-# collectives, and names it. A new one with the name of another, and a number, gets what the same
-# code returns when it is asked again; new ones are asked for in the order of their numbers.
-CALL_TIME = "_wu_shard_call_time"
-
 # Noted on a FuncGraph while `process` sees it: the Python function that it was traced from.
 _TRACED_FROM = "_wu_shard_traced_from"
 _SHAPE_TYPES = (tf.int32.as_datatype_enum, tf.int64.as_datatype_enum)
@@ -99,59 +94,6 @@ def existing_graphs() -> list[Any]:
 def captured_handles(graph: Any) -> list[tuple[Any, Any]]:
     """The resource handles that a FuncGraph captured, `(outside, placeholder)` each."""
     return [(e, p) for e, p in graph.captures if p.dtype is tf.resource]
-
-
-def call_time_inputs(graph: Any) -> frozenset[str]:
-    """Names of the placeholders for numbers that Python code counts when a function is called.
-
-    The body of a loop captures those of the function around it.
-
-    Args:
-        graph: Its FuncGraph.
-    """
-    numbers = (p for p in graph.inputs if p.dtype == tf.int32 and p.shape.rank == 0)
-    return frozenset(p.op.name for p in numbers if _call_time_code(p) is not None)
-
-
-def asked_again(placeholder: Any) -> tuple[Any, Any] | Any:
-    """What fills in another placeholder as one is, with another value of the same code.
-
-    Args:
-        placeholder: One of `call_time_inputs`.
-
-    Returns:
-        The code and what it returns, a TypeSpec; or, for a placeholder that stands for one of the
-        graph around, a tensor of that graph to capture.
-    """
-    found = _call_time_code(placeholder)
-    assert found is not None, f"{placeholder} is filled in with what was known before"
-    code, spec, outside = found
-    if outside is None:
-        return code, spec
-    around = outside.graph
-    inner = asked_again(outside)
-    if isinstance(inner, tuple):
-        with around.as_default():
-            return around.capture_call_time_value(*inner)
-    return around.capture(inner)
-
-
-def _call_time_code(placeholder: Any) -> tuple[Any, Any, Any] | None:
-    """The code that fills a placeholder in, what it returns, and what the placeholder captures."""
-    captures = placeholder.graph._function_captures
-    for key, internal in captures.by_ref_internal.items():
-        if internal is placeholder:
-            # What TensorFlow keeps wraps the code that was given to it, and goes by its first key:
-            # a function that calls this one would give both placeholders the same value.
-            code = inspect.getclosurevars(captures.by_ref_external[key]).nonlocals.get("closure")
-            return None if code is None else (code, captures.by_ref_tracetype[key], None)
-    for outside, inside in placeholder.graph.captures:
-        if inside is placeholder and isinstance(
-            getattr(outside, "graph", None), func_graph_module.FuncGraph
-        ):
-            found = _call_time_code(outside)
-            return found and (*found[:2], outside)
-    return None
 
 
 def captured_constants(graph: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from tensorflow.python.framework import func_graph as func_graph_module
 from tensorflow.python.ops import handle_data_util
 
 from tf_wu_shard.colocation import rename_wishes, wishes
-from tf_wu_shard.tensorflow_private import creating_traces, function_graph
+from tf_wu_shard.tensorflow_private import call_time_inputs, creating_traces
 
 _HANDLE_TYPES = (tf.resource, tf.variant)
 
@@ -261,9 +261,9 @@ def _import(new: Any, part: Any, input_map: Mapping[str, Any]) -> None:
 def _asked_again(nodes: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
     """The new placeholders that are filled in as an old one is, by name, each with that one."""
     found = [
-        (node.attr[function_graph.CALL_TIME].list, name)
+        (node.attr[call_time_inputs.CALL_TIME].list, name)
         for name, node in nodes.items()
-        if node.op == "Placeholder" and name not in old and function_graph.CALL_TIME in node.attr
+        if node.op == "Placeholder" and name not in old and call_time_inputs.CALL_TIME in node.attr
     ]
     found.sort(key=lambda one: one[0].i[0])
     return {name: old[like.s[0].decode()] for like, name in found}
@@ -296,7 +296,7 @@ def _bind(
         kind = old._by_ref_tracetype[key]
         now.add_or_replace(key, outside, moved, tracetype=kind, is_by_ref=True)
     for name, like in again.items():
-        asked = function_graph.asked_again(like)
+        asked = call_time_inputs.asked_again(like)
         if isinstance(asked, tuple):
             new.capture_call_time_value(*asked, placeholder=inputs[name])
         else:

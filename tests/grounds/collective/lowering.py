@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.tensorflow_private.function_graph import CALL_TIME
+from tf_wu_shard.tensorflow_private.call_time_inputs import CALL_TIME
 
 
 def runnable(nodes: Iterable[Any]) -> list[Any]:

@@ -17,7 +17,7 @@ from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import CarriedReduction
-from tf_wu_shard.tensorflow_private.function_graph import CALL_TIME
+from tf_wu_shard.tensorflow_private.call_time_inputs import CALL_TIME
 
 _NCCL = b"nccl"
 
