@@ -3,7 +3,8 @@
 Answers: was anything sharded in that script, and what. TensorFlow is left for the script to
 import, so that what it sets up before (environment variables, devices) counts as ever; the flag
 goes on the moment it is imported, and so do the replicas that stand in for a TPU's. Functions that
-are traced after the script's main thread ended, and processes that it spawns, are not covered.
+are traced after the script's main thread ended, and processes that it spawns, are not covered. With
+`--workers` the script runs in every worker of a local cluster, in each as it would run alone.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import json
 import os
 import pathlib
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, get_args
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, get_args
 
 from tf_wu_shard import config, deferred
-from tf_wu_shard.cli import program
+from tf_wu_shard.cli import local_workers, program
+from tf_wu_shard.cli.worker_ends import joined_reports, verdict_lines
 from tf_wu_shard.errors import OptionError
 from tf_wu_shard.topology import parse_topology
 
@@ -73,6 +75,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="with --emulate-tpu, the slice to pretend to be, such as v5e:2x4 (default: a ring)",
     )
     parser.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="run the script in N processes on this machine, the workers of one cluster for"
+        " MultiWorkerMirroredStrategy; each has this environment as it is, thread counts too",
+    )
+    parser.add_argument(
         "--unsharded",
         action="store_true",
         help="leave weight-update sharding off, whatever the other options set; the report says so",
@@ -101,7 +110,25 @@ def run(args: argparse.Namespace) -> int:
 
     Returns:
         The exit status of a script that ended well: 0, or 1 if nothing was sharded with
-        `--on-refusal raise` or the report could not be written.
+        `--on-refusal raise` or the report could not be written. With `--workers` that of the
+        first worker that failed, if one did.
+
+    Raises:
+        BaseException: Whatever ended the script otherwise, for the interpreter to show.
+    """
+    workers = _workers(args)
+    return run_here(args, _say) if workers is None else _run_in_workers(workers, args)
+
+
+def run_here(args: argparse.Namespace, tell: Callable[[str], None]) -> int:
+    """Runs the script to its end in this process and tells what was sharded.
+
+    Args:
+        args: The parsed arguments; `--workers` is not looked at.
+        tell: What to call with the verdict when the script has ended, if sharding was asked for.
+
+    Returns:
+        0 or 1, as `run` does for one process.
 
     Raises:
         BaseException: Whatever ended the script otherwise, for the interpreter to show.
@@ -113,6 +140,11 @@ def run(args: argparse.Namespace) -> int:
     if options is not None:
         deferred.when_imported("tensorflow", lambda: _turn_on(options))
     process = os.getpid()
+
+    def finish() -> int:
+        # A forked child of the script comes this way too; the script's own process reports.
+        return _finish(options, report, tell) if os.getpid() == process else 0
+
     try:
         if module:
             program.run_module(target, arguments)
@@ -120,12 +152,58 @@ def run(args: argparse.Namespace) -> int:
             program.run_script(target, arguments)
     except SystemExit as stop:
         if stop.code not in (None, 0):
-            _finish(process, options, report)
+            finish()
             raise
     except BaseException:
-        _finish(process, options, report)
+        finish()
         raise
-    return _finish(process, options, report)
+    return finish()
+
+
+def _run_in_workers(workers: int, args: argparse.Namespace) -> int:
+    """Runs the script in a local cluster and says what its workers say."""
+    # What is wrong with the command line is told once, not by every worker.
+    options = _options(args)
+    _target(args)
+    report = _report_path(args)
+    own = {"parser", "command", "workers", "report"}
+    given = {name: value for name, value in vars(args).items() if name not in own}
+    ended = local_workers.run_workers(workers, given, reports=report is not None)
+    unwritten = 0 if report is None else _write(report, joined_reports(ended.workers))
+    if options is not None:
+        for line in verdict_lines(ended.workers):
+            _say(line)
+    return ended.status or unwritten
+
+
+def _workers(args: argparse.Namespace) -> int | None:
+    """How many workers were asked for; None for this process alone."""
+    parser: argparse.ArgumentParser = args.parser
+    workers: int | None = getattr(args, "workers", None)
+    if workers is None:
+        return None
+    if workers < 1:
+        parser.error(f"--workers needs at least 1 worker, not {workers}")
+    if hasattr(args, "emulate_tpu") or hasattr(args, "topology"):
+        parser.error(
+            "--workers is for MultiWorkerMirroredStrategy, --emulate-tpu and --topology for a TPU"
+            " of one process: leave out the one or the other"
+        )
+    if os.environ.get("TF_CONFIG"):
+        parser.error(
+            "TF_CONFIG is set, so this process is part of a cluster already: leave out --workers,"
+            " or unset TF_CONFIG"
+        )
+    if os.name != "posix":
+        parser.error(
+            "--workers needs the process groups of a POSIX system: start each worker yourself,"
+            " with its own TF_CONFIG"
+        )
+    return workers
+
+
+def _say(text: str) -> None:
+    print(f"wu-shard: {text}.", file=sys.stderr)
 
 
 def _emulate(args: argparse.Namespace) -> None:
@@ -205,34 +283,31 @@ def _turn_on(options: config.ShardingOptions) -> None:
     tf.config.optimizer.set_experimental_options({config.FLAG: options})
 
 
-def _finish(process: int, options: config.ShardingOptions | None, path: pathlib.Path | None) -> int:
-    """Writes the reports and the verdict; returns 1 if that makes a good run a failed one."""
-    if os.getpid() != process:
-        # A forked child of the script came this way; the script's own process reports.
-        return 0
+def _finish(
+    options: config.ShardingOptions | None, path: pathlib.Path | None, tell: Callable[[str], None]
+) -> int:
+    """Writes the reports and tells the verdict; returns 1 if that makes a good run a failed one."""
     reports = _reports()
     status = 0
     if path is not None:
-        status = _write(path, reports if options is not None or reports else (_not_asked(),))
+        shown = reports if options is not None or reports else (_not_asked(),)
+        status = _write(path, [json.loads(report.to_json()) for report in shown])
     if options is None:
         return status
     sharded = [report for report in reports if report.verdict != "nothing sharded"]
     if sharded:
-        print(f"wu-shard: {_verdicts(sharded)}.", file=sys.stderr)
+        tell(_verdicts(sharded))
     else:
         kind = "error" if options.on_refusal == "raise" else "warning"
-        print(f"wu-shard: {kind}: nothing was sharded: {_why_nothing(reports)}.", file=sys.stderr)
+        tell(f"{kind}: nothing was sharded: {_why_nothing(reports)}")
         status = 1 if options.on_refusal == "raise" else status
     return status
 
 
-def _write(path: pathlib.Path, reports: tuple[Report, ...]) -> int:
+def _write(path: pathlib.Path, reports: list[dict[str, Any]]) -> int:
     """Writes the report file; returns 1 if that cannot be done."""
     try:
-        path.write_text(
-            json.dumps([json.loads(report.to_json()) for report in reports], indent=1) + "\n",
-            encoding="utf-8",
-        )
+        path.write_text(json.dumps(reports, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         print(f"wu-shard run: error: cannot write the report: {error}", file=sys.stderr)
         return 1

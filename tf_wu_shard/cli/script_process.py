@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import pathlib
 import pickle
-import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 
 import tf_wu_shard
+from tf_wu_shard.cli.ended import ended_text
 from tf_wu_shard.errors import OptionError, WuShardError
 from tf_wu_shard.inspection.answers.answer import SCRIPT, Inspection
 from tf_wu_shard.inspection.formats.text import printable
@@ -62,7 +62,9 @@ def inspect_script(script: str, arguments: Sequence[str], question: Question) ->
         command += [str(answer), json.dumps(asked), script, *arguments]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, check=False)
         if not answer.exists():
-            raise ScriptError(f"{script}: {_ended(done.returncode)} before it trained")
+            raise ScriptError(
+                f"{script}: its process {ended_text(done.returncode)} before it trained"
+            )
         # The script could run anything in this user's name all along.
         try:
             answered = pickle.loads(answer.read_bytes())
@@ -80,13 +82,3 @@ def inspect_script(script: str, arguments: Sequence[str], question: Question) ->
         raise ScriptError(printable(answered))
     assert isinstance(answered, Inspection), "the process answers as this module expects"
     return answered
-
-
-def _ended(status: int) -> str:
-    if status >= 0:
-        return f"its process ended with status {status}"
-    try:
-        name = signal.Signals(-status).name
-    except ValueError:
-        name = f"signal {-status}"
-    return f"its process was ended by {name}"
