@@ -8,6 +8,7 @@ sets or resets that context. It does not promise that anything was sharded; the 
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Literal, get_args
 
 from tf_wu_shard.errors import OptionError
@@ -47,6 +48,12 @@ class ShardingOptions:
             None moves a float32 weight as bfloat16 where every read of it in the step casts it to
             bfloat16 at once, which changes nothing, and in its own type elsewhere. "bfloat16" moves
             every float32 weight so: the step computes with rounded weights, the shards keep theirs.
+        agreement_seconds: How long workers of a MultiWorkerMirroredStrategy wait for each other to
+            agree on sharding a step, when it is traced; more than 0. Where one did not answer, all
+            are left as they were. All workers need the same.
+        read_seconds: How long a worker that reads a whole slot, of which the others keep shards,
+            waits for them outside of a step, such as to save a checkpoint; more than 0. Then it
+            raises `StorageError`.
         dialect: How replicas of one process exchange data: "auto" is the fast way between logical
             CPU devices, "collective" by the strategy's own collectives, as several GPUs want it
             (no GPU has run it yet); "reference" is the plainest one, slow, to hold the others
@@ -63,6 +70,8 @@ class ShardingOptions:
     min_sharded: float = 0.0
     deterministic: bool = False
     gather_dtype: GatherDtype | None = None
+    agreement_seconds: float = 60.0
+    read_seconds: float = 30.0
     dialect: str = "auto"
 
     def __post_init__(self) -> None:
@@ -72,6 +81,8 @@ class ShardingOptions:
             _check_positive("bucket_bytes", self.bucket_bytes, "None for the default, or ")
         if self.gather_dtype is not None:
             _check_word("gather_dtype", self.gather_dtype, get_args(GatherDtype))
+        _check_seconds("agreement_seconds", self.agreement_seconds)
+        _check_seconds("read_seconds", self.read_seconds)
         _check_share("min_sharded", self.min_sharded)
         _check_word("on_refusal", self.on_refusal, get_args(OnRefusal))
         _check_word("dialect", self.dialect, dialect_names())
@@ -147,6 +158,15 @@ def _check_share(field: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise OptionError(
             f"ShardingOptions.{field} must be a share from 0 to 1, such as 0.5, not {_shown(value)}"
+        )
+
+
+def _check_seconds(field: str, value: object) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (number and 0 < value < math.inf):  # type: ignore[operator]
+        raise OptionError(
+            f"ShardingOptions.{field} must be a number of seconds above 0, such as 30, not"
+            f" {_shown(value)}"
         )
 
 

@@ -171,17 +171,20 @@ def _processed(
         step = step_of(graph, captured, options)
         if asked.others:
             _check_in_reach(step)
-        step = _SHARDED_UPDATE.apply(passes.applied(step, asked.others), options)
+        before = passes.applied(step, asked.others)
+        step = _SHARDED_UPDATE.apply(before, options)
         if options is not None and is_refused(step.reports, options):
             # Before anything live is changed: the error ends the trace.
             _publish(step, options, *since)
-        new = rebuilt(step)
+        step, new = _made(before, step)
         sharded_slot.commit_all(step.pending)
-    except (StorageError, TooLittleShardedError):
+    except (StorageError, TooLittleShardedError) as error:
+        _SHARDED_UPDATE.abandon(captured, error)
         raise
     # The traced function must survive any bug of ours. What another pass changes of a training is
     # not to be lost with a line in the log.
     except Exception as error:
+        _SHARDED_UPDATE.abandon(captured, error)
         if asked.others:
             flags = ", ".join(one.flag for one, _ in asked.others)
             also = "" if options is None else ", together with the sharding of its update"
@@ -196,6 +199,13 @@ def _processed(
         _SHARDED_UPDATE.remember(new, step)
     _publish(step, options, *since)
     return new
+
+
+def _made(before: Step, after: Step) -> tuple[Step, Any]:
+    """The FuncGraph of what was made of a step, or of the step as it was if other workers balk."""
+    new = rebuilt(after)
+    step = _SHARDED_UPDATE.confirmed(before, after)
+    return step, new if step is after else rebuilt(step)
 
 
 def _publish(

@@ -77,6 +77,18 @@ def in_several_processes(devices: Sequence[str], numbers: Sequence[int], total: 
     return Replicas(total, local)
 
 
+def of_workers(device: str, total: int) -> Replicas:
+    """Replicas of which each is a process of its own, all with the same program.
+
+    Which of them this process is, is known only to the group of their collectives.
+
+    Args:
+        device: The device of this process's copy.
+        total: How many processes there are.
+    """
+    return Replicas(total, (ProgramCopy(device),), f"{total} workers, a replica each")
+
+
 def of_one_program(total: int, place: str = "") -> Replicas:
     """Replicas that all run the one copy that the graph holds.
 

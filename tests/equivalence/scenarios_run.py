@@ -4,7 +4,7 @@
 
 They run under an emulated TPUStrategy, or with MODULE@mirrored under a MirroredStrategy, which
 reduces without collectives with MODULE@one_device. With MODULE@collective the shards travel by
-collectives, too.
+collectives, too. MODULE@workers is run by each worker of a cluster, with TF_CONFIG.
 Neither oneDNN nor Grappler takes part: both fuse a matrix product or sort a sum by what they see of
 the variable behind an operand. So the same sums are made in the same order, to the last bit.
 """
@@ -40,10 +40,16 @@ def main(module: str, *names: str) -> None:
     module, _, ground = module.partition("@")
     scenarios = importlib.import_module(f"tests.equivalence.{module}").SCENARIOS
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    strategy = _mirrored(ground) if ground in _REDUCTIONS else emulated_tpu_strategy(4)
+    strategy = _strategy(ground)
     dialect = ground if ground in dialect_names() else "auto"
     found = {name: _compared(strategy, scenarios[name], dialect) for name in names or scenarios}
     print(json.dumps(found))
+
+
+def _strategy(ground: str) -> tf.distribute.Strategy:
+    if ground == "workers":
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    return _mirrored(ground) if ground in _REDUCTIONS else emulated_tpu_strategy(4)
 
 
 def _mirrored(ground: str) -> tf.distribute.Strategy:

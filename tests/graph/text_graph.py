@@ -113,7 +113,7 @@ class _ReadHalf:
         self.stacks = stacks
 
     def recognise(self, view: GraphView) -> tuple[list[CarriedReduction], list[Refusal]]:
-        return recognise_in_process(view, self.replicas.devices)
+        return recognise_in_process(view, self.replicas)
 
 
 class _OneProgram(_ReadHalf):

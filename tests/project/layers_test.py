@@ -45,6 +45,7 @@ ASIDE = {
     "model_files": {"errors", "tensorflow_private"},
     "models": {"errors"},
     "preferences": {"layout"},
+    "workers": {"errors", "tensorflow_private"},
 }
 
 # These answer from plain data, in milliseconds, with no TensorFlow import of their own.
@@ -53,7 +54,12 @@ PURE = (
     *("replicas", "topology", "config", "reachable"),
     *("rules", "weight_update/analysis", "weight_update/plan", "report"),
 )
-PURE_FILES = ("tf_wu_shard/graph/view.py", "tf_wu_shard/cli/main.py", "tf_wu_shard/cli/program.py")
+PURE_FILES = (
+    *("tf_wu_shard/graph/view.py", "tf_wu_shard/cli/main.py", "tf_wu_shard/cli/program.py"),
+    *("tf_wu_shard/workers/agreement.py", "tf_wu_shard/workers/messages.py"),
+    *("tf_wu_shard/workers/request_log.py", "tf_wu_shard/workers/shard_answers.py"),
+    *("tf_wu_shard/workers/shard_exchange.py", "tf_wu_shard/workers/store.py"),
+)
 
 SOURCES = CHECKOUT.sources("tf_wu_shard", "models")
 

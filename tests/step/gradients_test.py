@@ -7,6 +7,7 @@ from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Gathered
 from tf_wu_shard.grounds.in_process.recognise import recognise_in_process
+from tf_wu_shard.replicas import in_this_process
 from tf_wu_shard.step.gradients import SparseParts, gradient_reductions, result_names
 from tf_wu_shard.step.reductions import GradientReduction
 
@@ -31,13 +32,13 @@ OUTPUTS = ["all0:0", "all1:0", "all0:1", "all1:1"]
 def reductions(text: str, outputs: list[str]) -> tuple[GraphView, list[tuple[int | None, int]]]:
     """The view and, for each reduction found, its size and divisor."""
     view = view_of(text, outputs=outputs)
-    found = gradient_reductions(view, recognise_in_process(view, ("d0", "d1"))[0])
+    found = gradient_reductions(view, recognise_in_process(view, in_this_process(("d0", "d1")))[0])
     return view, [(r.size, r.divisor) for r in found]
 
 
 def test_a_packed_reduction_is_one_per_gradient() -> None:
     view = view_of(PACKED, outputs=OUTPUTS)
-    found = gradient_reductions(view, recognise_in_process(view, ("d0", "d1"))[0])
+    found = gradient_reductions(view, recognise_in_process(view, in_this_process(("d0", "d1")))[0])
     assert [(r.key, r.size, r.num_replicas, r.carriers) for r in found] == [
         (0, 6, 2, ("sum0", "sum1")),
         (1, 4, 2, ("sum0", "sum1")),
@@ -48,7 +49,7 @@ def test_a_packed_reduction_is_one_per_gradient() -> None:
 
 def test_a_reduced_gradient_keeps_its_key_under_every_name() -> None:
     view = view_of(PACKED, outputs=OUTPUTS)
-    found = gradient_reductions(view, recognise_in_process(view, ("d0", "d1"))[0])
+    found = gradient_reductions(view, recognise_in_process(view, in_this_process(("d0", "d1")))[0])
     names = result_names(view, found)
     assert names[Value("ra1")] == names[Value("all1", 0)] == (0, 1)
     assert names[Value("rb0")] == names[Value("all0", 1)] == (1, 0)
@@ -81,7 +82,9 @@ def test_a_pack_of_one_gradient_is_that_gradient() -> None:
     split# = SplitV(sum#, size, axis) {num_split=1} [6] @d#
     """
     view = view_of(text, outputs=["split0", "split1"])
-    (found,) = gradient_reductions(view, recognise_in_process(view, ("d0", "d1"))[0])
+    (found,) = gradient_reductions(
+        view, recognise_in_process(view, in_this_process(("d0", "d1")))[0]
+    )
     assert found.operands == (Value("pack0"), Value("pack1"))
     assert found.results == (Value("split0"), Value("split1"))
 

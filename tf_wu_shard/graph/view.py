@@ -43,6 +43,7 @@ class VariableRef:
             that each replica writes on its own (ON_READ).
         device: The device the component lives on.
         trainable: Whether the model trains it; an optimizer's own variables are not trainable.
+        replicas_elsewhere: How many replicas in other processes have a component of theirs.
     """
 
     key: str
@@ -53,6 +54,7 @@ class VariableRef:
     mirrored: bool
     device: str
     trainable: bool = False
+    replicas_elsewhere: int = 0
 
 
 class GraphView:

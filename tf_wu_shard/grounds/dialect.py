@@ -194,6 +194,13 @@ class Dialect(Protocol):
             The reductions in a fixed order, and why others were not taken.
         """
 
+    def shard_of(self, copy: int) -> int:
+        """The shard of every tensor that a copy of the program works on.
+
+        Args:
+            copy: The copy's place among those that the graph holds.
+        """
+
     def adopt(self, nodes: Iterable[Any]) -> None:
         """Makes emitted nodes part of the program that the replicas run.
 
@@ -269,15 +276,15 @@ class Dialect(Protocol):
         at: Emitter,
         value: Value,
         layout: Any,
-        replica: int,
+        shard: int,
     ) -> Value:
         """The own shard of a value that the replica holds whole; no communication.
 
         Args:
             at: Where to emit; its scope is the name of the shard.
-            value: On replica `replica`, a value of `layout.size` elements.
+            value: A value of `layout.size` elements, on the replica whose shard it is.
             layout: How it is cut.
-            replica: Which shard to take, and where.
+            shard: Which shard to take; see `shard_of`.
 
         Returns:
             The shard, a vector.

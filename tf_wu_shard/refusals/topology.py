@@ -18,7 +18,12 @@ class Topology(Kind):
         "a strategy of several replicas, and variables made in its scope",
     )
     OTHER_WORKERS = (
-        "its replicas are spread over several workers, and a worker's function holds its own alone"
+        "its replicas are spread over several workers of several replicas each",
+        "one replica a worker",
+    )
+    NOT_ON_ALL_WORKERS = (
+        "not all workers shard it: {said}",
+        "the same program, options and version on all workers",
     )
     NO_GROUP = (
         "its sums over replicas are no collectives, of whose group"

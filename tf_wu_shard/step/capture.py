@@ -75,6 +75,11 @@ def capture(graph: Any) -> Captured:
     for node in graph_def.node if at_call_time else ():
         if node.name in at_call_time:
             node.attr[call_time_inputs.CALL_TIME].list.s.append(node.name.encode())
+    own: tuple[str, ...] = ()
+    if any(one.replicas_elsewhere for one in found):
+        # The workers run one program, each with arguments and plain variables of its own.
+        own = function_graph.inputs_by_value(graph)
+        found = [one if one.variable is not None else one._replace(mirrored=False) for one in found]
     view = GraphView(
         graph_def,
         variables={one.placeholder: _ref(one, keys[i]) for i, one in enumerate(found)},
@@ -84,7 +89,7 @@ def capture(graph: Any) -> Captured:
         # Asked for where they matter: writing all shapes into the GraphDef takes as long as the
         # rest of it.
         shape_of=lambda value: shape_of(value.op, value.index),
-    ).with_inputs((), constants)
+    ).with_inputs(own, constants)
     return Captured(view, variables, cluster)
 
 
@@ -118,4 +123,5 @@ def _ref(found: CapturedVariable, key: str) -> VariableRef:
         mirrored=found.mirrored,
         device=found.device,
         trainable=found.variable is not None and found.variable.trainable,
+        replicas_elsewhere=found.replicas_elsewhere,
     )

@@ -6,16 +6,18 @@ from absl import logging
 
 from tf_wu_shard.grounds import registry
 from tf_wu_shard.grounds.collective.collectives import Collectives
+from tf_wu_shard.grounds.collective.workers import WorkerCollectives
 from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.grounds.in_process.collectives import InProcess
-from tf_wu_shard.grounds.in_process.recognise import replica_devices
+from tf_wu_shard.grounds.in_process.recognise import replicas_in
 from tf_wu_shard.grounds.reference.collectives import Reference
 from tf_wu_shard.grounds.tpu.cluster import Cluster
 from tf_wu_shard.grounds.tpu.collectives import TpuCluster
 from tf_wu_shard.grounds.tpu.torus import one_group, torus_of
-from tf_wu_shard.replicas import Replicas, in_this_process
+from tf_wu_shard.replicas import Replicas
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.tensorflow_private import tpu_strategy
+from tf_wu_shard.workers.cluster import WorkerCluster, worker_cluster
 
 _ON_GPUS = (
     "tf_wu_shard: the sharded update was tried on logical CPU devices; on GPUs it has not been run."
@@ -35,9 +37,24 @@ def dialect_of(captured: Captured, name: str) -> Dialect:
         captured: The graph and its variables.
         name: Which dialect the user asked for, where all replicas share one process.
     """
+    workers = workers_of(captured)
+    if workers is not None:
+        return WorkerCollectives(replicas_in(captured.view), lambda: workers.rank)
     if captured.cluster is None:
-        return in_process_dialect(in_this_process(replica_devices(captured.view)), name)
+        return in_process_dialect(replicas_in(captured.view), name)
     return tpu_dialect(captured.cluster, captured)
+
+
+def workers_of(captured: Captured) -> WorkerCluster | None:
+    """The workers that train a graph, a replica each; None where nobody else does.
+
+    Args:
+        captured: The graph and its variables.
+    """
+    for ref in captured.view.variables.values():
+        if ref.replicas_elsewhere and ref.key in captured.variables:
+            return worker_cluster(captured.variables[ref.key].distribute_strategy)
+    return None
 
 
 def in_process_dialect(replicas: Replicas, name: str = "auto") -> Dialect:

@@ -18,15 +18,18 @@ from tf_wu_shard import refusals
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.storage.parts import cut, cut_all
+from tf_wu_shard.storage.parts import cut, cut_all, join
 from tf_wu_shard.storage.replica_views import ReplicaViews
+from tf_wu_shard.storage.worker_shards import OwnShard, WorkerShards, WriteCounts
 from tf_wu_shard.tensorflow_private import resources, sharded_variables, tpu_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import (
     is_exporting,
     original_handle,
+    replicas_elsewhere,
 )
 from tf_wu_shard.tensorflow_private.sharded_components import storage_of
 from tf_wu_shard.tensorflow_private.traced_only import is_traced_only
+from tf_wu_shard.workers.cluster import worker_cluster
 
 _FLOATS = {tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64, tf.complex128}
 _INTEGERS = {tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint16, tf.uint32, tf.uint64}
@@ -46,15 +49,28 @@ class ShardedSlot:
 
     Attributes:
         layout: How the value is cut.
-        shards: One per replica, shape `layout.shard_shape(r)`, on that replica's device.
+        shards: One per replica of this process, shape `layout.shard_shape(r)`, on its device.
     """
 
     def __init__(
-        self, variable: Any, layout: AnyLayout, shards: tuple[resources.Shard, ...]
+        self,
+        variable: Any,
+        layout: AnyLayout,
+        shards: tuple[resources.Shard, ...],
+        of_workers: WorkerShards | None = None,
     ) -> None:
+        """Takes over shards that hold their parts of the value.
+
+        Args:
+            variable: The variable.
+            layout: How its value is cut.
+            shards: This process's.
+            of_workers: Those of all workers, where other processes have some.
+        """
         self._variable = weakref.ref(variable)
         self.layout = layout
         self.shards = shards
+        self._of_workers = of_workers
         self._views = ReplicaViews(layout)
 
     @property
@@ -77,6 +93,11 @@ class ShardedSlot:
         """The shards' resource handles, eager tensors, by replica."""
         return tuple(shard.handle for shard in self.shards)
 
+    @property
+    def write_counts(self) -> WriteCounts | None:
+        """What functions that write the shards are to count, where other workers have some."""
+        return None if self._of_workers is None else self._of_workers.counts
+
     @functools.cached_property
     def packed_handle(self) -> tf.Tensor:
         """One handle for all shards, of which an op on a replica's device sees that replica's."""
@@ -91,6 +112,8 @@ class ShardedSlot:
         Returns:
             A tensor of shape `layout.shape`.
         """
+        if self._of_workers is not None:
+            return join(self._of_workers.values(), self.layout)
         return self._views.read(replica, self._values())
 
     def write(self, replica: int | None, change: Callable[[tf.Tensor], tf.Tensor]) -> None:
@@ -110,6 +133,12 @@ class ShardedSlot:
             method: `assign`, `assign_add` or `assign_sub`.
             operand: A tensor of shape `layout.shape`.
         """
+        if self._of_workers is not None:
+            # Every worker makes the same write.
+            (shard,) = self.shards
+            with self._of_workers.writing(), tf.device(shard.device):
+                getattr(shard, method)(cut(operand, self.layout, self._of_workers.own))
+            return
         if replica is None:
             self._views.close()
             self._write_shards(range(self.layout.num_shards), method, operand)
@@ -133,11 +162,16 @@ class PendingSlot:
     """Shards that are not yet a slot's storage and hold nothing; dropping it discards them."""
 
     def __init__(
-        self, variable: Any, layout: AnyLayout, shards: tuple[resources.Shard, ...]
+        self,
+        variable: Any,
+        layout: AnyLayout,
+        shards: tuple[resources.Shard, ...],
+        write_counts: WriteCounts | None,
     ) -> None:
         self._variable = variable
         self.layout = layout
         self.shards = shards
+        self.write_counts = write_counts
 
     @property
     def handles(self) -> tuple[tf.Tensor, ...]:
@@ -168,9 +202,9 @@ class PendingSlot:
             raise StorageError(_not_mirrored(variable).about(_named(variable)).reason)
         with tf.init_scope():
             with tf.device(variable.values[0].device):
-                parts = cut_all(variable.values[0].value(), self.layout)
+                parts = self._own_parts(variable.values[0].value())
             resources.refill(self.handles, parts)
-        slot = ShardedSlot(variable, self.layout, self.shards)
+        slot = ShardedSlot(variable, self.layout, self.shards, self._of_workers())
         if "packed_handle" in vars(self):
             vars(slot)["packed_handle"] = self.packed_handle
         sharded_variables.become_sharded(variable, slot)
@@ -183,15 +217,32 @@ class PendingSlot:
         resources.free(handles, variable.dtype)
         return slot
 
+    def _own_parts(self, value: tf.Tensor) -> list[tf.Tensor]:
+        """The parts of the value that this process keeps."""
+        if self.write_counts is None:
+            return cut_all(value, self.layout)
+        return [cut(value, self.layout, worker_cluster(self._variable.distribute_strategy).rank)]
 
-def prepare(variable: Any, layout: AnyLayout) -> PendingSlot:
+    def _of_workers(self) -> WorkerShards | None:
+        if self.write_counts is None:
+            return None
+        cluster = worker_cluster(self._variable.distribute_strategy)
+        own = OwnShard(self._variable.name, self.shards[0], self.write_counts)
+        return WorkerShards(self.layout, cluster, own)
+
+
+def prepare(
+    variable: Any, layout: AnyLayout, write_counts: WriteCounts | None = None
+) -> PendingSlot:
     """Makes a slot's shards, without a value; nothing that the user can see changes.
 
     May be called while a function is traced and inside any strategy scope.
 
     Args:
-        variable: A `MirroredVariable`, one component per shard.
+        variable: A `MirroredVariable`, one component per shard, some perhaps in other processes.
         layout: How to cut it; `layout.shape` is the variable's shape.
+        write_counts: What functions are to count that write the shards, where other workers have
+            some; one for all slots that are made together.
 
     Returns:
         The shards, each on its replica's device.
@@ -203,12 +254,15 @@ def prepare(variable: Any, layout: AnyLayout) -> PendingSlot:
     replicas = list(enumerate(variable.values))
     # Where nothing is ever run, one shard stands for all, as one component does.
     made = replicas[:1] if is_traced_only(variable.distribute_strategy) else replicas
+    first = 0
+    if write_counts is not None:
+        first = worker_cluster(variable.distribute_strategy).rank
     shards = [
-        resources.Shard(layout.shard_shape(replica), variable.dtype, component.device)
+        resources.Shard(layout.shard_shape(first + replica), variable.dtype, component.device)
         for replica, component in made
     ]
     shards *= len(replicas) // len(made)
-    return PendingSlot(variable, layout, tuple(shards))
+    return PendingSlot(variable, layout, tuple(shards), write_counts)
 
 
 def commit_all(pending: Iterable[PendingSlot]) -> None:
@@ -324,8 +378,9 @@ def against_shards(variable: Any) -> Refusal | None:
 
 def _misfit(variable: Any, layout: AnyLayout) -> str | None:
     """How a layout does not fit a variable of known shape."""
-    if len(variable.values) != layout.num_shards:
-        return f"it has {len(variable.values)} components for {layout.num_shards} shards"
+    components = len(variable.values) + replicas_elsewhere(variable)
+    if components != layout.num_shards:
+        return f"it has {components} components for {layout.num_shards} shards"
     if tuple(variable.shape) != layout.shape:
         return f"its shape {tuple(variable.shape)} is not the layout's {layout.shape}"
     return None

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tf_wu_shard.tensorflow_private import function_graph, tpu_graph
-from tf_wu_shard.tensorflow_private.distributed_variables import distributed_variable_of
+from tf_wu_shard.tensorflow_private.distributed_variables import (
+    distributed_variable_of,
+    replicas_elsewhere,
+)
 
 
 class CapturedVariable(NamedTuple):
@@ -21,6 +24,7 @@ class CapturedVariable(NamedTuple):
         mirrored: Whether all replicas hold the same value of it.
         device: The device that the component lives on; "" where the handle stands for all.
         stands_for_all: Whether it is the handle in a TPU program, which is of all components.
+        replicas_elsewhere: How many components it has in other processes.
     """
 
     placeholder: str
@@ -32,6 +36,7 @@ class CapturedVariable(NamedTuple):
     mirrored: bool
     device: str
     stands_for_all: bool = False
+    replicas_elsewhere: int = 0
 
 
 def captured_variables(graph: Any) -> list[CapturedVariable]:
@@ -52,7 +57,8 @@ def captured_variables(graph: Any) -> list[CapturedVariable]:
             continue
         variable, replica = known
         count, device = len(variable.values), variable.values[replica].device
-        found.append(CapturedVariable(name, variable, replica, count, shape, dtype, True, device))
+        own = CapturedVariable(name, variable, replica, count, shape, dtype, True, device)
+        found.append(own._replace(replicas_elsewhere=replicas_elsewhere(variable)))
     # One handle in a TPU program stands for all components.
     for name, variable in tpu_graph.replicated_variables(graph).items():
         shape = tuple(variable.shape) if variable.shape.is_fully_defined() else None

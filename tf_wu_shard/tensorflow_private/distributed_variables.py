@@ -49,10 +49,27 @@ def has_distributed_variable(handle: Any) -> bool:
     return getattr(handle, "_distributed_container", None) is not None
 
 
+def replicas_elsewhere(variable: Any) -> int:
+    """How many components a mirrored variable has in other processes.
+
+    Args:
+        variable: A `MirroredVariable`.
+    """
+    if not isinstance(variable, values.MirroredVariable):
+        return 0
+    return int(variable.distribute_strategy.num_replicas_in_sync) - len(variable.values)
+
+
 def is_of_replicas(handle: Any) -> bool:
-    """Whether a handle belongs to a mirrored variable of several replicas of this process."""
+    """Whether a handle is of a mirrored variable of replicas that the passes know.
+
+    They all are in this process, or each is in a process of its own.
+    """
     found = distributed_variable_of(handle)
-    return found is not None and len(found[0].values) > 1
+    if found is None:
+        return False
+    elsewhere = replicas_elsewhere(found[0]) > 0
+    return (len(found[0].values) > 1) != elsewhere
 
 
 def num_replicas_of(handle: Any) -> int:

@@ -115,6 +115,20 @@ def captured_constants(graph: Any) -> dict[str, Any]:
     return found
 
 
+def inputs_by_value(graph: Any) -> tuple[str, ...]:
+    """Names of the placeholders of a FuncGraph that stand for values and are no constants.
+
+    Its arguments are, and tensors that it captured.
+    """
+    constants = captured_constants(graph)
+    return tuple(
+        placeholder.op.name
+        for placeholder in graph.inputs
+        if placeholder.dtype not in (tf.resource, tf.variant)
+        and placeholder.op.name not in constants
+    )
+
+
 def is_branch_or_body(graph: Any) -> bool:
     """Whether a FuncGraph belongs to a `tf.cond` or `tf.while_loop`."""
     return bool(graph.is_control_flow_graph)

@@ -85,10 +85,11 @@ REQUIRED = {
         "ensure_initialized",
     ),
     "python.eager.context:Context": (
-        *("_optimizer_experimental_options", "add_function_def", "get_compiler_ir"),
+        *("_optimizer_experimental_options", "add_function_def", "delete_config_key_value"),
+        *("get_compiler_ir", "get_config_key_value"),
         *("get_function_def", "get_optimizer_experimental_options", "get_visible_devices"),
         *("has_function", "list_function_names", "list_logical_devices", "list_physical_devices"),
-        *("remove_function", "set_optimizer_experimental_options"),
+        *("remove_function", "set_config_key_value", "set_optimizer_experimental_options"),
     ),
     "python.eager.polymorphic_function.atomic_function": (
         *("AtomicFunction", "from_func_graph", "from_function_def"),

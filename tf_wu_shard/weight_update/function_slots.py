@@ -16,6 +16,7 @@ from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.step.accesses import accesses, ignores
 from tf_wu_shard.step.capture import Captured
+from tf_wu_shard.step.replicas import workers_of
 from tf_wu_shard.storage import captured_slots, sharded_slot
 from tf_wu_shard.storage.sharded_slot import (
     PendingSlot,
@@ -23,6 +24,7 @@ from tf_wu_shard.storage.sharded_slot import (
     against_shards,
     sharded_slot_of,
 )
+from tf_wu_shard.storage.worker_shards import WriteCounts
 from tf_wu_shard.tensorflow_private import (
     creating_traces,
     function_graph,
@@ -54,6 +56,7 @@ def planned_slots(
         WuShardError: If a slot lives in shards of another cut.
     """
     found: dict[str, ShardedSlot | PendingSlot] = {}
+    counts = WriteCounts() if workers_of(captured) is not None else None
     held: ShardedSlot | PendingSlot | None
     for slot in sharding.plan.in_shards if sharding is not None else ():
         owner = captured.variables[slot.variable]
@@ -61,7 +64,7 @@ def planned_slots(
         held = held or sharded_slot_of(original_handle(owner.values[0]))
         if held is not None and held.layout != slot.layout:
             raise WuShardError(f"slot {slot.variable} lives in shards cut {held.layout}")
-        found[slot.variable] = held or sharded_slot.prepare(owner, slot.layout)
+        found[slot.variable] = held or sharded_slot.prepare(owner, slot.layout, counts)
     return found
 
 

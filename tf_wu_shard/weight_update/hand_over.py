@@ -14,6 +14,7 @@ from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.grounds.tpu.collectives import TpuCluster
 from tf_wu_shard.grounds.tpu.ops import METADATA
 from tf_wu_shard.layout import Layout, TileLayout
@@ -22,7 +23,7 @@ from tf_wu_shard.program.functionalize import functionalized
 from tf_wu_shard.program.fused_values import on_scratch
 from tf_wu_shard.replicas import in_this_process
 from tf_wu_shard.step.capture import Captured
-from tf_wu_shard.step.replicas import in_process_dialect, tpu_dialect
+from tf_wu_shard.step.replicas import in_process_dialect, tpu_dialect, workers_of
 from tf_wu_shard.step.step import Step
 from tf_wu_shard.storage import captured_slots, sharded_slot
 from tf_wu_shard.tensorflow_private.graph_rebuilding import NewBody
@@ -31,6 +32,7 @@ from tf_wu_shard.weight_update.rewrite.lowering import Lowered, lower_slot_acces
 from tf_wu_shard.weight_update.rewrite.result import ShardInput
 from tf_wu_shard.weight_update.rewrite.tpu_accesses import Host
 from tf_wu_shard.weight_update.rewrite.tpu_lowering import lower_accesses_on_tpus
+from tf_wu_shard.weight_update.rewrite.write_counts import with_write_counts
 from tf_wu_shard.weight_update.stages import Outcome
 
 AnySlot = sharded_slot.ShardedSlot | sharded_slot.PendingSlot
@@ -78,9 +80,7 @@ def handed_over(step: Step, outcome: Outcome, options: ShardingOptions | None) -
         captured = functionalized(graph, captured, handles, on_scratch)
         traced = outcome.nested.captured.view
         devices = {key: tuple(shard.device for shard in slots[key].shards) for key in layouts}
-        name = options.dialect if options is not None else "auto"
-        by_devices = {d: in_process_dialect(in_this_process(d), name) for d in devices.values()}
-        dialects = {key: by_devices[d] for key, d in devices.items()}
+        dialects = _dialects(step, devices, options)
         lowered = lower_slot_accesses(captured.view, layouts, shards, traced, dialects)
         functions = captured.functions
     final = lowered or outcome.result or (_as_it_is(outcome) if nested.slots else None)
@@ -91,15 +91,45 @@ def handed_over(step: Step, outcome: Outcome, options: ShardingOptions | None) -
         for added in lowered.shard_inputs:
             bound[added.placeholder] = _handle(slots[added.slot], added)
     outputs = [f"{v.op}:{v.index}" for v in final.outputs]
+    nodes, control_outputs = final.nodes, final.control_outputs
+    counts = {
+        id(handle): slot.write_counts
+        for slot in (*planned.values(), *slots.values())
+        if slot.write_counts is not None
+        for handle in slot.handles
+    }
+    counters = {name: counts[id(handle)] for name, handle in bound.items() if id(handle) in counts}
+    if counters:
+        counted = with_write_counts(nodes, control_outputs, counters)
+        nodes, control_outputs = counted.nodes, counted.control_outputs
+        bound |= counted.bindings
+        owners.append(tuple(counters.values()))
     return dataclasses.replace(
         step,
         bindings=bound,
         owners=tuple(owners),
         is_changed=True,
-        body=NewBody(final.nodes, outputs, final.control_outputs, functions.values()),
+        body=NewBody(nodes, outputs, control_outputs, functions.values()),
         dropped=function_slots.unused(graph, final, captured.view, {*slots, *pending}),
         pending=tuple(pending.values()),
     )
+
+
+def _dialects(
+    step: Step, devices: Mapping[str, tuple[str, ...]], options: ShardingOptions | None
+) -> dict[str, Dialect]:
+    """How the replicas of each slot in shards exchange data.
+
+    Args:
+        step: The function.
+        devices: By slot, the devices of the shards that this process has.
+        options: What the user asked for; None where the flag is off.
+    """
+    if workers_of(step.captured) is not None:
+        return dict.fromkeys(devices, step.dialect)
+    name = options.dialect if options is not None else "auto"
+    made = {own: in_process_dialect(in_this_process(own), name) for own in devices.values()}
+    return {key: made[own] for key, own in devices.items()}
 
 
 def _as_it_is(outcome: Outcome) -> Lowered:

@@ -7,7 +7,11 @@ import weakref
 from typing import Any
 
 from tf_wu_shard.config import FLAG, ShardingOptions, parse_flag
+from tf_wu_shard.report.published import nothing_sharded
+from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.step import Step
+from tf_wu_shard.tensorflow_private import function_graph
+from tf_wu_shard.weight_update import all_workers
 from tf_wu_shard.weight_update.hand_over import handed_over
 from tf_wu_shard.weight_update.nested_updates import NestedUpdates
 from tf_wu_shard.weight_update.stages import Outcome, run_stages
@@ -50,6 +54,27 @@ class ShardedUpdate:
             StorageError: As `apply`.
         """
         return handed_over(step, Outcome(NestedUpdates(step.captured)), None)
+
+    def confirmed(self, before: Step, after: Step) -> Step:
+        """A sharded step if all workers have made theirs, too; else one with nothing sharded.
+
+        Args:
+            before: What `apply` was given.
+            after: What it returned; nothing of it is in use yet.
+
+        Raises:
+            StorageError: If slots live in shards already and some workers do not answer.
+        """
+        refusal = all_workers.confirm(before.captured)
+        if refusal is None:
+            return after
+        names = tuple(v.name for report in after.reports for v in report.variables)
+        report = nothing_sharded(function_graph.title(before.graph), refusal, names)
+        return dataclasses.replace(self.redirected(before), reports=(report,))
+
+    def abandon(self, captured: Captured | None, error: Exception) -> None:
+        """Tells other workers that this one does not get so far; see `all_workers.abandon`."""
+        all_workers.abandon(captured, error)
 
     def remember(self, graph: Any, step: Step) -> None:
         """Notes that a function was reported.

@@ -20,7 +20,7 @@ from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.replicas import tpu_dialect
 from tf_wu_shard.step.step import Step
 from tf_wu_shard.tensorflow_private import function_graph
-from tf_wu_shard.weight_update import function_slots
+from tf_wu_shard.weight_update import all_workers, function_slots
 from tf_wu_shard.weight_update.analysis.analyze import analyze
 from tf_wu_shard.weight_update.analysis.types import Analysis
 from tf_wu_shard.weight_update.nested_updates import NestedUpdates, share_nested_updates
@@ -109,7 +109,13 @@ def run_stages(step: Step, options: ShardingOptions | None, reported: Reported) 
     analysis = _without_reported(graph, captured, found, nested.reports, reported)
     planned = functools.partial(plan_sharding, analysis, dialect, options)
     constraints = function_slots.storage_constraints(graph, analysis, captured, planned)
-    sharding = planned(constraints).rewritten(view)
+    chosen = planned(constraints)
+    refusal = all_workers.against_others(captured, chosen, options)
+    if refusal is not None:
+        names = tuple(v.variable for v in chosen.plan.variables)
+        report = nothing_sharded(title, refusal, names)
+        return Outcome(nested, report=report, constraints=constraints)
+    sharding = chosen.rewritten(view)
     report = with_line(sharding.report(title), graph) if sharding.concerns else None
     return Outcome(nested, sharding, report, constraints)
 

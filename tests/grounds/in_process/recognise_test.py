@@ -10,6 +10,7 @@ import tensorflow as tf
 from tests.graph.text_graph import view_of
 from tf_wu_shard.grounds.dialect import CarriedReduction
 from tf_wu_shard.grounds.in_process.recognise import recognise_in_process
+from tf_wu_shard.replicas import in_this_process
 from tf_wu_shard.step.capture import capture
 
 COLLECTIVE = """
@@ -30,7 +31,7 @@ def recognised(
     text: str, outputs: tuple[str, ...] = (), devices: tuple[str, ...] = DEVICES
 ) -> tuple[list[CarriedReduction], list[str]]:
     view = view_of(text, outputs=outputs)
-    found, refusals = recognise_in_process(view, devices)
+    found, refusals = recognise_in_process(view, in_this_process(devices))
     return found, [str(r) for r in refusals]
 
 
@@ -158,4 +159,4 @@ def test_a_branch_that_joins_what_it_is_handed_gathers_nothing() -> None:
     traced = tf.function(branches).get_concrete_function(tf.TensorSpec([], tf.bool), part, part)
     view = capture(traced.graph).view
     (device,) = {op.device for op in view if op.type == "If"}
-    assert recognise_in_process(view, (device, "another")) == ([], [])
+    assert recognise_in_process(view, in_this_process((device, "another"))) == ([], [])

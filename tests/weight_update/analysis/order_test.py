@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.graph.text_graph import view_of
 from tf_wu_shard.grounds.in_process.recognise import recognise_in_process
+from tf_wu_shard.replicas import in_this_process
 from tf_wu_shard.step.gradients import gradient_reductions
 from tf_wu_shard.step.reductions import GradientReduction
 from tf_wu_shard.weight_update.analysis.order import with_order
@@ -29,7 +30,7 @@ all# = IdentityN(sum_third#, sum_late#) [6] [6] @d#
 
 def ordered(updating: set[int]) -> dict[str, GradientReduction]:
     view = view_of(STEP, outputs=["all0:0", "all1:0", "all0:1", "all1:1"])
-    found = gradient_reductions(view, recognise_in_process(view, ("d0", "d1"))[0])
+    found = gradient_reductions(view, recognise_in_process(view, in_this_process(("d0", "d1")))[0])
     return {r.operands[0].op: r for r in with_order(view, found, updating)}
 
 

@@ -1,6 +1,7 @@
-"""How a sum over replicas looks in a graph that holds all of them.
+"""How a sum over replicas looks in a graph that holds a copy of each, or of one of several workers.
 
-Two forms: one CollectiveReduceV2 per replica (MirroredStrategy's default on CPU devices), and one
+Two forms: one CollectiveReduceV2 per replica (MirroredStrategy's default on CPU devices, and the
+only one of workers), and one
 AddN over all replicas whose result, perhaps divided by their number, is passed to each device by an
 Identity (`cross_device_ops=tf.distribute.ReductionToOneDevice()`, and what replicas write to a
 variable with an aggregation).
@@ -16,6 +17,7 @@ from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import CarriedReduction
 from tf_wu_shard.grounds.in_process.gathered_slices import gathered_slices
 from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.replicas import Replicas, in_this_process, of_workers
 
 _COLLECTIVE = "CollectiveReduceV2"
 _SUM = "AddN"
@@ -43,43 +45,61 @@ def replica_devices(view: GraphView) -> tuple[str, ...]:
     return layouts.pop() if len(layouts) == 1 else ()
 
 
+def replicas_in(view: GraphView) -> Replicas:
+    """The replicas that train a graph, as its mirrored variables show them.
+
+    Returns:
+        Those of this process, or the workers; nobody where the variables do not agree.
+    """
+    of_worker = {(r.device, r.replicas_elsewhere) for r in view.variables.values() if r.mirrored}
+    if any(elsewhere for _, elsewhere in of_worker):
+        if len(of_worker) > 1:
+            return in_this_process(())
+        ((device, elsewhere),) = of_worker
+        return of_workers(device, 1 + elsewhere)
+    return in_this_process(replica_devices(view))
+
+
 def recognise_in_process(
-    view: GraphView, devices: Sequence[str]
+    view: GraphView, replicas: Replicas
 ) -> tuple[list[CarriedReduction], list[Refusal]]:
     """Finds the sums over replicas, see `Dialect.recognise`."""
-    found, refused = _sums(view, devices)
-    found += gathered_slices(view, devices)
+    found, refused = _sums(view, replicas)
+    if len(replicas.local) == replicas.total:
+        found += gathered_slices(view, replicas.devices)
     found.sort(key=lambda r: view.ops[r.carriers[0]].position)
     return found, refused
 
 
 def sums_in_process(view: GraphView) -> list[CarriedReduction]:
-    """Every sum over the replicas of a graph that holds all of them, in its order.
+    """Every sum over the replicas of a graph, none of them a TPU's, in its order.
 
     Parts of sparse gradients, which are put one after the other and not added up, are left out.
     """
-    devices = replica_devices(view)
-    found, _ = _sums(view, devices)
+    found, _ = _sums(view, replicas_in(view))
     return sorted(found, key=lambda r: view.ops[r.carriers[0]].position)
 
 
 def reduced_values(view: GraphView) -> tuple[Value, ...]:
-    """What every sum over the replicas of a graph that holds all of them yields."""
+    """What every such sum yields."""
     return tuple(result for reduction in sums_in_process(view) for result in reduction.results)
 
 
-def _sums(view: GraphView, devices: Sequence[str]) -> tuple[list[CarriedReduction], list[Refusal]]:
+def _sums(view: GraphView, replicas: Replicas) -> tuple[list[CarriedReduction], list[Refusal]]:
     collectives = [op for op in view if op.type == _COLLECTIVE and op.name in view.live]
-    if not devices:
+    if not replicas.total:
         return [], [refusals.Topology.REPLICA_UNKNOWN.at(c.name) for c in collectives[:1]]
-    found, refused = _collective_sums(view, collectives, devices)
-    return found + _sums_on_one_device(view, devices), refused
+    found, refused = _collective_sums(view, collectives, replicas)
+    if len(replicas.local) == replicas.total:
+        found += _sums_on_one_device(view, replicas.devices)
+    return found, refused
 
 
 def _collective_sums(
-    view: GraphView, collectives: list[Op], devices: Sequence[str]
+    view: GraphView, collectives: list[Op], replicas: Replicas
 ) -> tuple[list[CarriedReduction], list[Refusal]]:
-    """Pairs the replicas' collectives: the i-th of a group on each device belong together."""
+    """Pairs the copies' collectives: the i-th of a group on each device belong together."""
+    devices = replicas.devices
     groups: dict[int, dict[str, list[Op]]] = {}
     refused: list[Refusal] = []
     for op in collectives:
@@ -89,10 +109,10 @@ def _collective_sums(
             refused.append(
                 refusals.Topology.NO_SUM.at(op.name, merge=decoded(merge), final=decoded(final))
             )
-        elif size != (len(devices),) or not key:
+        elif size != (replicas.total,) or not key:
             refused.append(
                 refusals.Topology.OTHER_GROUP.at(
-                    op.name, members=str(size[0]) if size else "?", replicas=len(devices)
+                    op.name, members=str(size[0]) if size else "?", replicas=replicas.total
                 )
             )
         else:
@@ -112,7 +132,7 @@ def _collective_sums(
                 CarriedReduction(
                     operands=tuple(op.inputs[0] for op in ops),
                     results=tuple(Value(op.name) for op in ops),
-                    divisor=len(devices) if ops[0].attribute("final_op").s == b"Div" else 1,
+                    divisor=replicas.total if ops[0].attribute("final_op").s == b"Div" else 1,
                     carriers=tuple(op.name for op in ops),
                 )
             )

@@ -37,13 +37,13 @@ class CopyOfEachReplica:
 
     def recognise(self, view: GraphView) -> tuple[list[CarriedReduction], list[Refusal]]:
         """See `Dialect.recognise`."""
-        return recognise_in_process(view, self.devices)
+        return recognise_in_process(view, self.replicas)
 
     def adopt(self, nodes: Iterable[Any]) -> None:
         """See `Dialect.adopt`: they name their devices, which is enough."""
 
     @property
-    def uneven(self) -> Uneven:
+    def uneven(self) -> Uneven | None:
         """See `Dialect.uneven`."""
         return self
 
@@ -55,10 +55,14 @@ class CopyOfEachReplica:
         ]
         return at.on(self.devices[owner]).ordered_sum(vectors, "sum")
 
-    def slice_own(self, at: Emitter, value: Value, layout: Layout, replica: int) -> Value:
+    def shard_of(self, copy: int) -> int:
+        """See `Dialect.shard_of`. The graph holds a copy for each shard."""
+        return copy
+
+    def slice_own(self, at: Emitter, value: Value, layout: Layout, shard: int) -> Value:
         """See `Dialect.slice_own`."""
-        own = at.on(self.devices[replica])
-        return own.run(own.flat(value, "flat"), *layout.bounds(replica), "")
+        own = at.on(self.devices[shard])
+        return own.run(own.flat(value, "flat"), *layout.bounds(shard), "")
 
     def broadcast_from(self, at: Emitter, value: Value) -> list[Value]:
         """See `Uneven.broadcast_from`. All replicas read the value where it lies."""

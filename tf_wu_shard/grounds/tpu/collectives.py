@@ -219,7 +219,11 @@ class TpuCluster:
             gathered.append([columns.unordered(at, tensor, layout)])
         return gathered
 
-    def slice_own(self, at: Emitter, value: Value, layout: TileLayout, replica: int) -> Value:
+    def shard_of(self, copy: int) -> int:
+        """See `Dialect.shard_of`. One program stands for all shards, which are of one shape."""
+        return copy
+
+    def slice_own(self, at: Emitter, value: Value, layout: TileLayout, shard: int) -> Value:
         """See `Dialect.slice_own`; which run of rows is known when the program runs."""
         ordered = columns.ordered(at, value, layout)
         if layout.flattened:
@@ -228,7 +232,7 @@ class TpuCluster:
             padded = _bucket(at, [ordered], layout, [0], layout.columns)
         if layout.tile_shards > 1:
             padded = columns.tiles_of_rows(at, padded, layout.columns, 1)
-        size = at.constant(list(layout.shard_shape(replica)))
+        size = at.constant(list(layout.shard_shape(shard)))
         return at.op("Slice", [padded, columns.own_begin(at, layout), size], "")
 
 

@@ -67,6 +67,7 @@ class BodyEmitter:
         self.layout = layouts[0]
         self._layouts = tuple(layouts)
         self._replica = replica
+        self._shard = emission.dialect.shard_of(replica)
         self._gradients = gradients
         self._at = emission.at(update.devices[replica], update.name, "update")
         self._variables = {v.key: v for v in update.variables}
@@ -194,7 +195,7 @@ class BodyEmitter:
         """A variable that holds the weight's shard during this step; see `scratch_variable`."""
         present = self._present(key, name)
         own = self._variables[key]
-        shape = self.layout_of(math.prod(own.shape)).shard_shape(self._replica)
+        shape = self.layout_of(math.prod(own.shape)).shard_shape(self._shard)
         return scratch_variable(self._at, present, shape)
 
     def _add(self, op: BodyOp) -> None:
@@ -203,7 +204,7 @@ class BodyEmitter:
         shard = self._local(op, op.operands[0])
         assert op.sum is not None, f"{op.type} is no sum"
         layout = self.layout_of(math.prod(op.sum.shape))
-        own = OwnShard(self._at.within(op.type), self._dialect, layout, self._replica)
+        own = OwnShard(self._at.within(op.type), self._dialect, layout, self._shard)
         self.parts[name] = part(own, op, shard)
         self.emitted[name] = [self.parts[name].op]
 
@@ -241,14 +242,14 @@ class BodyEmitter:
             own_shape = self._view.shape(value)
             assert own_shape is not None, f"{value} has no static shape"
             layout = self.layout_of(math.prod(operand.shape))
-            own = OwnShard(self._at.within("broadcast"), self._dialect, layout, self._replica)
+            own = OwnShard(self._at.within("broadcast"), self._dialect, layout, self._shard)
             return own.broadcast(value, own_shape, operand.shape)
         return self._slice(value, operand.shape, "slice")
 
     def _slice(self, value: Value, shape: tuple[int, ...], name: str) -> Value:
         """The own shard of a value of `shape` that is whole."""
         layout = self.layout_of(math.prod(shape))
-        return self._dialect.slice_own(self._at.within(name), value, layout, self._replica)
+        return self._dialect.slice_own(self._at.within(name), value, layout, self._shard)
 
     def _read_of(self, key: str, handle: Value, controls: Sequence[str]) -> Value:
         """A read of a handle of a variable."""

@@ -100,7 +100,7 @@ def lower_slot_accesses(
     lowering = _Lowering(view, layouts, frozenset(passed_on), dialects)
     for key, per_replica in touched.items():
         calls = redirected.get(key, {})
-        for replica in range(layouts[key].num_shards) if calls else ():
+        for replica in range(len(dialects[key].replicas.local)) if calls else ():
             once = dict.fromkeys([*(op.name for op in per_replica.get(replica, ())), *calls])
             in_order = sorted(once, key=lambda name: traced.ops[name].position)
             per_replica[replica] = [view.ops[name] for name in in_order]
@@ -190,7 +190,7 @@ class _Lowering:
 
     def _shard_handles(self, key: str) -> list[Value]:
         handles = []
-        for replica in range(self._layouts[key].num_shards):
+        for replica in range(len(self._dialects[key].replicas.local)):
             handle = self._builder.at("", "").handle_input(scope_of(key, f"shard_{replica}"))
             self._inputs.append(ShardInput(handle.op, key, replica, handle.op))
             handles.append(handle)
@@ -233,7 +233,8 @@ class _Lowering:
         handle, filled = scratch_variable(at, whole, layout.shape)
         self._scratch[op.name, own] = (handle, filled)
         changed = at.op(READ, [handle], "changed", controls=[op.name], dtype=dtype)
-        part = plain_ops.own_part(at, at.flat(changed, "flat"), layout, replica, "own_shard")
+        shard = self._dialects[key].shard_of(replica)
+        part = plain_ops.own_part(at, at.flat(changed, "flat"), layout, shard, "own_shard")
         written = at.op("AssignVariableOp", [handles[replica], part], "write")
         self._must_run.append(written.op)
         self._filled.append(whole.op)
@@ -274,8 +275,8 @@ class _Lowering:
 
     def _write_own(self, key: str, handle: Value, replica: int, op: Op, waits: list[str]) -> str:
         at, layout = self._builder.at(op.device, scope_of(key, "write")), self._layouts[key]
-        vector = at.flat(op.inputs[1], "flat")
-        own = plain_ops.own_part(at, vector, layout, replica, "own_shard")
+        vector, shard = at.flat(op.inputs[1], "flat"), self._dialects[key].shard_of(replica)
+        own = plain_ops.own_part(at, vector, layout, shard, "own_shard")
         written = at.like(op.node, [handle, own], op.type, controls=[*op.controls, *waits])
         self._instead[op.name] = written.op
         return written.op

@@ -78,13 +78,13 @@ class OwnShard:
         dialect: Cuts slices.
         layout: How the tensor is cut. `layout.shape` may be another shape of the same elements than
             the tensor's own.
-        replica: Whose shard it is.
+        number: Which shard it is.
     """
 
     at: Emitter
     dialect: Dialect
     layout: AnyLayout
-    replica: int
+    number: int
 
     def contribution(
         self,
@@ -117,7 +117,7 @@ class OwnShard:
             return at.reshape(total, kept, "part")
         if isinstance(layout, TileLayout):
             return terms.sum(at.reshape(self._among_zeros(terms, shard), shape, "shape"), axes)
-        start, stop = layout.bounds(self.replica)
+        start, stop = layout.bounds(self.number)
         first, last = _rows(shape, start, stop)
         inner = math.prod(shape[1:])
         rows = terms.padded(shard, [(start - first * inner, last * inner - stop)], "rows")
@@ -137,8 +137,8 @@ class OwnShard:
         """
         at, layout = self.at, self.layout
         if isinstance(layout, TileLayout):
-            return self.dialect.slice_own(at, _broadcast(at, value, shape), layout, self.replica)
-        start, stop = layout.bounds(self.replica)
+            return self.dialect.slice_own(at, _broadcast(at, value, shape), layout, self.number)
+        start, stop = layout.bounds(self.number)
         first, last = _rows(shape, start, stop)
         # Where it has rows of its own, only those are broadcast.
         if len(own_shape) == len(shape) and own_shape[0] > 1:
@@ -160,7 +160,7 @@ class OwnShard:
             return shard
         at = self.at
         ones = _broadcast(at.within("ones"), at.constant(1, FLOAT32), layout.shape)
-        held = self.dialect.slice_own(at.within("held"), ones, layout, self.replica)
+        held = self.dialect.slice_own(at.within("held"), ones, layout, self.number)
         mask = at.op("Greater", [held, at.constant(0, FLOAT32)], "mask")
         return at.op("SelectV2", [mask, shard, terms.zero()], "selected")
 

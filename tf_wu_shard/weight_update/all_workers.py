@@ -1,0 +1,167 @@
+"""All workers shard the update of a step, or none does.
+
+A worker whose step sums gradients by an all-reduce waits for ever for one whose step scatters
+them. So workers vote before anything is changed: once that they all want the same, of equal plans,
+options and versions, and once more that all have made it. Who says no, says otherwise or nothing
+in time leaves all as they were, and each worker's report has the reasons.
+
+A step that was voted on is not voted on again when another trace of it comes to the same: workers
+trace at times of their own.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import re
+from typing import Any
+
+from tf_wu_shard import refusals
+from tf_wu_shard.config import ShardingOptions
+from tf_wu_shard.errors import StorageError
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.reachable import reachable
+from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.step.capture import Captured
+from tf_wu_shard.step.gradients import result_names
+from tf_wu_shard.step.replicas import workers_of
+from tf_wu_shard.storage import captured_slots
+from tf_wu_shard.weight_update.analysis.types import Analysis
+from tf_wu_shard.weight_update.sharding import Sharding
+from tf_wu_shard.workers.agreement import Decision, Proposal
+
+# Where a trained variable keeps the plans that all workers agreed on.
+_ATTRIBUTE = "_wu_shard_agreed"
+
+
+def against_others(
+    captured: Captured, sharding: Sharding, options: ShardingOptions
+) -> Refusal | None:
+    """The first vote: whether all workers shard what this one plans to.
+
+    Args:
+        captured: The function's graph and variables.
+        sharding: What is planned; nothing is rewritten yet.
+        options: What the user asked for.
+
+    Returns:
+        What keeps this worker from it; None where all do the same, or where there are no others.
+
+    Raises:
+        StorageError: If slots live in shards already and some workers said nothing: they may go on
+            with steps that this worker's would not fit.
+    """
+    cluster = workers_of(captured)
+    trained = _trained(sharding.analysis, captured)
+    if cluster is None or not trained:
+        return None
+    plan = _digest(captured.view, sharding)
+    agreed_on = _agreed_on(captured, trained)
+    if plan in agreed_on:
+        return None
+    subject = {
+        "version": importlib.metadata.version("tf-wu-shard"),
+        "options": repr(options),
+        "plan": plan,
+    }
+    why = sorted({left.refusal.reason for left in sharding.plan.left_alone})
+    nothing = None if sharding.plan.variables else "; ".join(why) or "it has nothing to shard"
+    cluster.read_seconds = options.read_seconds
+    proposal = Proposal(subject, nothing)
+    once_made = functools.partial(agreed_on.add, plan)
+    decision = cluster.begin(trained, proposal, options.agreement_seconds, once_made)
+    # Of what it does not want itself it has its own reasons.
+    return None if nothing is not None else _refusal(captured, decision)
+
+
+def confirm(captured: Captured) -> Refusal | None:
+    """The second vote: whether all workers have made what they agreed on.
+
+    Args:
+        captured: The function's graph and variables.
+
+    Returns:
+        What keeps all from using it, or None.
+
+    Raises:
+        StorageError: As `against_others`.
+    """
+    cluster = workers_of(captured)
+    decision = None if cluster is None else cluster.confirm(None)
+    if decision is None:
+        return None
+    return _refusal(captured, decision)
+
+
+def abandon(captured: Captured | None, error: Exception) -> None:
+    """Tells the other workers, where they wait for it, that this one cannot do as agreed.
+
+    Args:
+        captured: The function's graph and variables; None where it was not even read.
+        error: What happened.
+    """
+    cluster = None if captured is None else workers_of(captured)
+    if cluster is not None:
+        cluster.confirm(f"{type(error).__name__}: {error}")
+
+
+def _refusal(captured: Captured, decision: Decision) -> Refusal | None:
+    if decision.agreed:
+        return None
+    said = decision.summary
+    if decision.silent and (slots := captured_slots.slots_in_shards(captured)):
+        raise StorageError(
+            f"slots live in shards ({min(slots)} is one), and the workers do not all trace this"
+            f" function: {said}. Trace it on all workers, or restart them from the last checkpoint"
+        )
+    return refusals.Topology.NOT_ON_ALL_WORKERS.at(said=said)
+
+
+def _trained(analysis: Analysis, captured: Captured) -> list[str]:
+    """The variables that a function trains, by key."""
+    keys = {v.key for update in analysis.updates for v in update.weights}
+    keys |= {refused.variable for refused in analysis.refused}
+    return sorted(keys & captured.variables.keys())
+
+
+def _agreed_on(captured: Captured, trained: list[str]) -> set[str]:
+    """The plans for these variables that all workers agreed on."""
+    first: Any = captured.variables[trained[0]]
+    found: set[str] = vars(first).setdefault(_ATTRIBUTE, set())
+    return found
+
+
+def _digest(view: GraphView, sharding: Sharding) -> str:
+    """What is equal on all workers that do the same, and differs where they exchange other things.
+
+    It has the plan, and what the updates compute with besides gradients and variables: constants
+    may come from Python code that differs between workers. Numbers in names are no part of it, as
+    TensorFlow counts them for each process.
+    """
+    plan, analysis = sharding.plan, sharding.analysis
+    found = hashlib.sha256()
+
+    def add(*what: object) -> None:
+        found.update(repr(what).encode())
+
+    add(plan.num_replicas, plan.summed_whole)
+    for variable in plan.variables:
+        add(_unnumbered(variable.variable), variable.layout, variable.other_layouts)
+        add(variable.dtype, variable.bucket, variable.reductions)
+        add([(_unnumbered(slot.variable), slot.layout, slot.dtype) for slot in plan.in_shards])
+    names = result_names(view, analysis.reductions)
+    updates = [analysis.updates[variable.update] for variable in plan.variables]
+    bodies = [op.ops[0] for update in updates for op in update.body]
+    entering = reachable(
+        bodies, lambda name: [v.op for v in view.ops[name].inputs if v not in names]
+    )
+    for op in sorted((view.ops[name] for name in entering), key=lambda op: op.position):
+        add(op.type)
+        if op.type == "Const":
+            found.update(op.attribute("value").tensor.SerializeToString(deterministic=True))
+    return found.hexdigest()[:16]
+
+
+def _unnumbered(name: str) -> str:
+    return re.sub(r"[0-9]+", "", name)

@@ -1,0 +1,189 @@
+"""The workers of one strategy as this process sees them: votes, its place, its slots' shards.
+
+One for each strategy, made when a step is first traced that trains on several workers. It knows no
+graph: `weight_update.all_workers` asks it, `storage.slot_of_workers` keeps slots by it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import collections
+import dataclasses
+import functools
+import hashlib
+import re
+import threading
+from collections.abc import Callable, Iterable
+
+import tensorflow as tf
+
+from tf_wu_shard.tensorflow_private import worker_group
+from tf_wu_shard.workers.agreement import Decision, Proposal, Voter
+from tf_wu_shard.workers.cluster_store import ClusterStore
+from tf_wu_shard.workers.shard_exchange import ShardExchange, Snapshot
+
+# How long a worker whose program has ended goes on handing its shards to others.
+_LINGER_SECONDS = 120.0
+
+# How long a reader waits for other workers where the user says nothing else.
+READ_SECONDS = 30.0
+
+# Where a strategy keeps its cluster.
+_ATTRIBUTE = "_wu_shard_cluster"
+
+_lock = threading.Lock()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Ballot:
+    """A first vote that agreed, and that a second one has to follow."""
+
+    name: str
+    seconds: float
+    once_made: Callable[[], None]
+
+
+class WorkerCluster:
+    """What this worker agrees on with the others, and tells them.
+
+    Attributes:
+        number: This worker's number.
+        total: How many workers there are.
+        read_seconds: How long a reader of a whole slot waits for other workers; it counts from the
+            first slot that lives in shards on.
+    """
+
+    def __init__(self, number: int, total: int, members: Callable[[], tuple[int, ...]]) -> None:
+        """Prepares; nothing is asked of other workers yet.
+
+        Args:
+            number: This worker's number.
+            total: How many workers there are.
+            members: Asks all workers together for their numbers in the order of their group.
+        """
+        self.number = number
+        self.total = total
+        self._members = members
+        self._store = ClusterStore()
+        self._votes: collections.Counter[str] = collections.Counter()
+        self._slots: collections.Counter[str] = collections.Counter()
+        self._dropped: collections.deque[str] = collections.deque()
+        self._open: _Ballot | None = None
+        self.read_seconds = READ_SECONDS
+
+    @functools.cached_property
+    def members(self) -> tuple[int, ...]:
+        """The workers' numbers in the order of their group; all workers ask together."""
+        return self._members()
+
+    @property
+    def rank(self) -> int:
+        """This worker's place in the group, which is the number of its shards."""
+        return self.members.index(self.number)
+
+    def begin(
+        self,
+        about: Iterable[str],
+        proposal: Proposal,
+        seconds: float,
+        once_made: Callable[[], None],
+    ) -> Decision:
+        """The first vote: whether all want the same.
+
+        Where they do, a second one has to follow: `confirm`.
+
+        Args:
+            about: What the vote is about, such as names of variables; the same words on all
+                workers, of which numbers do not count. The n-th vote about the same things is the
+                n-th of every other worker.
+            proposal: What this worker wants.
+            seconds: How long to wait for the others.
+            once_made: Called when the second vote has agreed, too.
+        """
+        words = sorted(re.sub(r"[0-9]+", "", word) for word in about)
+        topic = hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
+        self._votes[topic] += 1
+        name = f"{topic}/{self._votes[topic]}"
+        decision = self._voter(seconds).vote(f"{name}/plan", proposal)
+        if decision.agreed:
+            self._open = _Ballot(name, seconds, once_made)
+        return decision
+
+    def confirm(self, refusal: str | None) -> Decision | None:
+        """The second vote: whether all have done what they agreed on, and nothing has changed yet.
+
+        Args:
+            refusal: Why this worker cannot; None where it can.
+
+        Returns:
+            The decision; None where no first vote waits for it.
+        """
+        if self._open is None:
+            return None
+        ballot, self._open = self._open, None
+        decision = self._voter(ballot.seconds).vote(f"{ballot.name}/ready", Proposal({}, refusal))
+        if decision.agreed:
+            ballot.once_made()
+        return decision
+
+    def _voter(self, seconds: float) -> Voter:
+        return Voter(self._store, self.number, self.total, seconds)
+
+    @functools.cached_property
+    def _exchange(self) -> ShardExchange:
+        made = ShardExchange(self._store, self.number, self.total, self.read_seconds)
+        atexit.register(made.leave, _LINGER_SECONDS)
+        return made
+
+    def offer(self, variable: str, source: Callable[[], Snapshot | None]) -> str:
+        """Hands this worker's shard of a slot to whoever asks for the whole.
+
+        Args:
+            variable: The variable's name. The n-th slot of a name is the n-th of every worker.
+            source: What the shard is now; None while it is written.
+
+        Returns:
+            The name by which it is asked for.
+        """
+        while self._dropped:
+            self._exchange.drop(self._dropped.popleft())
+        base = re.sub(r"[0-9]+", "", variable.partition(":")[0])
+        self._slots[base] += 1
+        name = f"{base}#{self._slots[base]}"
+        self._exchange.offer(name, source)
+        return name
+
+    def drop(self, name: str) -> None:
+        """Notes that this worker needs a slot no more; it is handed out until no worker does.
+
+        May be called wherever garbage is collected: the others are told at the next `offer`.
+        """
+        self._dropped.append(name)
+
+    def shards(self, name: str) -> list[bytes]:
+        """All shards of a slot, in the order of the group.
+
+        Args:
+            name: What `offer` returned.
+
+        Raises:
+            StorageError: If they did not all answer, or are at different steps.
+        """
+        found = self._exchange.read(name)
+        return [found[number] for number in self.members]
+
+
+def worker_cluster(strategy: tf.distribute.Strategy) -> WorkerCluster:
+    """The workers of a strategy; the same object for the same strategy.
+
+    Args:
+        strategy: A MultiWorkerMirroredStrategy of one replica a worker.
+    """
+    with _lock:
+        found: WorkerCluster | None = vars(strategy).get(_ATTRIBUTE)
+        if found is None:
+            total = int(strategy.num_replicas_in_sync)
+            members = functools.partial(worker_group.members_of, strategy)
+            found = WorkerCluster(worker_group.number_of(strategy), total, members)
+            vars(strategy)[_ATTRIBUTE] = found
+        return found
