@@ -42,7 +42,7 @@ def main(module: str, *names: str) -> None:
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     strategy = _strategy(ground)
     dialect = ground if ground in dialect_names() else "auto"
-    found = {name: _compared(strategy, scenarios[name], dialect) for name in names or scenarios}
+    found = {name: compared(strategy, scenarios[name], dialect) for name in names or scenarios}
     print(json.dumps(found))
 
 
@@ -59,7 +59,7 @@ def _mirrored(ground: str) -> tf.distribute.Strategy:
     return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], _REDUCTIONS[ground]())
 
 
-def _compared(strategy: tf.distribute.Strategy, scenario: Scenario, dialect: str) -> dict[str, Any]:
+def compared(strategy: tf.distribute.Strategy, scenario: Scenario, dialect: str) -> dict[str, Any]:
     """Runs a scenario twice.
 
     Returns:

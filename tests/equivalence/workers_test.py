@@ -1,11 +1,82 @@
-"""Under several workers nothing is sharded, and the report says what keeps it from being so."""
+"""Workers of several processes train what they train unsharded, and read slots as they like."""
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
+import pytest
+
+from tests.equivalence.workers_run import SAMPLE
 from tests.workers.processes import launch
 
+# Norms are added up shard by shard there.
+_ADDED_UP_OTHERWISE = {"normed_three_times", "two_heads"}
 
-def test_the_other_workers_replicas_are_the_reason() -> None:
-    for worker in launch("tests.equivalence.workers_run", workers=2, seconds=300):
-        (reason,) = worker.answer
-        assert reason.startswith("its replicas are spread over several workers")
+_MODULES = ("loop_scenarios", "repeated_scenarios", "row_scenarios", "tf_keras_scenarios")
+
+
+@functools.cache
+def found(what: str) -> list[Any]:
+    """What came of a launch of two workers, by worker."""
+    done = launch("tests.equivalence.workers_run", [what], workers=2, seconds=600)
+    return [worker.answer for worker in done]
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_nothing_differs_by_a_bit_on_two_workers(name: str) -> None:
+    for worker in found("all"):
+        outcome = worker["scenarios"][name]
+        assert outcome["apart"] == []
+        assert outcome["in_shards"] >= 4
+        assert not any("failed" in text for text in outcome["reports"])
+
+
+def test_a_worker_reads_alone_while_the_others_wait_in_a_step() -> None:
+    chief = found("all")[0]
+    assert chief["read_alone"] == chief["expected"]
+
+
+def test_a_worker_saves_alone_what_it_saves_unsharded() -> None:
+    chief = found("all")[0]
+    assert chief["saved_alone"] == chief["expected"]
+
+
+def test_all_workers_have_the_unsharded_state_after_another_step() -> None:
+    for worker in found("all"):
+        assert worker["after"] == worker["expected_after"]
+
+
+def test_a_worker_keeps_half_of_each_slot() -> None:
+    first, second = (worker["kept"] for worker in found("all"))
+    assert len(first) == len(second) >= 4
+    for (own, size), (other, _) in zip(first, second, strict=True):
+        assert own + other == size
+        # Shards begin at 16 floats.
+        assert abs(own - other) <= 2 * 16
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", _MODULES)
+def test_nothing_differs_by_a_bit_in_any_scenario(module: str) -> None:
+    arguments = [f"{module}@workers"]
+    for worker in launch("tests.equivalence.scenarios_run", arguments, workers=2, seconds=900):
+        for name, outcome in worker.answer.items():
+            # Two sums of a thousand squares in another order, of numbers around 1.
+            assert outcome["by"] <= (1e-6 if name in _ADDED_UP_OTHERWISE else 0.0), name
+            assert not any("failed" in text for text in outcome["reports"]), name
+
+
+@pytest.mark.slow
+def test_workers_of_several_replicas_are_the_reason() -> None:
+    for reasons in found("several"):
+        assert reasons == ["its replicas are spread over several workers of several replicas each"]
+
+
+@pytest.mark.slow
+def test_a_worker_without_the_flag_leaves_all_as_they_were() -> None:
+    with_flag, without = found("apart")
+    assert with_flag["equal"] and without["equal"]
+    (reason,) = with_flag["reasons"]
+    assert "worker 1 has not answered within 2 seconds" in reason
+    assert without["reasons"] == []

@@ -53,6 +53,20 @@ class Cluster:
         together([partial(worker.leave, 0.01) for worker in self.workers])
 
 
+def test_a_dropped_slot_is_handed_out_until_all_have_dropped_it(store: LocalStore) -> None:
+    cluster = Cluster(store, 2, 0.5).start()
+    first, second = cluster.workers
+    second.drop("m")
+    assert first.read("m") == [b"\0", b"\1"]
+    first.drop("m")
+    deadline = time.monotonic() + 5
+    while second._sources and time.monotonic() < deadline:
+        time.sleep(0.01)
+    with pytest.raises(StorageError, match="has no sharded slot of this name"):
+        first.read("m")
+    cluster.stop()
+
+
 @pytest.fixture
 def store() -> LocalStore:
     return LocalStore()

@@ -54,6 +54,12 @@ REQUIRED = {
         *("_coordinator_address", "_coordinator_name", "_tpu", "_tpu_topology"),
         *("environment", "task_id", "task_type"),
     ),
+    "python.distribute.collective_all_reduce_strategy": ("CollectiveAllReduceExtended",),
+    "python.distribute.collective_all_reduce_strategy:CollectiveAllReduceExtended": (
+        *("_get_cross_device_ops", "_get_replica_id_in_sync_group"),
+    ),
+    "python.distribute.cross_device_ops:CollectiveAllReduce": ("_launchers",),
+    "python.distribute.cross_device_utils:CollectiveReplicaLauncher": ("_all_gather",),
     "python.distribute.distribute_lib": ("StrategyExtendedV2", "get_strategy", "has_strategy"),
     "python.distribute.distribute_lib:StrategyExtendedV2": ("batch_reduce_to",),
     "python.distribute.packed_distributed_variable": ("PackedDistributedVariable",),
@@ -143,6 +149,8 @@ REQUIRED = {
     "python.ops.resource_variable_ops:VariableSpec": (
         *("_from_components", "_to_components", "value_type"),
     ),
+    "python.ops.script_ops": ("FuncRegistry", "_py_funcs"),
+    "python.ops.script_ops:FuncRegistry": ("insert",),
     "python.saved_model.save_context": ("in_save_context",),
     "python.tpu.ops.tpu_ops": ("all_to_all", "collective_permute", "cross_replica_sum"),
     "python.tpu.tpu_replication": ("TPUReplicateContext",),

@@ -26,8 +26,8 @@ def members_of(strategy: tf.distribute.Strategy) -> tuple[int, ...]:
     Raises:
         tf.errors.OpError: If another worker is gone.
     """
-    own = tf.constant([number_of(strategy)], tf.int32)
     with tf.init_scope():
+        own = tf.constant([number_of(strategy)], tf.int32)
         launcher = strategy.extended._get_cross_device_ops(own)._launchers[0]
         gathered = launcher._all_gather(own, None)
     return tuple(int(number) for number in gathered.numpy())

@@ -7,8 +7,11 @@ them.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
+
+import numpy as np
 
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.errors import StorageError
@@ -26,6 +29,7 @@ from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.replicas import in_process_dialect, tpu_dialect, workers_of
 from tf_wu_shard.step.step import Step
 from tf_wu_shard.storage import captured_slots, sharded_slot
+from tf_wu_shard.tensorflow_private import python_calls
 from tf_wu_shard.tensorflow_private.graph_rebuilding import NewBody
 from tf_wu_shard.weight_update import function_slots
 from tf_wu_shard.weight_update.rewrite.lowering import Lowered, lower_slot_accesses
@@ -81,7 +85,10 @@ def handed_over(step: Step, outcome: Outcome, options: ShardingOptions | None) -
         traced = outcome.nested.captured.view
         devices = {key: tuple(shard.device for shard in slots[key].shards) for key in layouts}
         dialects = _dialects(step, devices, options)
-        lowered = lower_slot_accesses(captured.view, layouts, shards, traced, dialects)
+        reads = _reads_of_workers(step, {key: slots[key] for key in layouts})
+        owners.append(tuple(reads.values()))
+        calls = {key: python_calls.token_of(read) for key, read in reads.items()}
+        lowered = lower_slot_accesses(captured.view, layouts, shards, traced, dialects, calls)
         functions = captured.functions
     final = lowered or outcome.result or (_as_it_is(outcome) if nested.slots else None)
     if final is None:
@@ -130,6 +137,26 @@ def _dialects(
     name = options.dialect if options is not None else "auto"
     made = {own: in_process_dialect(in_this_process(own), name) for own in devices.values()}
     return {key: made[own] for key, own in devices.items()}
+
+
+def _reads_of_workers(step: Step, slots: Mapping[str, Any]) -> dict[str, Callable[[], np.ndarray]]:
+    """What reads slots in a function that need not be run by all workers, as it sums nothing.
+
+    Args:
+        step: The function.
+        slots: The slots in shards, by key.
+
+    Returns:
+        By slot, what asks the other workers for it; nothing where they take part themselves.
+    """
+    if workers_of(step.captured) is None or step.dialect.recognise(step.view)[0]:
+        return {}
+    return {key: functools.partial(_value, slot) for key, slot in slots.items()}
+
+
+def _value(slot: sharded_slot.ShardedSlot) -> np.ndarray:
+    found: np.ndarray = slot.read().numpy()
+    return found
 
 
 def _as_it_is(outcome: Outcome) -> Lowered:

@@ -113,8 +113,8 @@ def run_stages(step: Step, options: ShardingOptions | None, reported: Reported) 
     refusal = all_workers.against_others(captured, chosen, options)
     if refusal is not None:
         names = tuple(v.variable for v in chosen.plan.variables)
-        report = nothing_sharded(title, refusal, names)
-        return Outcome(nested, report=report, constraints=constraints)
+        left = nothing_sharded(title, refusal, names)
+        return Outcome(nested, report=left, constraints=constraints)
     sharding = chosen.rewritten(view)
     report = with_line(sharding.report(title), graph) if sharding.concerns else None
     return Outcome(nested, sharding, report, constraints)

@@ -48,10 +48,12 @@ class Decision:
         agreed: Whether all workers proposed the same and none refused.
         reasons: What each worker said, by its number: that it agreed, what it proposed in the parts
             that differ, why it refused, or that it did not answer in time.
+        silent: The workers that did not answer in time.
     """
 
     agreed: bool
     reasons: Mapping[int, str]
+    silent: tuple[int, ...] = ()
 
     @property
     def summary(self) -> str:
@@ -154,14 +156,17 @@ class Voter:
             for worker in range(self._total)
         }
         waited = self._seconds * _PATIENCE
-        reasons = dict(_judge(texts, waited).reasons)
+        judged = _judge(texts, waited)
+        reasons, silent = dict(judged.reasons), set(judged.silent)
         if texts[ARBITER] is not None:
             reasons[ARBITER] = f"proposed, but has decided nothing within {waited:.3g} seconds"
-        self._decide(topic, Decision(False, reasons))
+            silent.add(ARBITER)
+        self._decide(topic, Decision(False, reasons, tuple(sorted(silent))))
 
     def _decide(self, topic: str, decision: Decision) -> None:
         reasons = {str(worker): reason for worker, reason in decision.reasons.items()}
-        text = messages.write({"agreed": decision.agreed, "reasons": reasons})
+        said = {"agreed": decision.agreed, "reasons": reasons, "silent": [*decision.silent]}
+        text = messages.write(said)
         self._store.insert(_decision_key(topic), text)
 
     def _standing(self, topic: str) -> Decision:
@@ -202,7 +207,8 @@ def _judge(texts: Mapping[int, str | None], waited: float) -> Decision:
         else:
             reasons[worker] = _AGREED
     agreed = all(reason == _AGREED for reason in reasons.values())
-    return Decision(agreed, dict(sorted(reasons.items())))
+    silent = tuple(sorted(worker for worker, text in texts.items() if text is None))
+    return Decision(agreed, dict(sorted(reasons.items())), silent)
 
 
 def _differing_parts(subjects: list[Mapping[str, str]]) -> list[str]:
@@ -232,11 +238,11 @@ def _read_proposal(text: str) -> Proposal:
 def _read_decision(text: str, total: int) -> Decision:
     """Reads what stands decided; what cannot be read is negative, and so it is for everybody."""
     try:
-        fields = messages.read(text, {"agreed": bool, "reasons": dict})
+        fields = messages.read(text, {"agreed": bool, "reasons": dict, "silent": list})
         reasons = {worker: fields["reasons"].get(str(worker)) for worker in range(total)}
         if not all(isinstance(reason, str) for reason in reasons.values()):
             raise MessageError(f"it does not say what each of {total} workers said")
     except MessageError as error:
         reason = f"follows a decision that cannot be read: {error}"
         return Decision(False, dict.fromkeys(range(total), reason))
-    return Decision(fields["agreed"], reasons)
+    return Decision(fields["agreed"], reasons, tuple(fields["silent"]))

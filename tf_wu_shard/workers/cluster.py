@@ -12,18 +12,21 @@ import dataclasses
 import functools
 import hashlib
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterable
 
 import tensorflow as tf
 
+from tf_wu_shard.errors import StorageError
 from tf_wu_shard.tensorflow_private import worker_group
 from tf_wu_shard.workers.agreement import Decision, Proposal, Voter
 from tf_wu_shard.workers.cluster_store import ClusterStore
 from tf_wu_shard.workers.shard_exchange import ShardExchange, Snapshot
+from tf_wu_shard.workers.store import StoreError
 
 # How long a worker whose program has ended goes on handing its shards to others.
-_LINGER_SECONDS = 120.0
+_LINGER_SECONDS = 60.0
 
 # How long a reader waits for other workers where the user says nothing else.
 READ_SECONDS = 30.0
@@ -99,14 +102,19 @@ class WorkerCluster:
             proposal: What this worker wants.
             seconds: How long to wait for the others.
             once_made: Called when the second vote has agreed, too.
+
+        Raises:
+            StorageError: If it cannot be known what was decided, as worker 0 is gone.
         """
         words = sorted(re.sub(r"[0-9]+", "", word) for word in about)
         topic = hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
         self._votes[topic] += 1
         name = f"{topic}/{self._votes[topic]}"
-        decision = self._voter(seconds).vote(f"{name}/plan", proposal)
+        decision = self._vote(f"{name}/plan", proposal, seconds)
         if decision.agreed:
             self._open = _Ballot(name, seconds, once_made)
+            # Now that all are there; whoever is not would be waited for.
+            _ = self.members
         return decision
 
     def confirm(self, refusal: str | None) -> Decision | None:
@@ -117,22 +125,31 @@ class WorkerCluster:
 
         Returns:
             The decision; None where no first vote waits for it.
+
+        Raises:
+            StorageError: As `begin`.
         """
         if self._open is None:
             return None
         ballot, self._open = self._open, None
-        decision = self._voter(ballot.seconds).vote(f"{ballot.name}/ready", Proposal({}, refusal))
+        decision = self._vote(f"{ballot.name}/ready", Proposal({}, refusal), ballot.seconds)
         if decision.agreed:
             ballot.once_made()
         return decision
 
-    def _voter(self, seconds: float) -> Voter:
-        return Voter(self._store, self.number, self.total, seconds)
+    def _vote(self, topic: str, proposal: Proposal, seconds: float) -> Decision:
+        try:
+            return Voter(self._store, self.number, self.total, seconds).vote(topic, proposal)
+        except StoreError as error:
+            raise StorageError(
+                "this worker does not learn whether all workers shard the update, and must stop:"
+                f" {error}"
+            ) from error
 
     @functools.cached_property
     def _exchange(self) -> ShardExchange:
         made = ShardExchange(self._store, self.number, self.total, self.read_seconds)
-        atexit.register(made.leave, _LINGER_SECONDS)
+        atexit.register(_leave, made)
         return made
 
     def offer(self, variable: str, source: Callable[[], Snapshot | None]) -> str:
@@ -171,6 +188,13 @@ class WorkerCluster:
         """
         found = self._exchange.read(name)
         return [found[number] for number in self.members]
+
+
+def _leave(exchange: ShardExchange) -> None:
+    """Ends this worker's part of an exchange when its program ends."""
+    # The others of one that failed are to learn of it as fast as they do without sharding.
+    failed = getattr(sys, "last_value", None) is not None
+    exchange.leave(0.0 if failed else _LINGER_SECONDS)
 
 
 def worker_cluster(strategy: tf.distribute.Strategy) -> WorkerCluster:

@@ -64,6 +64,8 @@ class ShardExchange:
         self._sources: dict[str, Source] = {}
         self._thread: threading.Thread | None = None
         self._ended: str | None = None
+        # By slot, the workers that need it no more.
+        self._dropped: dict[str, set[int]] = {}
         self._left: set[int] = set()
         self._gone: set[int] = set()
         self._lock = threading.Lock()
@@ -79,6 +81,22 @@ class ShardExchange:
         with self._lock:
             self._sources[name] = source
         self._start()
+
+    def drop(self, name: str) -> None:
+        """Says that this worker needs a slot no more; its offer ends once none of them does.
+
+        Raises:
+            StorageError: The table cannot be reached.
+        """
+        if not self._others or self._ended is not None:
+            self.withdraw(name)
+            return
+        try:
+            self._log.append(messages.write({"kind": "drops", "worker": self._rank, "slot": name}))
+        except StoreError as error:
+            raise StorageError(
+                f"the other workers cannot be told that {name!r} is needed no more: {error}"
+            ) from error
 
     def withdraw(self, name: str) -> None:
         """Ends an offer; a name that is not offered is fine."""
@@ -182,6 +200,13 @@ class ShardExchange:
         worker, slot = fields["worker"], fields["slot"]
         if fields["kind"] == "read":
             return None if worker == self._rank else lambda: self._copy(slot, self._patience)
+        if fields["kind"] == "drops":
+            needless = self._dropped.setdefault(slot, set())
+            needless.add(worker)
+            if len(needless) > len(self._others):
+                self.withdraw(slot)
+                del self._dropped[slot]
+            return None
         self._left.add(worker)
         if fields["kind"] == "gone":
             self._gone.add(worker)

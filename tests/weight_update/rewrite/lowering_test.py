@@ -27,7 +27,7 @@ def lowered(step: Captured) -> Lowered | None:
         in_this_process(f"/device:CPU:{replica}" for replica in range(LAYOUT.num_shards))
     )
     return lower_slot_accesses(
-        step.view, {"momentum": LAYOUT}, {}, step.view, {"momentum": dialect}
+        step.view, {"momentum": LAYOUT}, {}, step.view, {"momentum": dialect}, {}
     )
 
 

@@ -35,6 +35,7 @@ from tf_wu_shard.grounds.scratch import scratch_variable
 from tf_wu_shard.layout import Layout
 from tf_wu_shard.rules.variables import READ, WRITES, Access
 from tf_wu_shard.step.accesses import accesses
+from tf_wu_shard.tensorflow_private.python_calls import CALL
 from tf_wu_shard.weight_update.rewrite.callees import calls_on_shards
 from tf_wu_shard.weight_update.rewrite.names import scope_of
 from tf_wu_shard.weight_update.rewrite.result import ShardInput
@@ -64,6 +65,7 @@ def lower_slot_accesses(
     shards: Mapping[str, str],
     traced: GraphView,
     dialects: Mapping[str, Dialect],
+    calls: Mapping[str, str],
 ) -> Lowered | None:
     """Replaces accesses of sharded slots by accesses of their shards.
 
@@ -74,6 +76,8 @@ def lower_slot_accesses(
         traced: The graph before any rewrite, which has all ops that access a slot, in the order in
             which they were traced.
         dialects: For each of these slots how its replicas communicate.
+        calls: For slots that this graph cannot gather, the tokens of Python code that does; see
+            `python_calls`.
 
     Returns:
         The new graph, or None where no such slot is touched.
@@ -97,14 +101,14 @@ def lower_slot_accesses(
         return None
     redirected = calls_on_shards(view, shards)
     passed_on.update(name for on_slot in redirected.values() for name in on_slot)
-    lowering = _Lowering(view, layouts, frozenset(passed_on), dialects)
+    lowering = _Lowering(view, layouts, frozenset(passed_on), dialects, calls)
     for key, per_replica in touched.items():
-        calls = redirected.get(key, {})
-        for replica in range(len(dialects[key].replicas.local)) if calls else ():
-            once = dict.fromkeys([*(op.name for op in per_replica.get(replica, ())), *calls])
+        on_slot = redirected.get(key, {})
+        for replica in range(len(dialects[key].replicas.local)) if on_slot else ():
+            once = dict.fromkeys([*(op.name for op in per_replica.get(replica, ())), *on_slot])
             in_order = sorted(once, key=lambda name: traced.ops[name].position)
             per_replica[replica] = [view.ops[name] for name in in_order]
-        lowering.lower(key, per_replica, {name for name, writes in calls.items() if writes})
+        lowering.lower(key, per_replica, {name for name, writes in on_slot.items() if writes})
     return lowering.finish()
 
 
@@ -115,8 +119,10 @@ class _Lowering:
         layouts: Mapping[str, Layout],
         passed_on: frozenset[str],
         dialects: Mapping[str, Dialect],
+        calls: Mapping[str, str],
     ) -> None:
         self._dialects = dialects
+        self._calls = calls
         self._view = view
         self._layouts = layouts
         self._passed_on = passed_on
@@ -267,6 +273,10 @@ class _Lowering:
     ) -> Value:
         """What a replica gets of the whole value of a slot, read from its shards."""
         at = self._builder.at("", scope_of(key, "read"))
+        if key in self._calls:
+            attributes = {"token": self._calls[key], "Tin": [], "Tout": [dtype]}
+            called = at.op(CALL, [], "call", controls=waits, **attributes)
+            return at.reshape(called, self._layouts[key].shape, "whole")
         # With no device named, each is read where it lives.
         shards = [at.op(READ, [h], "shard", controls=waits, dtype=dtype) for h in handles]
         gathered = at.within("all_gather")
