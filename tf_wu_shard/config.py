@@ -29,8 +29,8 @@ class ShardingOptions:
             where all replicas share one process, N * 1024 on N TPU cores.
         bucket_bytes: Small variables travel together in buckets of about this many bytes; at
             least 1. A variable as large as this travels alone, uncopied. None means 256 KiB where
-            all replicas share one process; on TPUs 20 MiB, or more where a step would have more
-            than 24 collectives of a kind.
+            all replicas share one process, 4 MiB between workers; on TPUs 20 MiB, or more where a
+            step would have more than 24 collectives of a kind.
         on_refusal: What happens when a function is traced with the flag on and none of it can be
             sharded, or less than `min_sharded`: "warn" logs the reason, "raise" raises
             `NothingShardedError`, or `TooLittleShardedError`.

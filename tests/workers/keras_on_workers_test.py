@@ -19,9 +19,9 @@ from tests.workers.processes import CompletedWorker, launch
 _REPAIR = "tests/workers/keras_on_workers.py"
 
 
-def _on_workers(repaired: Sequence[Bug]) -> list[CompletedWorker]:
+def _on_workers(repaired: Sequence[Bug], where: str = "workers") -> list[CompletedWorker]:
     names = [bug.name for bug in repaired]
-    return launch("tests.workers.keras_run", ["workers", *names], workers=2, seconds=180)
+    return launch("tests.workers.keras_run", [where, *names], workers=2, seconds=180)
 
 
 @functools.cache
@@ -55,6 +55,14 @@ def test_repaired_keras_trains_on_two_workers_as_on_two_replicas() -> None:
     # Two layers, their kernels' and biases' two moments, the counter and the learning rate.
     assert len(reference["variables"]) == 4 + 8 + 2
     assert first["variables"] == second["variables"] == reference["variables"]
+
+
+@pytest.mark.slow
+def test_sharded_it_trains_so_too() -> None:
+    *_, reference = _trained()
+    assert reference["verdicts"] == []
+    for worker in _on_workers(tuple(Bug), "sharded"):
+        assert worker.answer == reference | {"verdicts": ["sharded"]}
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
     python -m tests.workers.keras_run mirrored            on two replicas of this process
     TF_CONFIG=... python -m tests.workers.keras_run workers [BUILD] [METRICS]
+    TF_CONFIG=... python -m tests.workers.keras_run sharded [BUILD] [METRICS]
 
 On workers, the named bugs of Keras are repaired.
 """
@@ -17,6 +18,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+import tf_wu_shard
 from tests.workers.keras_on_workers import Bug, keras_on_workers
 
 # The last batch of 22 examples is smaller, that of 17 leaves nothing for the second replica.
@@ -69,6 +71,7 @@ def train(strategy: tf.distribute.Strategy) -> dict[str, Any]:
         "epochs": {name: [float(v) for v in each] for name, each in history.history.items()},
         "evaluation": evaluation,
         "predictions": [list(predictions.shape), predictions.tobytes().hex()],
+        "verdicts": [report.verdict for report in tf_wu_shard.reports()],
     }
 
 
@@ -83,6 +86,9 @@ def main(where: str, bugs: Sequence[str]) -> None:
         strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     else:
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    if where == "sharded":
+        every_size = tf_wu_shard.ShardingOptions(min_elements=1)
+        tf.config.optimizer.set_experimental_options({"weight_update_sharding": every_size})
     with keras_on_workers([Bug[name] for name in bugs]):
         print(json.dumps(train(strategy)))
 

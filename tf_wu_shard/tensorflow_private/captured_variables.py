@@ -57,8 +57,13 @@ def captured_variables(graph: Any) -> list[CapturedVariable]:
             continue
         variable, replica = known
         count, device = len(variable.values), variable.values[replica].device
-        own = CapturedVariable(name, variable, replica, count, shape, dtype, True, device)
-        found.append(own._replace(replicas_elsewhere=replicas_elsewhere(variable)))
+        elsewhere = replicas_elsewhere(variable)
+        found.append(
+            CapturedVariable(
+                *(name, variable, replica, count, shape, dtype, True, device),
+                replicas_elsewhere=elsewhere,
+            )
+        )
     # One handle in a TPU program stands for all components.
     for name, variable in tpu_graph.replicated_variables(graph).items():
         shape = tuple(variable.shape) if variable.shape.is_fully_defined() else None

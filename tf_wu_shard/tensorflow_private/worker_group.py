@@ -6,6 +6,7 @@ beside collectives is in `worker_cluster`.
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 
 
@@ -30,4 +31,4 @@ def members_of(strategy: tf.distribute.Strategy) -> tuple[int, ...]:
         own = tf.constant([number_of(strategy)], tf.int32)
         launcher = strategy.extended._get_cross_device_ops(own)._launchers[0]
         gathered = launcher._all_gather(own, None)
-    return tuple(int(number) for number in gathered.numpy())
+    return tuple(np.array(gathered).tolist())

@@ -17,6 +17,7 @@ from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.collective.write_counts import with_write_counts
 from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.grounds.tpu.collectives import TpuCluster
 from tf_wu_shard.grounds.tpu.ops import METADATA
@@ -25,6 +26,7 @@ from tf_wu_shard.program.flatten import program_of
 from tf_wu_shard.program.functionalize import functionalized
 from tf_wu_shard.program.fused_values import on_scratch
 from tf_wu_shard.replicas import in_this_process
+from tf_wu_shard.rules.handles import num_written
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.replicas import in_process_dialect, tpu_dialect, workers_of
 from tf_wu_shard.step.step import Step
@@ -36,7 +38,6 @@ from tf_wu_shard.weight_update.rewrite.lowering import Lowered, lower_slot_acces
 from tf_wu_shard.weight_update.rewrite.result import ShardInput
 from tf_wu_shard.weight_update.rewrite.tpu_accesses import Host
 from tf_wu_shard.weight_update.rewrite.tpu_lowering import lower_accesses_on_tpus
-from tf_wu_shard.weight_update.rewrite.write_counts import with_write_counts
 from tf_wu_shard.weight_update.stages import Outcome
 
 AnySlot = sharded_slot.ShardedSlot | sharded_slot.PendingSlot
@@ -107,7 +108,9 @@ def handed_over(step: Step, outcome: Outcome, options: ShardingOptions | None) -
     }
     counters = {name: counts[id(handle)] for name, handle in bound.items() if id(handle) in counts}
     if counters:
-        counted = with_write_counts(nodes, control_outputs, counters)
+        writes = {n.name: [counters[h] for h in _written(n) if h in counters] for n in nodes}
+        writes = {name: found for name, found in writes.items() if found}
+        counted = with_write_counts(nodes, control_outputs, writes)
         nodes, control_outputs = counted.nodes, counted.control_outputs
         bound |= counted.bindings
         owners.append(tuple(counters.values()))
@@ -157,6 +160,11 @@ def _reads_of_workers(step: Step, slots: Mapping[str, Any]) -> dict[str, Callabl
 def _value(slot: sharded_slot.ShardedSlot) -> np.ndarray:
     found: np.ndarray = slot.read().numpy()
     return found
+
+
+def _written(node: Any) -> list[str]:
+    """The handles of variables that a NodeDef writes."""
+    return list(node.input[: num_written(node.op)])
 
 
 def _as_it_is(outcome: Outcome) -> Lowered:

@@ -206,7 +206,8 @@ def _judge(texts: Mapping[int, str | None], waited: float) -> Decision:
             reasons[worker] = f"proposed {said}"
         else:
             reasons[worker] = _AGREED
-    agreed = all(reason == _AGREED for reason in reasons.values())
+    willing = all(proposal.refusal is None for proposal in proposals.values())
+    agreed = len(proposals) == len(texts) and willing and not differing
     silent = tuple(sorted(worker for worker, text in texts.items() if text is None))
     return Decision(agreed, dict(sorted(reasons.items())), silent)
 

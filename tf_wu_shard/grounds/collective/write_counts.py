@@ -15,8 +15,6 @@ from typing import Any, Protocol
 from tf_wu_shard.dtypes import INT64
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.reachable import reachable
-from tf_wu_shard.rules.handles import num_written
-from tf_wu_shard.weight_update.rewrite.names import SCOPE
 
 _EXCHANGE = "CollectiveAllToAllV2"
 
@@ -49,30 +47,28 @@ class Counted:
 
 
 def with_write_counts(
-    nodes: Sequence[Any], control_outputs: Sequence[str], counters: Mapping[str, Counter]
+    nodes: Sequence[Any], control_outputs: Sequence[str], writes: Mapping[str, Sequence[Counter]]
 ) -> Counted:
     """Lets a graph count.
 
     Args:
         nodes: The NodeDefs; those that write shards are changed.
         control_outputs: Names of the ops that must run.
-        counters: For each input that is a shard's handle, by its name, what counts its writes.
+        writes: For each op that writes shards, by name, what counts that.
 
     Returns:
         The graph; the same one where it writes no shard.
     """
-    writes: dict[int, list[Any]] = {}
+    by_counter: dict[int, list[Any]] = {}
     for node in nodes:
-        written = [h for h in node.input[: num_written(node.op)] if h in counters]
-        for counter in {id(counters[handle]) for handle in written}:
-            writes.setdefault(counter, []).append(node)
-    by_id = {id(counter): counter for counter in counters.values()}
-    every = [node.name for written in writes.values() for node in written]
-    first = _first_exchange(nodes, every) if writes else []
+        for counter in {id(counter) for counter in writes.get(node.name, ())}:
+            by_counter.setdefault(counter, []).append(node)
+    by_id = {id(counter): counter for counters in writes.values() for counter in counters}
+    first = _first_exchange(nodes, [*writes]) if writes else []
     builder = GraphBuilder(node.name for node in nodes)
     bindings: dict[str, Any] = {}
-    for number, (counter, written) in enumerate(writes.items()):
-        at = builder.at(written[0].device, f"{SCOPE}/writes_{number}")
+    for number, (counter, written) in enumerate(by_counter.items()):
+        at = builder.at(written[0].device, f"wu_shard/writes_{number}")
         begun, ended = (at.handle_input(name) for name in ("begun", "ended"))
         bindings |= {begun.op: by_id[counter].begun.handle, ended.op: by_id[counter].ended.handle}
         one = at.constant(1, INT64)
