@@ -18,6 +18,7 @@ FLAG = "weight_update_sharding"
 
 OnRefusal = Literal["warn", "raise"]
 GatherDtype = Literal["bfloat16"]
+WireDtype = Literal["bfloat16"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,11 @@ class ShardingOptions:
             None moves a float32 weight as bfloat16 where every read of it in the step casts it to
             bfloat16 at once, which changes nothing, and in its own type elsewhere. "bfloat16" moves
             every float32 weight so: the step computes with rounded weights, the shards keep theirs.
+        wire_dtype: What float32 gradients travel in between workers, and between replicas that
+            exchange data by collectives. None is their own type. "bfloat16" halves the bytes: each
+            replica's gradient is rounded to 8 bits, by 1/256 of itself at most, and the sum is
+            made in float32. It changes nothing where replicas of a process read each other's
+            gradients, nor on TPUs, where sums would be bfloat16, too.
         agreement_seconds: How long workers of a MultiWorkerMirroredStrategy wait for each other to
             agree on sharding a step, when it is traced; more than 0. Where one did not answer, all
             are left as they were. All workers need the same.
@@ -70,6 +76,7 @@ class ShardingOptions:
     min_sharded: float = 0.0
     deterministic: bool = False
     gather_dtype: GatherDtype | None = None
+    wire_dtype: WireDtype | None = None
     agreement_seconds: float = 60.0
     read_seconds: float = 30.0
     dialect: str = "auto"
@@ -81,6 +88,8 @@ class ShardingOptions:
             _check_positive("bucket_bytes", self.bucket_bytes, "None for the default, or ")
         if self.gather_dtype is not None:
             _check_word("gather_dtype", self.gather_dtype, get_args(GatherDtype))
+        if self.wire_dtype is not None:
+            _check_word("wire_dtype", self.wire_dtype, get_args(WireDtype))
         _check_seconds("agreement_seconds", self.agreement_seconds)
         _check_seconds("read_seconds", self.read_seconds)
         _check_share("min_sharded", self.min_sharded)

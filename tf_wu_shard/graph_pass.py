@@ -240,8 +240,7 @@ def step_of(graph: Any, captured: Captured, options: ShardingOptions | None) -> 
         program = if_converted(TracedGraph(graph), captured, "", sums_in_process)
     else:
         program = prepared(TracedGraph(graph), captured, cluster.name, cluster.num_replicas)
-    name = options.dialect if options is not None else ShardingOptions.dialect
-    return Step(graph, program, dialect_of(program, name))
+    return Step(graph, program, dialect_of(program, options or ShardingOptions()))
 
 
 def _check_in_reach(step: Step) -> None:

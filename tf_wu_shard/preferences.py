@@ -21,6 +21,7 @@ class Preferences:
             are filled one after the other. None for any number, filled at any time.
         weights_in_shards: Whether weights live in shards between steps and are gathered where the
             step reads them, instead of being gathered after the update.
+        narrow_sums: Whether gradients may travel in fewer bits than they are summed in.
         layout: How a variable is cut, from its shape and the bytes of an element; None for the flat
             cut, one run for each replica.
     """
@@ -30,4 +31,5 @@ class Preferences:
     smallest_shard: int | None = None
     most_buckets: int | None = None
     weights_in_shards: bool = False
+    narrow_sums: bool = False
     layout: Callable[[tuple[int, ...], int], AnyLayout] | None = None

@@ -45,10 +45,27 @@ def test_a_tiny_run_prints_a_table_and_writes_every_figure(tmp_path: pathlib.Pat
     assert 0 < found["pass_ms"] < found["trace_ms"]
 
 
+@pytest.mark.slow
+def test_a_tiny_cluster_trains_equal_weights_with_half_of_the_slots(
+    tmp_path: pathlib.Path,
+) -> None:
+    of_workers = ("--strategy", "workers", "--launches", "1", "--json", "figures.json")
+    done = wu_shard("bench", *TINY, *of_workers, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "weights of all launches: equal to the bit" in done.stdout
+    found = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
+    (whole,), (own,) = found["unsharded"], found["sharded"]
+    parameter_bytes = 2 * (64 * 64 + 64) * 4
+    assert whole["parameter_bytes"] == own["parameter_bytes"] == parameter_bytes
+    assert whole["slot_bytes"] == 2 * parameter_bytes
+    assert own["slot_bytes"] == 2 * parameter_bytes - 2 * 2 * (64 * 64 // 2) * 4
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (("--replicas", "1"), "replicas must be at least 2, not 1"),
+        (("--strategy", "workers", "--launches", "0"), "launches must be at least 1, not 0"),
         (("--width", "0"), "width must be at least 1, not 0"),
         (("--json", "no/such/folder/file"), "cannot write no/such/folder/file: No such file"),
     ],

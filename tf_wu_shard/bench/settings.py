@@ -11,7 +11,7 @@ import dataclasses
 from tf_wu_shard.bench.optimizers import SLOTS
 from tf_wu_shard.errors import OptionError
 
-STRATEGIES = ("mirrored",)
+STRATEGIES = ("mirrored", "workers")
 MODES = ("unsharded", "sharded", "no_update")
 
 
@@ -20,7 +20,8 @@ class Settings:
     """One benchmark run.
 
     Attributes:
-        strategy: "mirrored", a MirroredStrategy over logical CPU devices.
+        strategy: "mirrored", a MirroredStrategy over logical CPU devices, or "workers", a
+            MultiWorkerMirroredStrategy of processes with a replica each.
         replicas: Its number of replicas, at least 2.
         model: A name that `tf_wu_shard.models.build` knows.
         width: The model's argument of that name; None leaves its default.
@@ -31,6 +32,7 @@ class Settings:
         steps: Measured steps of each mode.
         warmup: Steps of each mode before those, the first of which traces; at least 1.
         seed: Of the weights and the data.
+        min_elements: As in `tf_wu_shard.ShardingOptions`.
 
     Raises:
         OptionError: A field names nothing known or is out of range.
@@ -47,6 +49,7 @@ class Settings:
     steps: int = 10
     warmup: int = 3
     seed: int = 0
+    min_elements: int | None = None
 
     def __post_init__(self) -> None:
         _check_name("strategy", self.strategy, STRATEGIES)

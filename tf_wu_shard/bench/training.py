@@ -71,7 +71,7 @@ def compiled_model(settings: Settings, mode: str) -> keras.Model:
     """
     strategy = mirrored_strategy(settings.replicas)
     if mode == "sharded":
-        shard_or_raise()
+        shard_or_raise(settings.min_elements)
     keras.utils.set_random_seed(settings.seed)
     with strategy.scope():
         model = models.build(settings.model, **settings.model_sizes)

@@ -10,7 +10,7 @@ import argparse
 import pathlib
 import sys
 
-from tf_wu_shard.bench import measure, scaling
+from tf_wu_shard.bench import cluster, measure, scaling
 from tf_wu_shard.bench.optimizers import SLOTS
 from tf_wu_shard.bench.result import Result
 from tf_wu_shard.bench.settings import STRATEGIES, Settings
@@ -28,7 +28,8 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser = subparsers.add_parser(
         "bench",
         help="measure time and memory of a sharded step against an unsharded one",
-        description="Steps of three processes (unsharded, sharded, gradients only) in turn.",
+        description="Steps of three processes (unsharded, sharded, gradients only) in turn; with"
+        " --strategy workers, launches of clusters in turn.",
         allow_abbrev=False,
     )
     _add_what(parser)
@@ -49,10 +50,12 @@ def run(args: argparse.Namespace) -> int:
         WuShardError: A measured process failed.
     """
     _check_writable(args.json)
-    result: Result | scaling.Scaling
+    result: Result | scaling.Scaling | cluster.ClusterResult
     if args.scaling:
         replicas = scaling.DEFAULT_REPLICAS if args.replicas is None else args.replicas
         result = scaling.measure_scaling(args.optimizer, replicas, _say)
+    elif args.strategy == "workers":
+        result = cluster.measure_cluster(_settings(args), args.launches, _say)
     else:
         result = measure.measure(_settings(args), _say)
     print(result)
@@ -71,7 +74,8 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--replicas",
         type=int,
-        help=f"how many (default: {_DEFAULT.replicas}, --scaling: {scaling.DEFAULT_REPLICAS})",
+        help=f"how many (default: {_DEFAULT.replicas}, workers: {cluster.DEFAULT_WORKERS},"
+        f" --scaling: {scaling.DEFAULT_REPLICAS})",
     )
     parser.add_argument(
         "--model", default=_DEFAULT.model, help="a name in tf_wu_shard.models (default: mlp)"
@@ -109,6 +113,15 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
         "--seed", type=int, default=_DEFAULT.seed, help="of weights and data (default: %(default)s)"
     )
     parser.add_argument(
+        "--launches",
+        type=int,
+        default=5,
+        help="with --strategy workers, launches of each mode (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--min-elements", type=int, metavar="N", help="variables below N elements stay replicated"
+    )
+    parser.add_argument(
         "--scaling",
         action="store_true",
         help="instead: the pass on 200 and on 2,000 variables, and on a function with no gradients",
@@ -123,7 +136,7 @@ def _settings(args: argparse.Namespace) -> Settings:
         width, depth = 2048 if width is None else width, 6 if depth is None else depth
     return Settings(
         strategy=args.strategy,
-        replicas=_DEFAULT.replicas if args.replicas is None else args.replicas,
+        replicas=_replicas(args),
         model=args.model,
         width=width,
         depth=depth,
@@ -132,7 +145,14 @@ def _settings(args: argparse.Namespace) -> Settings:
         steps=args.steps,
         warmup=args.warmup,
         seed=args.seed,
+        min_elements=args.min_elements,
     )
+
+
+def _replicas(args: argparse.Namespace) -> int:
+    if args.replicas is not None:
+        return int(args.replicas)
+    return cluster.DEFAULT_WORKERS if args.strategy == "workers" else _DEFAULT.replicas
 
 
 def _check_writable(file: pathlib.Path | None) -> None:

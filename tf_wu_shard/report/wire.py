@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from tf_wu_shard.dtypes import item_bytes
+from tf_wu_shard.dtypes import FLOAT32, item_bytes
 from tf_wu_shard.weight_update.analysis.row_body import weights_by_rows
 from tf_wu_shard.weight_update.analysis.types import Analysis, Operand
 from tf_wu_shard.weight_update.plan.stacks import StackPlan
@@ -29,9 +29,14 @@ def wire_bytes(analysis: Analysis, plan: ShardingPlan) -> tuple[int, int]:
     sharded = {key: v for v in plan.variables for key in v.reductions}
     before = after = 0
     for reduction in analysis.reductions:
-        size = (reduction.size or 0) * item_bytes(reduction.dtype) * (n - 1) // n
+        share = (reduction.size or 0) * (n - 1) // n
+        size = share * item_bytes(reduction.dtype)
         before += 2 * size
-        after += size if reduction.key in sharded else 2 * size
+        if reduction.key not in sharded:
+            after += 2 * size
+            continue
+        wire = sharded[reduction.key].wire_dtype
+        after += share * item_bytes(wire) if reduction.dtype == FLOAT32 else size
     for variable in plan.variables:
         update = analysis.updates[variable.update]
         narrow = {variable.variable: variable.gather_dtype} if variable.sharded_weights else {}

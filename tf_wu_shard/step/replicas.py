@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from absl import logging
 
+from tf_wu_shard.config import ShardingOptions
+from tf_wu_shard.dtypes import BFLOAT16
 from tf_wu_shard.grounds import registry
 from tf_wu_shard.grounds.collective.collectives import Collectives
 from tf_wu_shard.grounds.collective.workers import WorkerCollectives
@@ -30,19 +32,24 @@ _BUILT_IN: dict[str, registry.MakeDialect] = dict(
 )
 
 
-def dialect_of(captured: Captured, name: str) -> Dialect:
+def dialect_of(captured: Captured, options: ShardingOptions) -> Dialect:
     """How the replicas of a graph exchange data.
 
     Args:
         captured: The graph and its variables.
-        name: Which dialect the user asked for, where all replicas share one process.
+        options: What the user asked for.
     """
-    workers = workers_of(captured)
+    if captured.cluster is not None:
+        return tpu_dialect(captured.cluster, captured)
+    workers, replicas = workers_of(captured), replicas_in(captured.view)
+    made: Dialect
     if workers is not None:
-        return WorkerCollectives(replicas_in(captured.view), lambda: workers.rank)
-    if captured.cluster is None:
-        return in_process_dialect(replicas_in(captured.view), name)
-    return tpu_dialect(captured.cluster, captured)
+        made = WorkerCollectives(replicas, lambda: workers.rank)
+    else:
+        made = in_process_dialect(replicas, options.dialect)
+    if isinstance(made, Collectives) and options.wire_dtype is not None:
+        made.wire_dtype = BFLOAT16
+    return made
 
 
 def workers_of(captured: Captured) -> WorkerCluster | None:

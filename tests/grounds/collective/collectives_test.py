@@ -14,6 +14,7 @@ from tests.grounds.collective.lowering import runnable
 from tests.grounds.verbs_test import contributions, devices_of, in_order, run, same
 from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
+from tf_wu_shard.grounds.collective import collectives
 from tf_wu_shard.grounds.collective.collectives import Collectives
 from tf_wu_shard.grounds.collective.group import Member
 from tf_wu_shard.layout import Layout, flat_layout
@@ -159,3 +160,44 @@ def test_devices_begin_what_nccl_carries_in_one_order() -> None:
         assert [n.op for n in own] == ["CollectiveReduceScatterV2"] * 2 + ["CollectiveGatherV2"]
         for before, after in itertools.pairwise(own):
             assert f"^{before.name}" in after.input
+
+
+def test_a_large_exchange_goes_in_pieces_of_the_same_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collectives, "_PIECE", 50)
+    layouts = [flat_layout((5, 29), 2, 4)]
+    operands = contributions([(5, 29)], 2)
+    ((shards,), nodes) = emitted(operands, sums_of(layouts))
+    total = in_order(operands[0]).reshape(-1)
+    for replica, shard in enumerate(shards):
+        assert same(shard, total[slice(*layouts[0].bounds(replica))])
+    # Of two rows of 80 elements, padding included: 50 elements are 25 of each row.
+    assert sum(n.op == "CollectiveAllToAllV2" for n in nodes) == 2 * 4
+
+
+@pytest.mark.parametrize("by_nccl", [False, True])
+def test_gradients_may_travel_in_bfloat16_and_are_summed_in_float32(by_nccl: bool) -> None:
+    layouts = [flat_layout((5, 29), 4, 4)]
+    operands = contributions([(5, 29)], 4)
+
+    def narrow(made: Collectives, at: Emitter, values: list[list[Value]]) -> list[list[Value]]:
+        made.wire_dtype = tf.bfloat16.as_datatype_enum
+        return made.reduce_scatter(at, values, layouts)
+
+    ((shards,), nodes) = emitted(operands, narrow, by_nccl)
+    rounded = [own.astype(tf.bfloat16.as_numpy_dtype).astype(np.float32) for own in operands[0]]
+    total = in_order(rounded).reshape(-1)
+    for replica, shard in enumerate(shards):
+        assert same(shard, total[slice(*layouts[0].bounds(replica))])
+    carried = {n.attr["T"].type for n in nodes if n.op == "CollectiveAllToAllV2"}
+    assert carried == {tf.bfloat16.as_datatype_enum}
+    # What the documentation says of a rounded gradient.
+    for own, other in zip(operands[0], rounded, strict=True):
+        assert np.all(np.abs(own - other) <= np.abs(own) / 256)
+
+
+def test_an_element_of_16_bytes_travels_as_two_numbers() -> None:
+    tensor = np.linspace(0, 1, 40) * (1 - 2j)
+    layout = flat_layout((40,), 2, 16)
+    shards = [[tensor[slice(*layout.bounds(r))] for r in range(2)]]
+    whole, _ = emitted(shards, lambda made, at, values: made.all_gather(at, values, [layout]))
+    assert all(same(own, tensor) for own in whole[0])

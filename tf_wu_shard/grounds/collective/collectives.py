@@ -11,6 +11,7 @@ two runs agree bit for bit. NCCL sums in an order of its own, always the same on
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -49,9 +50,13 @@ class Collectives(InProcess):
     of theirs; there data goes over edges, as between in-process replicas.
 
     Attributes:
-        preferences: As in-process.
+        preferences: As in-process, but for what travels.
+        wire_dtype: The DataType number of what float32 gradients travel in, to be summed in
+            float32; None for their own type.
     """
 
+    preferences = dataclasses.replace(InProcess.preferences, narrow_sums=True)
+    wire_dtype: int | None = None
     _group: tuple[Member, ...] = ()
 
     def recognise(self, view: GraphView) -> tuple[list[CarriedReduction], list[Refusal]]:
@@ -64,11 +69,25 @@ class Collectives(InProcess):
         return found, refused
 
     def reduce_scatter(
-        self, at: Emitter, operands: Sequence[Sequence[Value]], layouts: Sequence[Layout]
+        self,
+        at: Emitter,
+        operands: Sequence[Sequence[Value]],
+        layouts: Sequence[Layout],
     ) -> list[list[Value]]:
         """See `Dialect.reduce_scatter`."""
         if not self._group:
             return super().reduce_scatter(at, operands, layouts)
+        wire = self.wire_dtype if at.dtype(operands[0][0]) == FLOAT32 else None
+        return self._scattered(at, operands, layouts, wire)
+
+    def _scattered(
+        self,
+        at: Emitter,
+        operands: Sequence[Sequence[Value]],
+        layouts: Sequence[Layout],
+        wire: int | None,
+    ) -> list[list[Value]]:
+        """Per tensor, per copy, its shard of the sum; `wire` is what travels if not their type."""
         shards: list[list[Value]] = [[] for _ in layouts]
         for copy, member in enumerate(self._group):
             own = at.on(member.device)
@@ -78,7 +97,8 @@ class Collectives(InProcess):
             ]
             sizes = [layout.shard_size for layout in layouts]
             rows = _side_by_side(own, parts)
-            total = _reduced(own, member, rows, (self.replicas.total, sum(sizes)))
+            size = (self.replicas.total, sum(sizes))
+            total = _reduced(own, member, rows, size, wire)
             for tensor, layout, part in zip(
                 shards, layouts, own.split(total, sizes, "unpack"), strict=True
             ):
@@ -151,7 +171,7 @@ class Collectives(InProcess):
             ]
         if combine is Combine.SUM and size * item_bytes(dtype) > _GATHERED_BYTES:
             layout = flat_layout((size,), count, item_bytes(dtype))
-            (shards,) = self.reduce_scatter(at, [packs], [layout])
+            (shards,) = self._scattered(at, [packs], [layout], None)
             (whole,) = self.all_gather(at, [shards], [layout])
             return whole
         totals = []
@@ -166,7 +186,9 @@ class Collectives(InProcess):
         return [at.on(device).concat(operands, "") for device in self.devices]
 
 
-def _reduced(at: Emitter, member: Member, rows: Value, shape: tuple[int, int]) -> Value:
+def _reduced(
+    at: Emitter, member: Member, rows: Value, shape: tuple[int, int], wire: int | None
+) -> Value:
     """The member's row of the sum over all members.
 
     Args:
@@ -174,12 +196,13 @@ def _reduced(at: Emitter, member: Member, rows: Value, shape: tuple[int, int]) -
         member: The member.
         rows: Its contribution to each member's row.
         shape: The number of members, and the elements of a row.
+        wire: What the rows travel in; NCCL would add up in it, so it takes no part then.
 
     Returns:
         A vector.
     """
     count, width = shape
-    if member.by_nccl:
+    if member.by_nccl and wire is None:
         flat = at.flat(rows, "rows")
         attributes = {"merge_op": b"Add", "final_op": b"Id"}
         own = member.collective(at, "CollectiveReduceScatterV2", flat, "sum", **attributes)
@@ -187,10 +210,12 @@ def _reduced(at: Emitter, member: Member, rows: Value, shape: tuple[int, int]) -
         return at.reshape(own, (width,), "shaped")
     pieces = -(-count * width // _PIECE)
     sizes = [width * (i + 1) // pieces - width * i // pieces for i in range(pieces)]
-    totals = []
+    dtype, totals = at.dtype(rows), []
+    if wire is not None:
+        rows = at.cast(rows, wire, "narrow")
     for piece in _cut_columns(at, rows, sizes):
         exchanged = member.collective(at, "CollectiveAllToAllV2", piece, "exchange")
-        terms = at.split(exchanged, [1] * count, "terms")
+        terms = at.split(at.cast(exchanged, dtype, "wide"), [1] * count, "terms")
         totals.append(at.flat(at.ordered_sum(terms, "sum"), "flat"))
     return totals[0] if len(totals) == 1 else at.concat(totals, "pieces")
 

@@ -28,7 +28,7 @@ class WorkerCollectives(Collectives):
             travel together in larger buckets than within a process.
     """
 
-    preferences = Preferences(min_elements=1024, bucket_bytes=4 * 1024 * 1024)
+    preferences = Preferences(min_elements=1024, bucket_bytes=4 * 1024 * 1024, narrow_sums=True)
 
     def __init__(self, replicas: Replicas, rank: Callable[[], int]) -> None:
         """Makes the dialect of one graph.

@@ -57,6 +57,8 @@ def make_plan(
     Returns:
         The plan. Every variable with a reduced gradient is in it, sharded or left alone.
     """
+    if not preferences.narrow_sums:
+        options = dataclasses.replace(options, wire_dtype=None)
     smallest = options.min_elements
     if smallest is None:
         smallest = preferences.min_elements
@@ -249,6 +251,7 @@ def _variable_plan(
         slots=tuple(_slot_plan(v, layouts) for v in update.slots),
         sharded_weights=tuple(_slot_plan(v, layouts) for v in sharded_weights),
         gather_dtype=_gather_dtype(weight, options) if in_shards else weight.dtype,
+        wire_dtype=_wire_dtype(_gradient(analysis, update).dtype, layouts[0], options),
         update=number,
         reductions=update.reductions,
         bucket=bucket,
@@ -261,6 +264,13 @@ def _gather_dtype(weight: UpdatedVariable, options: ShardingOptions) -> int:
     """What a weight travels in from its shards."""
     narrow = options.gather_dtype == "bfloat16" or weight.read_as == BFLOAT16
     return BFLOAT16 if narrow and weight.dtype == FLOAT32 else weight.dtype
+
+
+def _wire_dtype(dtype: int, layout: AnyLayout, options: ShardingOptions) -> int:
+    """What gradients of a type travel in."""
+    # Entries of rows are no sums, and what an owner sums it may read where it lies.
+    narrow = options.wire_dtype == "bfloat16" and type(layout) is Layout
+    return BFLOAT16 if narrow and dtype == FLOAT32 else dtype
 
 
 def _slot_plan(variable: UpdatedVariable, layouts: Sequence[AnyLayout]) -> SlotPlan:

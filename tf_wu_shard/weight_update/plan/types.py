@@ -40,6 +40,8 @@ class VariablePlan:
             put together when the step reads them, not after the update; one of the two is empty.
         gather_dtype: The DataType enum's number of what the weight travels in from its shards; the
             other sharded weights travel in their own types.
+        wire_dtype: The DataType enum's number of what its float32 gradients travel in; another than
+            theirs where they are rounded on the way.
         update: Position of the update in the analysis.
         reductions: Keys of the gradient reductions it consumes.
         bucket: The bucket it travels in.
@@ -56,6 +58,7 @@ class VariablePlan:
     slots: tuple[SlotPlan, ...]
     sharded_weights: tuple[SlotPlan, ...]
     gather_dtype: int
+    wire_dtype: int
     update: int
     reductions: tuple[int, ...]
     bucket: int

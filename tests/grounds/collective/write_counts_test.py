@@ -1,0 +1,72 @@
+"""A worker's graph counts its writes from the first exchange to the last write."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import tensorflow as tf
+
+from tf_wu_shard.grounds.collective.write_counts import Counted, with_write_counts
+
+EXCHANGE = "CollectiveAllToAllV2"
+
+
+def node(name: str, op: str, *inputs: str) -> Any:
+    return tf.compat.v1.NodeDef(name=name, op=op, input=inputs)
+
+
+def counter() -> Any:
+    return types.SimpleNamespace(
+        begun=types.SimpleNamespace(handle=object()), ended=types.SimpleNamespace(handle=object())
+    )
+
+
+def inputs_of(counted: Counted, name: str) -> set[str]:
+    (found,) = (n for n in counted.nodes if n.name == name)
+    return set(found.input)
+
+
+def test_writes_begin_after_the_first_exchange_and_end_after_the_last_write() -> None:
+    nodes = [
+        node("m", "Placeholder"),
+        node("g", EXCHANGE, "x"),
+        node("x", "Placeholder"),
+        node("first", "AssignVariableOp", "m", "g"),
+        node("second", "AssignVariableOp", "m", "g", "^first"),
+    ]
+    own = counter()
+    counted = with_write_counts(nodes, ("second",), {"first": [own], "second": [own]})
+    begin, end = "wu_shard/writes_0/begin", "wu_shard/writes_0/end"
+    assert "^g" in inputs_of(counted, begin)
+    assert {"^first", "^second", f"^{begin}"} <= inputs_of(counted, end)
+    assert f"^{begin}" in inputs_of(counted, "first") & inputs_of(counted, "second")
+    assert counted.control_outputs == ("second", end)
+    assert list(counted.bindings.values()) == [own.begun.handle, own.ended.handle]
+
+
+def test_an_exchange_that_waits_for_a_write_is_not_waited_for() -> None:
+    nodes = [
+        node("m", "Placeholder"),
+        node("x", "Placeholder"),
+        node("write", "AssignVariableOp", "m", "x"),
+        node("g", EXCHANGE, "x", "^write"),
+    ]
+    counted = with_write_counts(nodes, (), {"write": [counter()]})
+    assert "^g" not in inputs_of(counted, "wu_shard/writes_0/begin")
+
+
+def test_slots_of_two_models_are_counted_apart() -> None:
+    nodes = [node(name, "AssignVariableOp", f"handle_{name}", "x") for name in ("a", "b", "both")]
+    one, other = counter(), counter()
+    counted = with_write_counts(nodes, (), {"a": [one], "b": [other], "both": [one, other]})
+    ends = [n for n in counted.nodes if n.name.endswith("/end")]
+    writes = [{text for text in end.input if text in ("^a", "^b", "^both")} for end in ends]
+    assert sorted(map(sorted, writes)) == [["^a", "^both"], ["^b", "^both"]]
+    assert len(counted.bindings) == 4
+
+
+def test_a_graph_that_writes_nothing_stays_as_it_is() -> None:
+    nodes = [node("x", "Placeholder")]
+    counted = with_write_counts(nodes, ("x",), {})
+    assert counted == Counted((*nodes,), ("x",), {})
