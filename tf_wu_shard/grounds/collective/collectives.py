@@ -68,6 +68,10 @@ class Collectives(InProcess):
             return [], [*refused, refusals.Topology.NO_GROUP.at(where)]
         return found, refused
 
+    def _by_collectives(self) -> bool:
+        """Whether data goes by collectives here, and not over edges."""
+        return bool(self._group)
+
     def reduce_scatter(
         self,
         at: Emitter,
@@ -75,7 +79,7 @@ class Collectives(InProcess):
         layouts: Sequence[Layout],
     ) -> list[list[Value]]:
         """See `Dialect.reduce_scatter`."""
-        if not self._group:
+        if not self._by_collectives():
             return super().reduce_scatter(at, operands, layouts)
         wire = self.wire_dtype if at.dtype(operands[0][0]) == FLOAT32 else None
         return self._scattered(at, operands, layouts, wire)
@@ -113,7 +117,7 @@ class Collectives(InProcess):
         self, at: Emitter, shards: Sequence[Sequence[Value]], layouts: Sequence[Layout]
     ) -> list[list[Value]]:
         """See `Dialect.all_gather`. Each replica has a tensor of its own."""
-        if not self._group:
+        if not self._by_collectives():
             return super().all_gather(at, shards, layouts)
         whole: list[list[Value]] = [[] for _ in layouts]
         count = self.replicas.total
@@ -142,7 +146,7 @@ class Collectives(InProcess):
         combine: Combine = Combine.SUM,
     ) -> list[list[Value]]:
         """See `Dialect.all_reduce`."""
-        if not self._group:
+        if not self._by_collectives():
             return super().all_reduce(at, operands, shapes, combine)
         sizes = [math.prod(shape) for shape in shapes]
         packs = [

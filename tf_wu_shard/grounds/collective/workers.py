@@ -7,7 +7,7 @@ is learnt from the group itself: TensorFlow orders members by the names of their
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.builder import Emitter
@@ -15,7 +15,6 @@ from tf_wu_shard.graph.op import Value
 from tf_wu_shard.grounds.collective.collectives import Collectives
 from tf_wu_shard.grounds.dialect import Uneven
 from tf_wu_shard.layout import Layout
-from tf_wu_shard.placement import Combine
 from tf_wu_shard.preferences import Preferences
 from tf_wu_shard.replicas import Replicas
 
@@ -54,39 +53,16 @@ class WorkerCollectives(Collectives):
         own = at.on(self.devices[0])
         return own.run(own.flat(value, "flat"), *layout.bounds(shard), "")
 
-    def all_gather(
-        self, at: Emitter, shards: Sequence[Sequence[Value]], layouts: Sequence[Layout]
-    ) -> list[list[Value]]:
-        """See `Dialect.all_gather`.
+    def _by_collectives(self) -> bool:
+        """See `Collectives`. No edge leads to another worker.
 
         Raises:
             StorageError: If the graph has no collective that shows the group.
         """
-        self._check_group()
-        return super().all_gather(at, shards, layouts)
-
-    def reduce_scatter(
-        self, at: Emitter, operands: Sequence[Sequence[Value]], layouts: Sequence[Layout]
-    ) -> list[list[Value]]:
-        """See `Dialect.reduce_scatter`; raises as `all_gather`."""
-        self._check_group()
-        return super().reduce_scatter(at, operands, layouts)
-
-    def all_reduce(
-        self,
-        at: Emitter,
-        operands: Sequence[Sequence[Value]],
-        shapes: Sequence[tuple[int, ...]],
-        combine: Combine = Combine.SUM,
-    ) -> list[list[Value]]:
-        """See `Dialect.all_reduce`; raises as `all_gather`."""
-        self._check_group()
-        return super().all_reduce(at, operands, shapes, combine)
-
-    def _check_group(self) -> None:
         if not self._group:
             raise StorageError(
                 "a function that sums nothing over the workers needs a value that lives in shards"
                 " on all of them; read the value outside of the function, or hand it over as an"
                 " argument"
             )
+        return True
