@@ -44,12 +44,12 @@ class _Cluster:
     @property
     def parameter_bytes(self) -> int:
         """Of the trained weights."""
-        return sum(_bytes_of(variable) for variable in self._model.trainable_variables)
+        return training.num_bytes(self._model.trainable_variables)
 
     @property
     def slot_bytes(self) -> int:
         """Of the optimizer's slots, where they are whole; counters and rates are scalars."""
-        return sum(_bytes_of(v) for v in self._optimizer.variables if len(v.shape))
+        return training.num_bytes([v for v in self._optimizer.variables if len(v.shape)])
 
     def step(self) -> dict[str, float]:
         """Takes a step; its seconds, and those of the processor that this process had."""
@@ -90,10 +90,6 @@ class _Cluster:
             return self._strategy.run(replica, (inputs, targets))
 
         return train
-
-
-def _bytes_of(variable: keras.Variable) -> int:
-    return int(np.prod(variable.shape)) * np.dtype(variable.dtype).itemsize
 
 
 def main() -> int:

@@ -8,7 +8,7 @@ no new weights. TensorFlow's devices are set up here, so it is for a fresh proce
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -92,14 +92,30 @@ def mirrored_strategy(replicas: int) -> tf.distribute.Strategy:
     return tf.distribute.MirroredStrategy([f"CPU:{index}" for index in range(replicas)])
 
 
-def shard_or_raise(min_elements: int | None = None) -> None:
+def shard_or_raise(min_elements: int | None = None, dialect: str = "auto") -> None:
     """Turns the flag on; a function in which nothing can be sharded raises and is not measured.
 
     Args:
         min_elements: As in `tf_wu_shard.ShardingOptions`.
+        dialect: The same.
     """
-    options = tf_wu_shard.ShardingOptions(min_elements=min_elements, on_refusal="raise")
+    options = tf_wu_shard.ShardingOptions(
+        min_elements=min_elements, dialect=dialect, on_refusal="raise"
+    )
     tf.config.optimizer.set_experimental_options({FLAG: options})
+
+
+def num_bytes(variables: Sequence[keras.Variable]) -> int:
+    """Returns the bytes of whole variables, each counted once."""
+    return sum(
+        int(np.prod(variable.shape)) * np.dtype(variable.dtype).itemsize for variable in variables
+    )
+
+
+def slot_bytes(model: keras.Model) -> int:
+    """Returns the bytes of a model's whole slots, each counted once."""
+    # Counters and rates are scalars; what is as large as a weight is a slot.
+    return num_bytes([one for one in model.optimizer.variables if len(one.shape)])
 
 
 def examples(settings: Settings) -> tuple[np.ndarray, np.ndarray]:

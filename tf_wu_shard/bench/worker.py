@@ -48,11 +48,7 @@ class _Measured:
         if command == "reports":
             return [_report_numbers(report) for report in tf_wu_shard.reports()]
         if command == "slots":
-            # Counters and rates are scalars; what is as large as a weight is a slot.
-            slots = [
-                variable for variable in self._model.optimizer.variables if len(variable.shape)
-            ]
-            return _num_bytes(slots)
+            return training.slot_bytes(self._model)
         assert command == "weights", f"no command is called {command}"
         return self._save_weights(**arguments)
 
@@ -63,12 +59,6 @@ class _Measured:
             for variable in self._model.weights
         ]
         np.savez(file, *copies)
-
-
-def _num_bytes(variables: list[keras.Variable]) -> int:
-    return sum(
-        int(np.prod(variable.shape)) * np.dtype(variable.dtype).itemsize for variable in variables
-    )
 
 
 def _report_numbers(report: Any) -> dict[str, float]:
@@ -90,7 +80,7 @@ def main() -> int:
     try:
         settings = Settings(**first["settings"])
         model = training.compiled_model(settings, first["mode"])
-        channel.answer({"parameter_bytes": _num_bytes(model.trainable_variables)})
+        channel.answer({"parameter_bytes": training.num_bytes(model.trainable_variables)})
         measured = _Measured(channel, model, bytes_after_imports)
         training.fit(model, settings, measured.between)
     # Whatever it was, the parent is to hear of it; here it would only be printed.

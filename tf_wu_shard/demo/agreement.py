@@ -80,6 +80,31 @@ def relative_difference(expected: np.ndarray, actual: np.ndarray) -> float:
     return float(gap / scale)
 
 
+def worst_difference(
+    quantity: str, expected: Mapping[str, np.ndarray], actual: Mapping[str, np.ndarray]
+) -> tuple[float, str]:
+    """Compares tensors with those of the same names.
+
+    Args:
+        quantity: What they are, for the error.
+        expected: By name; relative is to the largest element of these.
+        actual: The same names and shapes.
+
+    Returns:
+        The largest `relative_difference` of a tensor, and that tensor's name.
+
+    Raises:
+        DemoError: The names or shapes differ, or there are none.
+    """
+    shapes, other_shapes = (
+        {name: array.shape for name, array in one.items()} for one in (expected, actual)
+    )
+    if shapes != other_shapes or not shapes:
+        differing = sorted(set(shapes.items()) ^ set(other_shapes.items()))
+        raise DemoError(f"the runs do not have the same {quantity}: {differing or 'none at all'}")
+    return max((relative_difference(expected[name], actual[name]), name) for name in expected)
+
+
 def _quantity(quantity: str, run: Run, tensors: Tensors) -> Mapping[str, np.ndarray]:
     if quantity == "losses":
         return {"losses": np.array(run.losses)}
@@ -92,18 +117,6 @@ def _agreement(
     reordered: Mapping[str, np.ndarray],
     sharded: Mapping[str, np.ndarray],
 ) -> Agreement:
-    difference, worst = _worst(quantity, unsharded, sharded)
-    moved, _ = _worst(quantity, unsharded, reordered)
+    difference, worst = worst_difference(quantity, unsharded, sharded)
+    moved, _ = worst_difference(quantity, unsharded, reordered)
     return Agreement(quantity, difference, worst, moved)
-
-
-def _worst(
-    quantity: str, expected: Mapping[str, np.ndarray], actual: Mapping[str, np.ndarray]
-) -> tuple[float, str]:
-    shapes, other_shapes = (
-        {name: array.shape for name, array in one.items()} for one in (expected, actual)
-    )
-    if shapes != other_shapes or not shapes:
-        differing = sorted(set(shapes.items()) ^ set(other_shapes.items()))
-        raise DemoError(f"the runs do not have the same {quantity}: {differing or 'none at all'}")
-    return max((relative_difference(expected[name], actual[name]), name) for name in expected)

@@ -8,13 +8,10 @@ object a line; the results go into a folder (runs.py).
 from __future__ import annotations
 
 import argparse
-import json
 import pathlib
 import resource
 import sys
-import time
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 import numpy as np
@@ -23,33 +20,13 @@ import tensorflow as tf
 import tf_wu_shard
 from tf_wu_shard.config import FLAG
 from tf_wu_shard.demo import runs
+from tf_wu_shard.demo.recording import Steps, say, values
 from tf_wu_shard.demo.runs import Mode, Run, ShardedVariable, Sharding, Tensors
 from tf_wu_shard.demo.tasks import Task, task
 from tf_wu_shard.report.report import percent_text
 from tf_wu_shard.topology import parse_topology, topology_names
 
 _SEED = 2020
-
-
-class _Steps(keras.callbacks.Callback):
-    """Records each step's own loss and time, and says so."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.losses: list[float] = []
-        self.seconds: list[float] = []
-        self._begun = 0.0
-
-    def on_train_batch_begin(self, batch: int, logs: dict[str, float] | None = None) -> None:
-        # Keras reports the mean since the metrics were last reset; a step's own loss is wanted.
-        self.model.reset_metrics()
-        self._begun = time.perf_counter()
-
-    def on_train_batch_end(self, batch: int, logs: dict[str, float] | None = None) -> None:
-        assert logs is not None
-        self.losses.append(float(logs["loss"]))
-        self.seconds.append(time.perf_counter() - self._begun)
-        _say({"step": batch + 1, "loss": self.losses[-1], "seconds": self.seconds[-1]})
 
 
 def train(name: str, mode: Mode, *, replicas: int, quick: bool) -> tuple[Run, Tensors]:
@@ -73,7 +50,7 @@ def train(name: str, mode: Mode, *, replicas: int, quick: bool) -> tuple[Run, Te
     with strategy.scope():
         model = chosen.model()
         model.compile(chosen.optimizer(), chosen.loss())
-    _say({"steps": chosen.steps, "parameters": model.count_params()})
+    say({"steps": chosen.steps, "parameters": model.count_params()})
     steps = _fit(model, chosen, mode, replicas)
     run = Run(
         mode=mode,
@@ -85,7 +62,7 @@ def train(name: str, mode: Mode, *, replicas: int, quick: bool) -> tuple[Run, Te
         peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         sharding=_sharding(),
     )
-    return run, Tensors(_values(model.weights), _values(model.optimizer.variables))
+    return run, Tensors(values(model.weights), values(model.optimizer.variables))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -121,11 +98,11 @@ def _tpu_strategy(replicas: int) -> tf.distribute.TPUStrategy:
     return tf_wu_shard.emulation.emulated_tpu_strategy(replicas, topology)
 
 
-def _fit(model: keras.Model, chosen: Task, mode: Mode, replicas: int) -> _Steps:
+def _fit(model: keras.Model, chosen: Task, mode: Mode, replicas: int) -> Steps:
     inputs, targets = chosen.training(replicas)
     if chosen.name in runs.ON_TPUS and mode is Mode.REORDERED:
         inputs, targets = (_in_other_places(array, chosen, replicas) for array in (inputs, targets))
-    steps = _Steps()
+    steps = Steps()
     model.fit(
         inputs,
         targets,
@@ -154,12 +131,6 @@ def _in_other_places(array: np.ndarray, chosen: Task, replicas: int) -> np.ndarr
 def _score(chosen: Task, model: keras.Model) -> float:
     inputs, targets = chosen.testing()
     return chosen.score(np.asarray(model(inputs, training=False)), targets)
-
-
-def _values(variables: Sequence[keras.Variable]) -> dict[str, np.ndarray]:
-    return {
-        f"{index:03d} {variable.path}": variable.numpy() for index, variable in enumerate(variables)
-    }
 
 
 def _sharding() -> Sharding | None:
@@ -194,10 +165,6 @@ def _sharding() -> Sharding | None:
         place=report.place,
         elements_sharded=percent_text(report.elements),
     )
-
-
-def _say(message: dict[str, Any]) -> None:
-    print(json.dumps(message), flush=True)
 
 
 if __name__ == "__main__":
