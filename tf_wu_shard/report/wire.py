@@ -29,14 +29,15 @@ def wire_bytes(analysis: Analysis, plan: ShardingPlan) -> tuple[int, int]:
     sharded = {key: v for v in plan.variables for key in v.reductions}
     before = after = 0
     for reduction in analysis.reductions:
-        share = (reduction.size or 0) * (n - 1) // n
-        size = share * item_bytes(reduction.dtype)
+        count, wire = reduction.size or 0, reduction.dtype
+        size = count * item_bytes(wire) * (n - 1) // n
         before += 2 * size
         if reduction.key not in sharded:
             after += 2 * size
             continue
-        wire = sharded[reduction.key].wire_dtype
-        after += share * item_bytes(wire) if reduction.dtype == FLOAT32 else size
+        if wire == FLOAT32:
+            wire = sharded[reduction.key].wire_dtype
+        after += count * item_bytes(wire) * (n - 1) // n
     for variable in plan.variables:
         update = analysis.updates[variable.update]
         narrow = {variable.variable: variable.gather_dtype} if variable.sharded_weights else {}
