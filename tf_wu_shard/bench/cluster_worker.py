@@ -1,7 +1,7 @@
 """One worker of a measured cluster: `TF_CONFIG=... python -m tf_wu_shard.bench.cluster_worker`.
 
 It trains in a custom loop, as `fit` of Keras 3 does not run on several workers. Commands: `build`
-(settings, mode), then any of `step`, `memory`, `reports` and `digest`, each asked of all workers at
+(settings, mode), then any of `step`, `memory`, `slots` and `digest`, each asked of all workers at
 the same time. The first step traces. It ends when its standard input does.
 """
 
