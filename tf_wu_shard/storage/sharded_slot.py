@@ -8,6 +8,7 @@ decide which variables are slots, and does not make a traced function use the sh
 from __future__ import annotations
 
 import functools
+import math
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -18,6 +19,7 @@ from tf_wu_shard import refusals
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.storage import free_pages
 from tf_wu_shard.storage.parts import cut, cut_all, join
 from tf_wu_shard.storage.replica_views import ReplicaViews
 from tf_wu_shard.storage.worker_shards import OwnShard, WorkerShards, WriteCounts
@@ -102,6 +104,11 @@ class ShardedSlot:
     def packed_handle(self) -> tf.Tensor:
         """One handle for all shards, of which an op on a replica's device sees that replica's."""
         return resources.packed(self.handles)
+
+    @property
+    def freed_bytes(self) -> int:
+        """What the whole slot took in this process, on all of its replicas."""
+        return len(self.shards) * math.prod(self.layout.shape) * self.shards[0].dtype.size
 
     def read(self, replica: int | None = None) -> tf.Tensor:
         """Gathers the whole value.
@@ -282,6 +289,7 @@ def commit_all(pending: Iterable[PendingSlot]) -> None:
         for committed in done:
             unshard(committed)
         raise
+    free_pages.hand_back(sum(slot.freed_bytes for slot in done))
 
 
 def sharded_slot_of(handle: Any) -> ShardedSlot | None:
