@@ -74,7 +74,8 @@ class Net:
         ]
 
     def spread(self, array: np.ndarray) -> Any:
-        own = np.split(array, self.strategy.num_replicas_in_sync)
+        replicas = self.strategy.num_replicas_in_sync
+        own = np.split(array[: len(array) // replicas * replicas], replicas)
         return self.strategy.experimental_distribute_values_from_function(
             lambda context: tf.constant(own[context.replica_id_in_sync_group])
         )

@@ -11,6 +11,7 @@ the variable behind an operand. So the same sums are made in the same order, to 
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import sys
@@ -64,8 +65,8 @@ def compared(strategy: tf.distribute.Strategy, scenario: Scenario, dialect: str)
 
     Returns:
         `apart`: which numbers differ; `by`: by how much at most; `in_shards`: how many variables
-        live so; `matrices_in_shards`: how many of them are matrices; `reports`: the text of the
-        reports.
+        live so; `matrices_in_shards`: how many of them are matrices; `digest`: of the variables;
+        `reports`: the text of the reports.
     """
     turn_off()
     unsharded = _numbers(_run(strategy, scenario))
@@ -80,8 +81,17 @@ def compared(strategy: tf.distribute.Strategy, scenario: Scenario, dialect: str)
         "by": max(float(np.abs(a - b).max(initial=0.0)) for a, b in pairs),
         "in_shards": len(sharded),
         "matrices_in_shards": sum(len(v.shape) == 2 for v in sharded),
+        "digest": digest([np.array(v.numpy()) for v in left.variables]),
         "reports": [str(report) for report in tf_wu_shard.reports()],
     }
+
+
+def digest(values: list[np.ndarray]) -> str:
+    """What differs if a bit of any value does."""
+    found = hashlib.sha256()
+    for value in values:
+        found.update(np.ascontiguousarray(value).tobytes())
+    return found.hexdigest()
 
 
 def _run(strategy: tf.distribute.Strategy, scenario: Scenario) -> Left:

@@ -7,7 +7,6 @@ TF_CONFIG=... python -m tests.equivalence.workers_run apart     worker 1 leaves 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import pathlib
 import sys
@@ -16,7 +15,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 import tf_wu_shard
@@ -24,7 +22,7 @@ from tests.equivalence import loop_scenarios, repeated_scenarios, tf_keras_scena
 from tests.equivalence.in_process import turn_off, turn_on
 from tests.equivalence.nested_scenarios import adam
 from tests.equivalence.net import INPUTS, TARGETS, Net
-from tests.equivalence.scenarios_run import compared
+from tests.equivalence.scenarios_run import compared, digest
 from tf_wu_shard.storage.sharded_slot import sharded_slot_of
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
 
@@ -38,14 +36,6 @@ SAMPLE = {
     )
     for name in names
 }
-
-
-def digest(values: list[np.ndarray]) -> str:
-    """What differs if a bit of any value does."""
-    found = hashlib.sha256()
-    for value in values:
-        found.update(np.ascontiguousarray(value).tobytes())
-    return found.hexdigest()
 
 
 def trained(strategy: tf.distribute.Strategy, steps: int) -> tuple[Net, Callable[[], None]]:

@@ -13,7 +13,13 @@ from tests.workers.processes import launch
 # Norms are added up shard by shard there.
 _ADDED_UP_OTHERWISE = {"normed_three_times", "two_heads"}
 
-_MODULES = ("loop_scenarios", "repeated_scenarios", "row_scenarios", "tf_keras_scenarios")
+_MODULES = (
+    "loop_scenarios",
+    "matrix_scenarios",
+    "repeated_scenarios",
+    "row_scenarios",
+    "tf_keras_scenarios",
+)
 
 
 @functools.cache
@@ -65,6 +71,18 @@ def test_nothing_differs_by_a_bit_in_any_scenario(module: str) -> None:
             # Two sums of a thousand squares in another order, of numbers around 1.
             assert outcome["by"] <= (1e-6 if name in _ADDED_UP_OTHERWISE else 0.0), name
             assert not any("failed" in text for text in outcome["reports"]), name
+
+
+@pytest.mark.slow
+def test_three_workers_take_turns_with_matrices_and_end_with_the_same_bits() -> None:
+    arguments = ["matrix_scenarios@workers", "muon_restored", "shampoo"]
+    launched = launch("tests.equivalence.scenarios_run", arguments, workers=3, seconds=300)
+    first, *others = (worker.answer for worker in launched)
+    for name, outcome in first.items():
+        assert all(other[name]["digest"] == outcome["digest"] for other in others)
+        assert all("whole by turns, 2 of 5 on each replica" in text for text in outcome["reports"])
+        # A gradient's three terms are added up in another order.
+        assert outcome["by"] <= 1e-5
 
 
 @pytest.mark.slow

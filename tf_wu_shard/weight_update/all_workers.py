@@ -145,7 +145,7 @@ def _digest(view: GraphView, sharding: Sharding) -> str:
     def add(*what: object) -> None:
         found.update(repr(what).encode())
 
-    add(plan.num_replicas, plan.summed_whole)
+    add(plan.num_replicas, plan.summed_whole, plan.stacks)
     for variable in plan.variables:
         add(_unnumbered(variable.variable), variable.layout, variable.other_layouts)
         add(variable.dtype, variable.bucket, variable.reductions)

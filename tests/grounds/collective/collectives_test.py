@@ -35,26 +35,31 @@ _keys = itertools.count(7000)
 Emit = Callable[[Collectives, Emitter, list[list[Value]]], list[list[Value]]]
 
 
+def group_of(at: Emitter, replicas: int, by_nccl: bool = False) -> tuple[Member, ...]:
+    """A new group of the first logical devices."""
+    key = next(_keys)
+    return tuple(
+        Member(
+            device,
+            at.on(device).constant(replicas),
+            at.on(device).constant(key),
+            "",
+            (),
+            {"communication_hint": b"auto", "timeout_seconds": 30.0, "is_stateless": False},
+            by_nccl,
+        )
+        for device in devices_of(replicas)
+    )
+
+
 def emitted(
     operands: list[list[np.ndarray]], emit: Emit, by_nccl: bool = False
 ) -> tuple[list[list[np.ndarray]], list[Any]]:
     """What a verb makes of operands, and its nodes."""
-    devices, key = devices_of(len(operands[0])), next(_keys)
-    made = Collectives(in_this_process(devices))
+    made = Collectives(in_this_process(devices_of(len(operands[0]))))
 
     def of_group(at: Emitter, values: list[list[Value]]) -> list[list[Value]]:
-        made._group = tuple(
-            Member(
-                device,
-                at.on(device).constant(len(devices)),
-                at.on(device).constant(key),
-                "",
-                (),
-                {"communication_hint": b"auto", "timeout_seconds": 30.0, "is_stateless": False},
-                by_nccl,
-            )
-            for device in devices
-        )
+        made._group = group_of(at, len(operands[0]), by_nccl)
         return emit(made, at, values)
 
     return run(operands, of_group, runnable)

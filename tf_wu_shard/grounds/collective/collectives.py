@@ -96,11 +96,11 @@ class Collectives(InProcess):
         for copy, member in enumerate(self._group):
             own = at.on(member.device)
             parts = [
-                _in_rows(own, tensor[copy], layout)
+                in_rows(own, tensor[copy], layout)
                 for tensor, layout in zip(operands, layouts, strict=True)
             ]
             sizes = [layout.shard_size for layout in layouts]
-            rows = _side_by_side(own, parts)
+            rows = side_by_side(own, parts)
             size = (self.replicas.total, sum(sizes))
             total = _reduced(own, member, rows, size, wire)
             for tensor, layout, part in zip(
@@ -124,18 +124,15 @@ class Collectives(InProcess):
         for copy, member in enumerate(self._group):
             own = at.on(member.device)
             parts = [
-                _padded(own, own.flat(tensor[copy], "own"), layout, self.shard_of(copy))
+                padded(own, own.flat(tensor[copy], "own"), layout, self.shard_of(copy))
                 for tensor, layout in zip(shards, layouts, strict=True)
             ]
             gathered = _gathered(own, member, own.concat(parts, "pack"))
             sizes = [layout.shard_size for layout in layouts]
             rows = own.reshape(gathered, (count, sum(sizes)), "rows")
-            cut = _cut_columns(own, rows, sizes)
+            cut = cut_columns(own, rows, sizes)
             for tensor, layout, part in zip(whole, layouts, cut, strict=True):
-                vector = own.flat(part, "flat")
-                if layout.padding:
-                    vector = own.run(vector, 0, layout.size, "unpadded")
-                tensor.append(own.reshape(vector, layout.shape, "whole"))
+                tensor.append(out_of_rows(own, part, layout))
         return whole
 
     def all_reduce(
@@ -217,7 +214,7 @@ def _reduced(
     dtype, totals = at.dtype(rows), []
     if wire is not None:
         rows = at.cast(rows, wire, "narrow")
-    for piece in _cut_columns(at, rows, sizes):
+    for piece in cut_columns(at, rows, sizes):
         exchanged = member.collective(at, "CollectiveAllToAllV2", piece, "exchange")
         terms = at.split(at.cast(exchanged, dtype, "wide"), [1] * count, "terms")
         totals.append(at.flat(at.ordered_sum(terms, "sum"), "flat"))
@@ -245,7 +242,7 @@ def _gathered(at: Emitter, member: Member, vector: Value) -> Value:
     return at.op("Bitcast", [found], "values", type=dtype)
 
 
-def _in_rows(at: Emitter, tensor: Value, layout: Layout) -> Value:
+def in_rows(at: Emitter, tensor: Value, layout: Layout) -> Value:
     """A tensor as [num_shards, shard_size], zeros behind its last element."""
     vector = at.flat(tensor, "flat")
     if layout.padding:
@@ -253,7 +250,15 @@ def _in_rows(at: Emitter, tensor: Value, layout: Layout) -> Value:
     return at.reshape(vector, (layout.num_shards, layout.shard_size), "rows")
 
 
-def _padded(at: Emitter, shard: Value, layout: Layout, replica: int) -> Value:
+def out_of_rows(at: Emitter, rows: Value, layout: Layout) -> Value:
+    """The tensor, in `layout.shape`, that `in_rows` made rows of."""
+    vector = at.flat(rows, "flat")
+    if layout.padding:
+        vector = at.run(vector, 0, layout.size, "unpadded")
+    return at.reshape(vector, layout.shape, "whole")
+
+
+def padded(at: Emitter, shard: Value, layout: Layout, replica: int) -> Value:
     """A shard, a vector, with zeros behind it if it is none of the longest."""
     missing = layout.shard_size - math.prod(layout.shard_shape(replica))
     if not missing:
@@ -265,12 +270,12 @@ def _zeros(at: Emitter, count: int, dtype: int) -> Value:
     return at.op("Fill", [at.constant([count]), at.constant(0, dtype)], "zeros")
 
 
-def _side_by_side(at: Emitter, parts: Sequence[Value]) -> Value:
+def side_by_side(at: Emitter, parts: Sequence[Value]) -> Value:
     """Matrices of as many rows each, one beside the other."""
     return parts[0] if len(parts) == 1 else at.op("ConcatV2", [*parts, at.constant(1)], "pack")
 
 
-def _cut_columns(at: Emitter, matrix: Value, sizes: Sequence[int]) -> list[Value]:
+def cut_columns(at: Emitter, matrix: Value, sizes: Sequence[int]) -> list[Value]:
     """A matrix cut into columns of these widths."""
     if len(sizes) == 1:
         return [matrix]

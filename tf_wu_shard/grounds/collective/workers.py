@@ -13,7 +13,8 @@ from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.grounds.collective.collectives import Collectives
-from tf_wu_shard.grounds.dialect import Uneven
+from tf_wu_shard.grounds.collective.stacks import WorkerStacks
+from tf_wu_shard.grounds.dialect import Stacks, Uneven
 from tf_wu_shard.layout import Layout
 from tf_wu_shard.preferences import Preferences
 from tf_wu_shard.replicas import Replicas
@@ -43,6 +44,13 @@ class WorkerCollectives(Collectives):
     def uneven(self) -> Uneven | None:
         """See `Dialect.uneven`. All workers run one program."""
         return None
+
+    @property
+    def stacks(self) -> Stacks | None:
+        """See `Dialect.stacks`. Workers exchange where the graph shows their group."""
+        if not self._group:
+            return None
+        return WorkerStacks(self._group[0], self.replicas.total, self._rank)
 
     def shard_of(self, copy: int) -> int:
         """See `Dialect.shard_of`."""

@@ -8,7 +8,7 @@ from typing import Any
 from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.grounds.dialect import CarriedReduction, Uneven
+from tf_wu_shard.grounds.dialect import CarriedReduction, Stacks, Uneven
 from tf_wu_shard.grounds.in_process.recognise import recognise_in_process
 from tf_wu_shard.layout import Layout
 from tf_wu_shard.refusals import Refusal
@@ -23,9 +23,6 @@ class CopyOfEachReplica:
         devices: Per replica, its device.
     """
 
-    # Each of them may own an update.
-    stacks = None
-
     def __init__(self, replicas: Replicas) -> None:
         """Makes the dialect of one graph.
 
@@ -34,6 +31,11 @@ class CopyOfEachReplica:
         """
         self.replicas = replicas
         self.devices = replicas.devices
+
+    @property
+    def stacks(self) -> Stacks | None:
+        """See `Dialect.stacks`. Each of them may own an update."""
+        return None
 
     def recognise(self, view: GraphView) -> tuple[list[CarriedReduction], list[Refusal]]:
         """See `Dialect.recognise`."""

@@ -1,10 +1,10 @@
-"""Finds the updates that shards can do but for parts that need whole tensors, on TPUs.
+"""Finds the updates that shards can do but for parts that need whole tensors.
 
-There all replicas run one program, so none can own an update with matrix functions (the
-Newton-Schulz iteration of Muon). Its weight and slots live in shards all the same, and what is
-elementwise is done on these; only what enters a matrix function is put together for it, and what it
-yields is cut again. It is proved of the whole body as of any other that it is the same on every
-replica.
+On TPUs and among workers all replicas run one program, so none can own an update with matrix
+functions (the Newton-Schulz iteration of Muon). Its slots, on TPUs its weight too, live in shards
+all the same, and what is elementwise is done on these; only what enters a matrix function is put
+together for it, and what it yields is cut again. It is proved of the whole body as of any other
+that it is the same on every replica.
 """
 
 from __future__ import annotations

@@ -84,7 +84,8 @@ class StackEmitter:
         self._copies = stack.each
         # All members are one program, so that any of them shows what it is.
         self._model = self._members[0]
-        self._at = emission.at("", self._model.emitter.update.name, "matrix_function")
+        update = self._model.emitter.update
+        self._at = emission.at(update.devices[0], update.name, "matrix_function")
         self._emitted: collections.Counter[str] = collections.Counter()
 
     def emit(self) -> Mapping[str, int]:
@@ -188,7 +189,8 @@ class StackEmitter:
             self._emitted["all_to_all"] += 1
             shards = self._exchange.shards_of_all(at, own, layout)
         else:
-            shards = [self._dialect.slice_own(at, whole, layout, 0) for whole in own]
+            held = self._dialect.shard_of(0)
+            shards = [self._dialect.slice_own(at, whole, layout, held) for whole in own]
         for member, shard in zip(self._members, shards, strict=False):
             old = member.yielded(member.function.results[place].operand)
             self._edit.replace_value(old, shard)
