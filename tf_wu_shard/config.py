@@ -60,11 +60,11 @@ class ShardingOptions:
         read_seconds: How long a worker that reads a whole slot, of which the others keep shards,
             waits for them outside of a step, such as to save a checkpoint; more than 0. Then it
             raises `StorageError`.
-        dialect: How replicas of one process exchange data: "auto" is the fast way between logical
-            CPU devices, "collective" by the strategy's own collectives, as several GPUs want it
-            (no GPU has run it yet); "reference" is the plainest one, slow, to hold the others
-            against; or one of your own, see `tf_wu_shard.register_dialect`. On TPUs there is one
-            way.
+        dialect: How replicas of one process exchange data: "auto" is over edges between
+            logical CPU devices and "collective" between GPUs; "collective" is by the strategy's
+            own collectives (no GPU has run it yet); "reference" is the plainest one, slow, to hold
+            the others against; or one of your own, see `tf_wu_shard.register_dialect`. On TPUs
+            there is one way.
 
     Raises:
         OptionError: A field has the wrong type or is out of range.

@@ -23,7 +23,21 @@ def test_a_log_line_says_that_no_gpu_has_run_it(
 ) -> None:
     lines: list[str] = []
     monkeypatch.setattr(logging, "log_first_n", lambda level, text, count: lines.append(text))
-    made = in_process_dialect(in_this_process(devices_of(kind)), "collective")
-    assert isinstance(made, Collectives)
+    in_process_dialect(in_this_process(devices_of(kind)))
     assert ["on GPUs it has not been run" in line for line in lines] == [True] * warned
-    assert type(in_process_dialect(in_this_process(devices_of("CPU")))) is InProcess
+
+
+@pytest.mark.parametrize(
+    ("devices", "name", "made"),
+    [
+        (devices_of("CPU"), "auto", InProcess),
+        (devices_of("CPU"), "collective", Collectives),
+        (devices_of("GPU"), "auto", Collectives),
+        ((devices_of("CPU")[0], devices_of("GPU")[1]), "auto", InProcess),
+        ((), "auto", InProcess),
+    ],
+)
+def test_gpus_exchange_by_collectives_and_cpus_over_edges(
+    devices: tuple[str, ...], name: str, made: type
+) -> None:
+    assert type(in_process_dialect(in_this_process(devices), name)) is made

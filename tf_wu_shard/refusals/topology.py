@@ -26,9 +26,10 @@ class Topology(Kind):
         "the same program, options and version on all workers",
     )
     NO_GROUP = (
-        "its sums over replicas are no collectives, of whose group"
-        " ShardingOptions(dialect='collective') makes others",
-        "ShardingOptions(dialect='auto')",
+        "its sums over replicas are no collectives whose group others could join, as several GPUs"
+        " and ShardingOptions(dialect='collective') need them",
+        "MirroredStrategy's default cross_device_ops, with no loop around the step; on CPU devices"
+        " ShardingOptions(dialect='auto') does without",
     )
     VARIABLES_EXIST_ONCE = (
         "under {strategy} every variable exists once; nothing is replicated",

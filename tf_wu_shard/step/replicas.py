@@ -23,12 +23,18 @@ from tf_wu_shard.workers.cluster import WorkerCluster, worker_cluster
 
 _ON_GPUS = (
     "tf_wu_shard: the sharded update was tried on logical CPU devices; on GPUs it has not been run."
-    " Compare a few steps with the flag off, and choose ShardingOptions(dialect='collective')"
-    " for replicas on several GPUs"
+    " Compare a few steps with the flag off, or run tools/gpu_check.py"
 )
 
+
+def _automatic(replicas: Replicas) -> Dialect:
+    """Collectives between GPUs, where an edge is a copy; edges where memory is shared."""
+    on_gpus = bool(replicas.devices) and all("GPU" in device for device in replicas.devices)
+    return Collectives(replicas) if on_gpus else InProcess(replicas)
+
+
 _BUILT_IN: dict[str, registry.MakeDialect] = dict(
-    zip(registry.BUILT_IN, (InProcess, Reference, Collectives), strict=True)
+    zip(registry.BUILT_IN, (_automatic, Reference, Collectives), strict=True)
 )
 
 
