@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tf_wu_shard.grounds.dialect import Dialect
     from tf_wu_shard.replicas import Replicas
 
-# The package's own, for replicas of one process; `choice` makes them.
+# The package's own, for replicas of one process; `step.replicas` makes them.
 BUILT_IN = ("auto", "reference", "collective")
 
 # Makes the dialect of one graph, for the replicas that it holds.
