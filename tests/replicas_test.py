@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tf_wu_shard.replicas import in_several_processes, in_this_process, of_one_program
+from tf_wu_shard.replicas import in_this_process, of_one_program, of_workers
 
 
 def test_each_replica_of_one_process_has_a_copy() -> None:
@@ -14,17 +14,19 @@ def test_each_replica_of_one_process_has_a_copy() -> None:
     assert in_this_process(()).total == 0
 
 
-def test_a_process_holds_some_of_the_replicas() -> None:
-    replicas = in_several_processes(("d0", "d1"), (2, 3), 4)
-    assert (replicas.total, replicas.devices) == (4, ("d0", "d1"))
-    assert [copy.replica for copy in replicas.local] == [2, 3]
-    assert not replicas.run_one_program
+@pytest.mark.parametrize(
+    ("devices", "place"),
+    [(("d0",), "4 workers, a replica each"), (("d0", "d1"), "2 workers, 2 replicas each")],
+)
+def test_a_copy_stands_for_a_replica_of_each_worker(devices: tuple[str, ...], place: str) -> None:
+    replicas = of_workers(devices, 4)
+    assert (replicas.total, replicas.devices, replicas.place) == (4, devices, place)
+    assert replicas.run_one_program
 
 
-@pytest.mark.parametrize("numbers", [(0, 4), (1, 1)])
-def test_numbers_that_are_not_the_replicas_are_refused(numbers: tuple[int, int]) -> None:
-    with pytest.raises(ValueError, match="are not numbers of 4 replicas"):
-        in_several_processes(("d0", "d1"), numbers, 4)
+def test_workers_of_unlike_numbers_of_replicas_are_refused() -> None:
+    with pytest.raises(ValueError, match="4 replicas are no multiple of the 3 of one process"):
+        of_workers(("d0", "d1", "d2"), 4)
 
 
 def test_one_program_stands_for_all() -> None:

@@ -25,7 +25,6 @@ from tf_wu_shard.tensorflow_private.distributed_variables import (
     has_distributed_variable,
     is_exporting,
     is_of_replicas,
-    num_replicas_of,
     original_handle,
     strategy_of_single_variables,
 )
@@ -115,8 +114,6 @@ def against_training(graph: Any, handles: Handles) -> Refusal | None:
         return None
     if (strategy := strategy_of_single_variables()) is not None:
         return refusals.Topology.VARIABLES_EXIST_ONCE.at(strategy=strategy)
-    if any(num_replicas_of(h) > 1 for h, _ in handles):
-        return refusals.Topology.OTHER_WORKERS.at()
     return refusals.Topology.ONE_REPLICA.at()
 
 

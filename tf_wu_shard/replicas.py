@@ -15,8 +15,9 @@ class ProgramCopy:
 
     Attributes:
         device: Where it runs; "" where the graph does not say.
-        replica: The number of the replica that runs it, or None where every replica runs it. It is
-            no rank within a group of collectives, which is known only when the step runs.
+        replica: The number of the replica that runs it, or None where one of every process does,
+            or all replicas do. It is no rank within a group of collectives, which is known only
+            when the step runs.
     """
 
     device: str = ""
@@ -46,7 +47,7 @@ class Replicas:
 
     @property
     def run_one_program(self) -> bool:
-        """Whether one copy stands for all replicas."""
+        """Whether a copy stands for several replicas, of which each is to do the same."""
         return any(copy.replica is None for copy in self.local)
 
 
@@ -60,33 +61,24 @@ def in_this_process(devices: Iterable[str]) -> Replicas:
     return Replicas(len(local), local)
 
 
-def in_several_processes(devices: Sequence[str], numbers: Sequence[int], total: int) -> Replicas:
-    """Replicas of which this process has some, each with a copy of its own.
+def of_workers(devices: Sequence[str], total: int) -> Replicas:
+    """Replicas of which each process has as many, all with the same program.
+
+    Which of them those of this process are, is known only to the group of their collectives.
 
     Args:
-        devices: Per replica of this process, its device.
-        numbers: Per replica of this process, its number among all.
+        devices: Per copy that this process holds, its device.
         total: How many replicas all processes have.
 
     Raises:
-        ValueError: A number is none of the replicas', or stands twice.
+        ValueError: The processes cannot have as many each.
     """
-    if len(set(numbers)) != len(numbers) or not set(numbers) <= set(range(total)):
-        raise ValueError(f"{list(numbers)} are not numbers of {total} replicas")
-    local = tuple(map(ProgramCopy, devices, numbers))
-    return Replicas(total, local)
-
-
-def of_workers(device: str, total: int) -> Replicas:
-    """Replicas of which each is a process of its own, all with the same program.
-
-    Which of them this process is, is known only to the group of their collectives.
-
-    Args:
-        device: The device of this process's copy.
-        total: How many processes there are.
-    """
-    return Replicas(total, (ProgramCopy(device),), f"{total} workers, a replica each")
+    workers, rest = divmod(total, len(devices))
+    if rest:
+        raise ValueError(f"{total} replicas are no multiple of the {len(devices)} of one process")
+    each = "a replica" if len(devices) == 1 else f"{len(devices)} replicas"
+    place = f"{workers} workers, {each} each"
+    return Replicas(total, tuple(map(ProgramCopy, devices)), place)
 
 
 def of_one_program(total: int, place: str = "") -> Replicas:

@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.equivalence.embedding import per_replica, train_embedding
 from tests.equivalence.in_process import StrategyOf, both, in_shards, turn_off, turn_on
 from tests.equivalence.norm_optimizers import Lars, RowNorms, WithSlots, tensor_of
-from tests.equivalence.sparse_gradients_test import per_replica, train_embedding
 
 k = keras.optimizers
 Optimizer = Callable[[], keras.optimizers.Optimizer]

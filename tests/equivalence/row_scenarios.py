@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
+from tests.equivalence.embedding import BATCHES, KERAS, V1, Optimizer, train_embedding
 from tests.equivalence.nested_scenarios import Left, Scenario
 from tests.equivalence.net import OUTPUTS, WIDTH, Net
 from tests.equivalence.tf_keras_scenarios import LegacyNet
@@ -133,8 +134,22 @@ def _looked_up(optimizer: Callable[[], Any]) -> Scenario:
     return scenario
 
 
+def _unlike_batches(optimizer: Optimizer, **of_embedding: Any) -> Scenario:
+    """Replicas have batches of different sizes, and of none; they trace at times of their own."""
+
+    def scenario(strategy: tf.distribute.Strategy) -> Left:
+        replicas = range(strategy.num_replicas_in_sync)
+        batches = [[sizes[replica % len(sizes)] for replica in replicas] for sizes in BATCHES]
+        return Left(train_embedding(strategy, optimizer, batches=batches, **of_embedding), [])
+
+    return scenario
+
+
 SCENARIOS: dict[str, Scenario] = {
     "clipped_by_rows": _looked_up(ClippedByRows),
     "decayed_adam": _looked_up(DecayedAdam),
     "densified": _looked_up(Densified),
+    "unlike_batches_by_rows": _unlike_batches(V1["adam"]),
+    "unlike_batches_in_branches": _unlike_batches(KERAS["adamw"], dtype="int64"),
+    "unlike_batches_shared": _unlike_batches(KERAS["nadam"], shared=True),
 }

@@ -4,7 +4,8 @@
 
 They run under an emulated TPUStrategy, or with MODULE@mirrored under a MirroredStrategy, which
 reduces without collectives with MODULE@one_device. With MODULE@collective the shards travel by
-collectives, too. MODULE@workers is run by each worker of a cluster, with TF_CONFIG.
+collectives, too. MODULE@workers is run by each worker of a cluster, with TF_CONFIG; with
+MODULE@workers_of_two each has two replicas.
 Neither oneDNN nor Grappler takes part: both fuse a matrix product or sort a sum by what they see of
 the variable behind an operand. So the same sums are made in the same order, to the last bit.
 """
@@ -25,6 +26,7 @@ import tensorflow as tf
 import tf_wu_shard
 from tests.equivalence.in_process import in_shards, turn_off, turn_on
 from tests.equivalence.nested_scenarios import Left, Scenario
+from tests.workers.strategy import worker_strategy
 from tf_wu_shard.emulation import emulated_tpu_strategy
 from tf_wu_shard.grounds.registry import dialect_names
 
@@ -48,8 +50,8 @@ def main(module: str, *names: str) -> None:
 
 
 def _strategy(ground: str) -> tf.distribute.Strategy:
-    if ground == "workers":
-        return tf.distribute.MultiWorkerMirroredStrategy()
+    if ground in ("workers", "workers_of_two"):
+        return worker_strategy(2 if ground == "workers_of_two" else 1)
     return _mirrored(ground) if ground in _REDUCTIONS else emulated_tpu_strategy(4)
 
 

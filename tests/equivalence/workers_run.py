@@ -1,7 +1,7 @@
 """Trains as one worker of several, with the flag and without, and prints what came of it.
 
 TF_CONFIG=... python -m tests.equivalence.workers_run all       one replica a worker
-TF_CONFIG=... python -m tests.equivalence.workers_run several   two replicas a worker
+TF_CONFIG=... python -m tests.equivalence.workers_run several   with two replicas a worker
 TF_CONFIG=... python -m tests.equivalence.workers_run apart     worker 1 leaves the flag off
 """
 
@@ -18,11 +18,18 @@ from typing import Any
 import tensorflow as tf
 
 import tf_wu_shard
-from tests.equivalence import loop_scenarios, repeated_scenarios, tf_keras_scenarios
+from tests.equivalence import (
+    loop_scenarios,
+    matrix_scenarios,
+    repeated_scenarios,
+    row_scenarios,
+    tf_keras_scenarios,
+)
 from tests.equivalence.in_process import turn_off, turn_on
 from tests.equivalence.nested_scenarios import adam
 from tests.equivalence.net import INPUTS, TARGETS, Net
 from tests.equivalence.scenarios_run import compared, digest
+from tests.workers.strategy import worker_strategy
 from tf_wu_shard.storage.sharded_slot import sharded_slot_of
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
 
@@ -32,7 +39,20 @@ SAMPLE = {
     for scenarios, names in (
         (loop_scenarios.SCENARIOS, ("range_of_steps", "read_between", "traced_again", "restored")),
         (repeated_scenarios.SCENARIOS, ("two_optimizers",)),
+        (row_scenarios.SCENARIOS, ("unlike_batches_in_branches",)),
         (tf_keras_scenarios.SCENARIOS, ("overwritten",)),
+    )
+    for name in names
+}
+
+# Those of them, and others, that several replicas a worker train unsharded.
+SAMPLE_OF_SEVERAL = {
+    name: scenarios[name]
+    for scenarios, names in (
+        (loop_scenarios.SCENARIOS, ("range_of_steps", "orbit_fused")),
+        (matrix_scenarios.SCENARIOS, ("muon",)),
+        (repeated_scenarios.SCENARIOS, ("two_optimizers",)),
+        (row_scenarios.SCENARIOS, ("unlike_batches_by_rows", "unlike_batches_in_branches")),
     )
     for name in names
 }
@@ -93,11 +113,28 @@ def _inner(variable: Any) -> Any:
     return getattr(variable, "value", variable) if hasattr(variable, "_value") else variable
 
 
-def of_several(strategy: tf.distribute.Strategy) -> list[str]:
-    """Why nothing is sharded where a worker has two replicas."""
+def of_several(strategy: tf.distribute.Strategy) -> dict[str, Any]:
+    """Scenarios of workers of several replicas, and a slot that one worker reads alone."""
+    found: dict[str, Any] = {"scenarios": {}}
+    for name, scenario in SAMPLE_OF_SEVERAL.items():
+        found["scenarios"][name] = compared(strategy, scenario, "auto")
     turn_on()
-    trained(strategy, 1)
-    return _reasons()
+    net, step = trained(strategy, 3)
+    turn_off()
+    if strategy.cluster_resolver.task_id == 0:
+        # The others wait for it, inside of the next step.
+        time.sleep(1)
+        found["read_alone"] = digest([v.numpy() for v in net.state])
+    step()
+    # What is written whole is written to each replica's shard.
+    slot = _inner(net.optimizer.variables[-1])
+    slot.assign(tf.ones_like(slot))
+    found["written"] = float(tf.reduce_sum(slot)) / slot.shape.num_elements()
+    turn_on()
+    net, _ = trained(strategy, 3)
+    turn_off()
+    found["read_together"] = digest([v.numpy() for v in net.state])
+    return found
 
 
 def of_some(strategy: tf.distribute.Strategy) -> dict[str, Any]:
@@ -115,20 +152,9 @@ def of_some(strategy: tf.distribute.Strategy) -> dict[str, Any]:
 def main(what: str) -> None:
     """Prints, as one line of JSON, what came of it."""
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    if what == "several":
-        strategies = sys.modules["tensorflow.python.distribute.collective_all_reduce_strategy"]
-        strategies.CollectiveAllReduceExtended._initialize_local_devices = _two_devices
-        cpu = tf.config.list_physical_devices("CPU")[0]
-        halves = [tf.config.LogicalDeviceConfiguration()] * 2
-        tf.config.set_logical_device_configuration(cpu, halves)
-    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    strategy = worker_strategy(2 if what == "several" else 1)
     answer = {"all": of_all, "several": of_several, "apart": of_some}[what]
     print(json.dumps(answer(strategy)))
-
-
-def _two_devices(self: Any, cluster_resolver: Any, worker_device: str) -> Any:
-    # TensorFlow takes one CPU device a worker, however many there are.
-    return (f"{worker_device}/device:CPU:0", f"{worker_device}/device:CPU:1"), "CPU"
 
 
 def _reasons() -> list[str]:

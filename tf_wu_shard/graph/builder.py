@@ -252,6 +252,10 @@ class Emitter:
         """A constant, see `GraphBuilder.constant`."""
         return self.builder.constant(value, device=self.device, dtype=dtype)
 
+    def value(self, value: Value | int) -> Value:
+        """A value as it is, a number as a constant of int32."""
+        return value if isinstance(value, Value) else self.constant(value)
+
     def handle_input(self, name: str) -> Value:
         """An input of the graph that is a resource handle."""
         return self.op("Placeholder", [], name, dtype=RESOURCE, shape=())

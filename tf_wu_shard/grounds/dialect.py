@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tf_wu_shard.graph.op import Value
@@ -86,16 +86,23 @@ class Uneven(Protocol):
             Per replica, the value.
         """
 
-    def gather_entries(self, at: Emitter, operands: Sequence[Value]) -> list[Value]:
-        """Puts tensors one after the other, along the first dimension, on every replica.
+
+class Entries(Protocol):
+    """An exchange of lists, of which each replica has one of a length of its own."""
+
+    def gather_entries(
+        self, at: Emitter, parts: Mapping[str, Sequence[Value]]
+    ) -> dict[str, list[Value]]:
+        """Puts the replicas' lists one after the other, along the first dimension, on each of them.
 
         Args:
-            at: Where to emit; its scope is the name of the result.
-            operands: The tensor of each replica, in the order in which they are to stand. Their
-                first dimensions may differ and be known only when the step runs.
+            at: Where to emit.
+            parts: By name, what is known of each entry: the tensor of each copy that the graph
+                holds, in the order in which they are to stand. All parts of a copy have as many
+                entries, which may be known only when the step runs.
 
         Returns:
-            Per replica, the result.
+            By name, per copy, the result.
         """
 
 
@@ -179,6 +186,10 @@ class Dialect(Protocol):
     @property
     def uneven(self) -> Uneven | None:
         """None where no replica can do an update alone, as all of them run one program."""
+
+    @property
+    def entries(self) -> Entries | None:
+        """None where replicas exchange nothing whose size is known only when the step runs."""
 
     @property
     def stacks(self) -> Stacks | None:

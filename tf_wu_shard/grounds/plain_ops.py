@@ -28,7 +28,7 @@ def own_part(at: Emitter, vector: Value, layout: Layout, shard: int, name: str) 
 
 def combined(at: Emitter, terms: Sequence[Value], combine: Combine, name: str) -> Value:
     """Tensors of one shape combined, element by element."""
-    if combine is Combine.SUM:
+    if combine is Combine.SUM or len(terms) == 1:
         return at.ordered_sum(terms, name)
     stacked = at.op("Pack", terms, f"{name}/parts", axis=0)
     return at.op(EXTREMA[combine], [stacked, at.constant([0])], name)

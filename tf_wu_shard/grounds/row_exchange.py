@@ -10,27 +10,27 @@ from tf_wu_shard.graph.op import Value
 from tf_wu_shard.layout import RowLayout
 
 
-def own_entries(at: Emitter, rows: Value, layout: RowLayout, replica: int) -> tuple[Value, Value]:
-    """The entries that name a replica's rows, in their order.
+def own_entries(at: Emitter, rows: Value, layout: RowLayout, shard: int) -> tuple[Value, Value]:
+    """The entries that name a shard's rows, in their order.
 
-    Row numbers that the table does not have belong to the first or the last replica, so that an op
+    Row numbers that the table does not have belong to the first or the last shard, so that an op
     that refuses them does so there as it would on the whole table.
 
     Args:
         at: Where to emit.
         rows: The number of each entry's row.
         layout: How the table is cut.
-        replica: Whose rows.
+        shard: Whose rows.
 
     Returns:
         The places of these entries in the list, int64, and their row numbers within the shard.
     """
-    first, behind = layout.rows(replica)
+    first, behind = layout.rows(shard)
     dtype = at.dtype(rows)
     tests = []
-    if replica > 0:
+    if shard > 0:
         tests.append(at.op("GreaterEqual", [rows, at.constant(first, dtype)], "not_before"))
-    if replica < layout.num_shards - 1:
+    if shard < layout.num_shards - 1:
         tests.append(at.op("Less", [rows, at.constant(behind, dtype)], "not_behind"))
     own = tests[0] if len(tests) == 1 else at.op("LogicalAnd", tests, "own")
     places = at.flat(at.op("Where", [own], "where"), "places")
@@ -43,14 +43,14 @@ def picked(at: Emitter, table: Value, rows: Value, name: str) -> Value:
     return at.op("GatherV2", [table, rows, at.constant(0)], name)
 
 
-def rows_of_table(at: Emitter, rows: Value, layout: RowLayout, replica: int) -> Value:
-    """Rows that a replica names within its shard, numbered in the whole table.
+def rows_of_table(at: Emitter, rows: Value, layout: RowLayout, shard: int) -> Value:
+    """Rows that are named within a shard, numbered in the whole table.
 
     Args:
         at: Where to emit.
         rows: Row numbers within the shard.
         layout: How the table is cut.
-        replica: Whose shard.
+        shard: Which.
     """
-    start = at.constant(layout.rows(replica)[0], at.dtype(rows))
+    start = at.constant(layout.rows(shard)[0], at.dtype(rows))
     return at.op("AddV2", [rows, start], "rows_of_table")

@@ -21,6 +21,10 @@ class Matrices(Kind):
         "a matrix function of it waits, perhaps by way of other updates, for what it yields"
     )
     NOT_EXCHANGED = "no exchange of {dtype} is known"
+    NO_TURNS_OF_SEVERAL = (
+        "nor do workers of several replicas take turns with whole tensors yet",
+        "one replica a worker",
+    )
     NOR_WHOLE = "nor can whole tensors be put together for it: {why}"
 
     # Owners: one replica does the update for all.

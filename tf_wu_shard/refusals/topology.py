@@ -17,10 +17,6 @@ class Topology(Kind):
         "it trains on one replica: no gradient is reduced",
         "a strategy of several replicas, and variables made in its scope",
     )
-    OTHER_WORKERS = (
-        "its replicas are spread over several workers of several replicas each",
-        "one replica a worker",
-    )
     NOT_ON_ALL_WORKERS = (
         "not all workers shard it: {said}",
         "the same program, options and version on all workers",

@@ -59,7 +59,7 @@ def dialect_of(captured: Captured, options: ShardingOptions) -> Dialect:
 
 
 def workers_of(captured: Captured) -> WorkerCluster | None:
-    """The workers that train a graph, a replica each; None where nobody else does.
+    """The workers that train a graph; None where nobody else does.
 
     Args:
         captured: The graph and its variables.

@@ -22,7 +22,7 @@ from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.storage import free_pages
 from tf_wu_shard.storage.parts import cut, cut_all, join
 from tf_wu_shard.storage.replica_views import ReplicaViews
-from tf_wu_shard.storage.worker_shards import OwnShard, WorkerShards, WriteCounts
+from tf_wu_shard.storage.worker_shards import OwnShards, WorkerShards, WriteCounts
 from tf_wu_shard.tensorflow_private import resources, sharded_variables, tpu_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import (
     is_exporting,
@@ -141,10 +141,12 @@ class ShardedSlot:
             operand: A tensor of shape `layout.shape`.
         """
         if self._of_workers is not None:
-            # Every worker makes the same write.
-            (shard,) = self.shards
-            with self._of_workers.writing(), tf.device(shard.device):
-                getattr(shard, method)(cut(operand, self.layout, self._of_workers.own))
+            # Every worker makes the same write, and each of its replicas that of its own shard.
+            local = range(len(self.shards)) if replica is None else (replica,)
+            for place in local:
+                shard, number = self.shards[place], self._of_workers.first + place
+                with self._of_workers.writing(place), tf.device(shard.device):
+                    getattr(shard, method)(cut(operand, self.layout, number))
             return
         if replica is None:
             self._views.close()
@@ -228,13 +230,14 @@ class PendingSlot:
         """The parts of the value that this process keeps."""
         if self.write_counts is None:
             return cut_all(value, self.layout)
-        return [cut(value, self.layout, worker_cluster(self._variable.distribute_strategy).rank)]
+        first = _first_shard(self._variable)
+        return [cut(value, self.layout, first + place) for place in range(len(self.shards))]
 
     def _of_workers(self) -> WorkerShards | None:
         if self.write_counts is None:
             return None
         cluster = worker_cluster(self._variable.distribute_strategy)
-        own = OwnShard(self._variable.name, self.shards[0], self.write_counts)
+        own = OwnShards(self._variable.name, self.shards, self.write_counts)
         return WorkerShards(self.layout, cluster, own)
 
 
@@ -261,15 +264,18 @@ def prepare(
     replicas = list(enumerate(variable.values))
     # Where nothing is ever run, one shard stands for all, as one component does.
     made = replicas[:1] if is_traced_only(variable.distribute_strategy) else replicas
-    first = 0
-    if write_counts is not None:
-        first = worker_cluster(variable.distribute_strategy).rank
+    first = 0 if write_counts is None else _first_shard(variable)
     shards = [
         resources.Shard(layout.shard_shape(first + replica), variable.dtype, component.device)
         for replica, component in made
     ]
     shards *= len(replicas) // len(made)
     return PendingSlot(variable, layout, tuple(shards), write_counts)
+
+
+def _first_shard(variable: Any) -> int:
+    """The number of the first shard of those that this worker keeps."""
+    return worker_cluster(variable.distribute_strategy).rank * len(variable.values)
 
 
 def commit_all(pending: Iterable[PendingSlot]) -> None:

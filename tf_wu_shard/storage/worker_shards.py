@@ -1,4 +1,4 @@
-"""The shards of a slot of which this process keeps one, and every other worker one more.
+"""The shards of a slot of which this process keeps some, and every other worker as many more.
 
 Whoever wants the whole asks the other workers for theirs, outside of any collective, so that one
 worker may read alone: the chief that saves, a line that prints. A write reaches the own shard
@@ -8,7 +8,7 @@ alone, as every worker makes it.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import math
 import weakref
 from collections.abc import Iterator
 
@@ -46,48 +46,63 @@ class WriteCounts:
         return ended if begun == ended else None
 
 
-@dataclasses.dataclass
-class OwnShard:
+class OwnShards:
     """What this worker keeps of a slot.
 
     Attributes:
         variable: The variable's name.
-        shard: The shard.
-        counts: What functions that write it count.
-        writes: How often Python code has written it besides.
-        is_writing: Whether Python code is writing it.
+        shards: The shards, one for each of its replicas.
+        counts: What functions that write them count.
     """
 
-    variable: str
-    shard: resources.Shard
-    counts: WriteCounts
-    writes: int = 0
-    is_writing: bool = False
+    def __init__(
+        self, variable: str, shards: tuple[resources.Shard, ...], counts: WriteCounts
+    ) -> None:
+        """Takes them as they are."""
+        self.variable = variable
+        self.shards = shards
+        self.counts = counts
+        # Per shard, how often Python code began to write it, and how often it ended that.
+        self._begun = [0] * len(shards)
+        self._ended = [0] * len(shards)
 
     def snapshot(self) -> Snapshot | None:
-        """The shard as it is after one step, or None in the midst of one."""
+        """The shards, one after the other, as they are after one step; None in the midst of one."""
         state = self._state()
         if state is None:
             return None
         with tf.init_scope():
-            content = self.shard.value().numpy().tobytes()
+            content = b"".join(shard.value().numpy().tobytes() for shard in self.shards)
         return Snapshot(state, content) if self._state() == state else None
 
+    @contextlib.contextmanager
+    def writing(self, place: int) -> Iterator[None]:
+        """While it lasts, and until all shards were written as often, they are handed to nobody.
+
+        Args:
+            place: The place of the shard that is written.
+        """
+        self._begun[place] += 1
+        try:
+            yield
+        finally:
+            self._ended[place] += 1
+
     def _state(self) -> int | None:
-        """How often the shard was written; None while it is."""
-        steps = self.counts.settled()
-        return None if steps is None or self.is_writing else steps + self.writes
+        """How often each shard was written; None while one is."""
+        steps, writes = self.counts.settled(), {*self._begun, *self._ended}
+        return None if steps is None or len(writes) > 1 else steps + writes.pop()
 
 
 class WorkerShards:
     """One slot's shards, on all workers.
 
     Attributes:
-        own: The number of the shard that this worker keeps.
+        first: The number of the first of the shards that this worker keeps.
     """
 
-    def __init__(self, layout: AnyLayout, cluster: WorkerCluster, own: OwnShard) -> None:
-        """Offers the own shard to the other workers.
+    def __init__(self, layout: AnyLayout, cluster: WorkerCluster, own: OwnShards) -> None:
+        """Offers the own shards to the other workers.
 
         Args:
             layout: How the slot is cut.
@@ -97,7 +112,7 @@ class WorkerShards:
         self._cluster = cluster
         self._layout = layout
         self._own = own
-        self.own = cluster.rank
+        self.first = cluster.rank * len(own.shards)
         self._offered = cluster.offer(own.variable, own.snapshot)
         # Workers drop a model at times of their own, and one whose program has ended still hands
         # its shards out.
@@ -114,22 +129,17 @@ class WorkerShards:
         Raises:
             StorageError: If not all workers answer in time, or they are in the midst of a step.
         """
-        dtype = self._own.shard.dtype
-        return tuple(
-            tf.constant(
-                np.frombuffer(content, dtype.as_numpy_dtype),
-                dtype,
-                self._layout.shard_shape(number),
-            )
-            for number, content in enumerate(self._cluster.shards(self._offered))
-        )
+        dtype, each = self._own.shards[0].dtype, len(self._own.shards)
+        found = []
+        for worker, content in enumerate(self._cluster.shards(self._offered)):
+            elements, start = np.frombuffer(content, dtype.as_numpy_dtype), 0
+            for number in range(worker * each, (worker + 1) * each):
+                shape = self._layout.shard_shape(number)
+                stop = start + math.prod(shape)
+                found.append(tf.constant(elements[start:stop], dtype, shape))
+                start = stop
+        return tuple(found)
 
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[None]:
-        """While it lasts, the own shard is handed to nobody."""
-        self._own.is_writing = True
-        try:
-            yield
-        finally:
-            self._own.writes += 1
-            self._own.is_writing = False
+    def writing(self, place: int) -> contextlib.AbstractContextManager[None]:
+        """While it lasts, one of the own shards is written; see `OwnShards.writing`."""
+        return self._own.writing(place)

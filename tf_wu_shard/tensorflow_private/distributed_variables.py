@@ -61,21 +61,9 @@ def replicas_elsewhere(variable: Any) -> int:
 
 
 def is_of_replicas(handle: Any) -> bool:
-    """Whether a handle is of a mirrored variable of replicas that the passes know.
-
-    They all are in this process, or each is in a process of its own.
-    """
+    """Whether a handle is of a mirrored variable of several replicas, in this process or others."""
     found = distributed_variable_of(handle)
-    if found is None:
-        return False
-    elsewhere = replicas_elsewhere(found[0]) > 0
-    return (len(found[0].values) > 1) != elsewhere
-
-
-def num_replicas_of(handle: Any) -> int:
-    """How many replicas, on all workers, the strategy of a handle's variable has; 1 without one."""
-    found = distributed_variable_of(handle)
-    return 1 if found is None else int(found[0].distribute_strategy.num_replicas_in_sync)
+    return found is not None and len(found[0].values) + replicas_elsewhere(found[0]) > 1
 
 
 def strategy_of_single_variables() -> str | None:

@@ -1,34 +1,81 @@
 """Which worker of a strategy this process is, and in what order its collectives have the workers.
 
-Answers are for MultiWorkerMirroredStrategy with one replica a worker. What workers tell each other
-beside collectives is in `worker_cluster`.
+Answers are for MultiWorkerMirroredStrategy. What workers tell each other beside collectives is in
+`worker_cluster`.
 """
 
 from __future__ import annotations
 
-import numpy as np
 import tensorflow as tf
+from tensorflow.python.ops import collective_ops
+
+from tf_wu_shard.errors import StorageError
+
+_BETWEEN_NODES = 1_000_000
+
+
+def replicas_of(strategy: tf.distribute.Strategy) -> int:
+    """How many replicas this process has; every other one has as many."""
+    return len(strategy.extended.worker_devices)
+
+
+def count_of(strategy: tf.distribute.Strategy) -> int:
+    """How many workers there are."""
+    return int(strategy.num_replicas_in_sync) // replicas_of(strategy)
 
 
 def number_of(strategy: tf.distribute.Strategy) -> int:
-    """The number of this process's replica among all of a strategy."""
-    return int(strategy.extended._get_replica_id_in_sync_group(0))
+    """The number of this worker among all of a strategy."""
+    first = int(strategy.extended._get_replica_id_in_sync_group(0))
+    return first // replicas_of(strategy)
+
+
+def key_between_nodes(key: int, place: int) -> int:
+    """The key of the group that the replicas of one place have, one of each worker.
+
+    Args:
+        key: The key of the group of all replicas. TensorFlow counts these from 1.
+        place: The replicas' place within their worker.
+
+    Returns:
+        A key that TensorFlow's counting does not come to.
+    """
+    return _BETWEEN_NODES * (1 + place) + key
 
 
 def members_of(strategy: tf.distribute.Strategy) -> tuple[int, ...]:
-    """The replicas' numbers, in the order in which collectives have the members of their group.
+    """The workers' numbers, in the order in which collectives have the members of their group.
 
     TensorFlow orders them by the names of their tasks as words, or by the links of their devices;
     so it is asked. All workers must ask, or those that do wait.
 
     Args:
-        strategy: A MultiWorkerMirroredStrategy of one replica a worker.
+        strategy: A MultiWorkerMirroredStrategy.
 
     Raises:
+        StorageError: If replicas of one place are in another order than those of another.
         tf.errors.OpError: If another worker is gone.
     """
+    orders = set()
     with tf.init_scope():
-        own = tf.constant([number_of(strategy)], tf.int32)
-        launcher = strategy.extended._get_cross_device_ops(own)._launchers[0]
-        gathered = launcher._all_gather(own, None)
-    return tuple(np.array(gathered).tolist())
+        launchers = strategy.extended._cross_device_ops._launchers
+        for place, launcher in enumerate(launchers):
+            key, options = launcher._group_key, launcher._options
+            with tf.device(launcher._device):
+                gathered = collective_ops.all_gather_v2(
+                    # Of a type that every implementation gathers.
+                    tf.constant([number_of(strategy)], tf.float32),
+                    count_of(strategy),
+                    key if len(launchers) == 1 else key_between_nodes(key, place),
+                    launcher._next_instance_key(),
+                    communication_hint=options.implementation.value,
+                    timeout=options.timeout_seconds,
+                    ordering_token=launcher._get_ordering_token(),
+                )
+            orders.add(tuple(int(number) for number in gathered.numpy()))
+    if len(orders) > 1:
+        raise StorageError(
+            f"the devices of the workers are in different orders in their groups: {sorted(orders)};"
+            " train with one device a worker, or with the sharded update off"
+        )
+    return orders.pop()

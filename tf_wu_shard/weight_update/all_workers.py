@@ -15,13 +15,14 @@ import functools
 import hashlib
 import importlib.metadata
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from tf_wu_shard import refusals
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.errors import StorageError
+from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.reachable import reachable
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.gradients import result_names
@@ -150,17 +151,54 @@ def _digest(view: GraphView, sharding: Sharding) -> str:
         add(_unnumbered(variable.variable), variable.layout, variable.other_layouts)
         add(variable.dtype, variable.bucket, variable.reductions)
         add([(_unnumbered(slot.variable), slot.layout, slot.dtype) for slot in plan.in_shards])
-    names = result_names(view, analysis.reductions)
     updates = [analysis.updates[variable.update] for variable in plan.variables]
-    bodies = [op.ops[0] for update in updates for op in update.body]
-    entering = reachable(
-        bodies, lambda name: [v.op for v in view.ops[name].inputs if v not in names]
-    )
-    for op in sorted((view.ops[name] for name in entering), key=lambda op: op.position):
-        add(op.type)
+    computed = _Computed(view, result_names(view, analysis.reductions))
+    for update in updates:
+        add([computed.digest(op.ops[0]) for op in update.body])
+    return found.hexdigest()[:16]
+
+
+class _Computed:
+    """Digests of what ops of a graph compute, down to gradients, variables and constants.
+
+    They go by what enters an op, and not by its name or its place among others, which are not the
+    same on all workers where the threads of several replicas build a graph.
+    """
+
+    def __init__(self, view: GraphView, gradients: Mapping[Value, tuple[int, int]]) -> None:
+        self._view = view
+        self._gradients = gradients
+        self._known: dict[str, bytes] = {}
+
+    def digest(self, name: str) -> str:
+        """The digest of an op."""
+        pending, begun = [name], set[str]()
+        while pending:
+            op = self._view.ops[pending[-1]]
+            # What a loop leads back to was begun.
+            before = [name for name in self._entering(op) if name not in self._known.keys() | begun]
+            begun.add(op.name)
+            pending += before
+            if not before:
+                self._known.setdefault(op.name, self._of(op))
+                pending.pop()
+        return self._known[name].hex()
+
+    def _entering(self, op: Op) -> list[str]:
+        return [value.op for value in op.inputs if value not in self._gradients]
+
+    def _of(self, op: Op) -> bytes:
+        found = hashlib.sha256(op.type.encode())
         if op.type == "Const":
             found.update(op.attribute("value").tensor.SerializeToString(deterministic=True))
-    return found.hexdigest()[:16]
+        variable = self._view.variables.get(op.name)
+        if variable is not None:
+            found.update(_unnumbered(variable.key).encode())
+        for value in op.inputs:
+            key, _ = self._gradients.get(value, (None, 0))
+            before = self._known.get(value.op, b"") if key is None else repr(key).encode()
+            found.update(b"%d:%s" % (value.index, before))
+        return found.digest()[:8]
 
 
 def _unnumbered(name: str) -> str:

@@ -201,12 +201,12 @@ def worker_cluster(strategy: tf.distribute.Strategy) -> WorkerCluster:
     """The workers of a strategy; the same object for the same strategy.
 
     Args:
-        strategy: A MultiWorkerMirroredStrategy of one replica a worker.
+        strategy: A MultiWorkerMirroredStrategy.
     """
     with _lock:
         found: WorkerCluster | None = vars(strategy).get(_ATTRIBUTE)
         if found is None:
-            total = int(strategy.num_replicas_in_sync)
+            total = worker_group.count_of(strategy)
             members = functools.partial(worker_group.members_of, strategy)
             found = WorkerCluster(worker_group.number_of(strategy), total, members)
             vars(strategy)[_ATTRIBUTE] = found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,8 +35,10 @@ _keys = itertools.count(7000)
 Emit = Callable[[Collectives, Emitter, list[list[Value]]], list[list[Value]]]
 
 
-def group_of(at: Emitter, replicas: int, by_nccl: bool = False) -> tuple[Member, ...]:
-    """A new group of the first logical devices."""
+def group_of(
+    at: Emitter, replicas: int, devices: Sequence[str] = (), by_nccl: bool = False
+) -> tuple[Member, ...]:
+    """A new group, of the first logical devices unless others are named."""
     key = next(_keys)
     return tuple(
         Member(
@@ -48,7 +50,7 @@ def group_of(at: Emitter, replicas: int, by_nccl: bool = False) -> tuple[Member,
             {"communication_hint": b"auto", "timeout_seconds": 30.0, "is_stateless": False},
             by_nccl,
         )
-        for device in devices_of(replicas)
+        for device in devices or devices_of(replicas)
     )
 
 
@@ -59,7 +61,7 @@ def emitted(
     made = Collectives(in_this_process(devices_of(len(operands[0]))))
 
     def of_group(at: Emitter, values: list[list[Value]]) -> list[list[Value]]:
-        made._group = group_of(at, len(operands[0]), by_nccl)
+        made._group = group_of(at, len(operands[0]), by_nccl=by_nccl)
         return emit(made, at, values)
 
     return run(operands, of_group, runnable)

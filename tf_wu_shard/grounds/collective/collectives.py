@@ -1,4 +1,4 @@
-"""Replicas that exchange data by the strategy's collectives: what several GPUs of a process do.
+"""Replicas that exchange data by the strategy's collectives: several GPUs, or other processes.
 
 An edge between GPUs is a copy, so that one concatenation which all replicas read, as in-process
 replicas share it, would be the wrong program there. Shards and gradients travel by collectives of
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tf_wu_shard import refusals
 from tf_wu_shard.dtypes import FLOAT16, FLOAT32, FLOAT64, INT32, INT64, item_bytes
@@ -62,11 +62,34 @@ class Collectives(InProcess):
     def recognise(self, view: GraphView) -> tuple[list[CarriedReduction], list[Refusal]]:
         """See `Dialect.recognise`. Sums that show no group are not taken."""
         found, refused = super().recognise(view)
-        self._group = group_of(view, found)
+        self._group = self._members(view, group_of(view, found))
         if found and not self._group:
             where = found[0].carriers[0]
             return [], [*refused, refusals.Topology.NO_GROUP.at(where)]
         return found, refused
+
+    @property
+    def _nodes(self) -> tuple[tuple[int, ...], ...]:
+        """The copies that the graph holds, by node.
+
+        Replicas of a node exchange over edges; and the i-th of each node, of all processes, by
+        collectives of a group of their own. Here each is a node.
+        """
+        return tuple((copy,) for copy in range(len(self.devices)))
+
+    @property
+    def _num_nodes(self) -> int:
+        """How many nodes all processes have."""
+        return self.replicas.total // len(self._nodes[0])
+
+    def _members(self, view: GraphView, group: tuple[Member, ...]) -> tuple[Member, ...]:
+        """Per copy, its membership in the group of those of its place in each node.
+
+        Args:
+            view: The graph.
+            group: Per copy, its membership in the group of all replicas; or none.
+        """
+        return group
 
     def _by_collectives(self) -> bool:
         """Whether data goes by collectives here, and not over edges."""
@@ -92,48 +115,75 @@ class Collectives(InProcess):
         wire: int | None,
     ) -> list[list[Value]]:
         """Per tensor, per copy, its shard of the sum; `wire` is what travels if not their type."""
+        sizes = [layout.shard_size for layout in layouts]
         shards: list[list[Value]] = [[] for _ in layouts]
-        for copy, member in enumerate(self._group):
-            own = at.on(member.device)
-            parts = [
-                in_rows(own, tensor[copy], layout)
-                for tensor, layout in zip(operands, layouts, strict=True)
+        for node in self._nodes:
+            # Per copy of the node, what it has for the first of each node, the second, ...
+            by_place = [
+                self._by_place(at.on(self.devices[copy]), [own[copy] for own in operands], layouts)
+                for copy in node
             ]
-            sizes = [layout.shard_size for layout in layouts]
-            rows = side_by_side(own, parts)
-            size = (self.replicas.total, sum(sizes))
-            total = _reduced(own, member, rows, size, wire)
-            for tensor, layout, part in zip(
-                shards, layouts, own.split(total, sizes, "unpack"), strict=True
-            ):
-                shape = layout.shard_shape(self.shard_of(copy))
-                held = math.prod(shape)
-                if held < layout.shard_size:
-                    part = own.run(part, 0, held, "own")
-                tensor.append(part if len(shape) == 1 else own.reshape(part, shape, "own/rows"))
+            for place, copy in enumerate(node):
+                own = at.on(self.devices[copy])
+                rows = own.ordered_sum([parts[place] for parts in by_place], "node")
+                total = _reduced(own, self._group[copy], rows, (self._num_nodes, sum(sizes)), wire)
+                for tensor, layout, part in zip(
+                    shards, layouts, own.split(total, sizes, "unpack"), strict=True
+                ):
+                    shape = layout.shard_shape(self.shard_of(copy))
+                    held = math.prod(shape)
+                    if held < layout.shard_size:
+                        part = own.run(part, 0, held, "own")
+                    tensor.append(part if len(shape) == 1 else own.reshape(part, shape, "own/rows"))
         return shards
+
+    def _by_place(
+        self, at: Emitter, tensors: Sequence[Value], layouts: Sequence[Layout]
+    ) -> list[Value]:
+        """What a copy contributes, for each place within a node, a row for each node."""
+        parts = [in_rows(at, own, layout) for own, layout in zip(tensors, layouts, strict=True)]
+        rows = side_by_side(at, parts)
+        places, width = len(self._nodes[0]), sum(layout.shard_size for layout in layouts)
+        if places > 1:
+            rows = at.reshape(rows, (self._num_nodes, places * width), "by_node")
+        return cut_columns(at, rows, [width] * places)
 
     def all_gather(
         self, at: Emitter, shards: Sequence[Sequence[Value]], layouts: Sequence[Layout]
     ) -> list[list[Value]]:
-        """See `Dialect.all_gather`. Each replica has a tensor of its own."""
+        """See `Dialect.all_gather`. What shares no memory has a tensor of its own."""
         if not self._by_collectives():
             return super().all_gather(at, shards, layouts)
+        sizes = [layout.shard_size for layout in layouts]
         whole: list[list[Value]] = [[] for _ in layouts]
-        count = self.replicas.total
-        for copy, member in enumerate(self._group):
-            own = at.on(member.device)
-            parts = [
-                padded(own, own.flat(tensor[copy], "own"), layout, self.shard_of(copy))
-                for tensor, layout in zip(shards, layouts, strict=True)
-            ]
-            gathered = _gathered(own, member, own.concat(parts, "pack"))
-            sizes = [layout.shard_size for layout in layouts]
-            rows = own.reshape(gathered, (count, sum(sizes)), "rows")
-            cut = cut_columns(own, rows, sizes)
-            for tensor, layout, part in zip(whole, layouts, cut, strict=True):
-                tensor.append(out_of_rows(own, part, layout))
+        for node in self._nodes:
+            columns = []
+            for copy in node:
+                own = at.on(self.devices[copy])
+                parts = [
+                    padded(own, own.flat(tensor[copy], "own"), layout, self.shard_of(copy))
+                    for tensor, layout in zip(shards, layouts, strict=True)
+                ]
+                vectors = gathered(own, self._group[copy], own.concat(parts, "pack"))
+                columns.append(own.reshape(vectors, (self._num_nodes, sum(sizes)), "rows"))
+            tensors: list[Value] = []
+            for copy in node:
+                if not tensors or "GPU" in self.devices[copy]:
+                    tensors = self._out_of_nodes(at.on(self.devices[copy]), columns, layouts)
+                for tensor, value in zip(whole, tensors, strict=True):
+                    tensor.append(value)
         return whole
+
+    def _out_of_nodes(
+        self, at: Emitter, columns: Sequence[Value], layouts: Sequence[Layout]
+    ) -> list[Value]:
+        """The tensors, out of the shards of the first of each node, of the second, ..."""
+        sizes = [layout.shard_size for layout in layouts]
+        rows = side_by_side(at, columns)
+        if len(columns) > 1:
+            rows = at.reshape(rows, (self.replicas.total, sum(sizes)), "by_replica")
+        cut = cut_columns(at, rows, sizes)
+        return [out_of_rows(at, part, layout) for part, layout in zip(cut, layouts, strict=True)]
 
     def all_reduce(
         self,
@@ -162,29 +212,43 @@ class Collectives(InProcess):
     def _totals(
         self, at: Emitter, packs: Sequence[Value], size: int, combine: Combine
     ) -> list[Value]:
-        """Per replica, vectors of all replicas combined."""
-        dtype, count = at.dtype(packs[0]), self.replicas.total
-        if self._group[0].by_nccl:
-            attributes = {"merge_op": _MERGE[combine], "final_op": b"Id"}
-            return [
-                m.collective(at, "CollectiveReduceV2", pack, "all_reduce", **attributes)
-                for m, pack in zip(self._group, packs, strict=True)
-            ]
-        if combine is Combine.SUM and size * item_bytes(dtype) > _GATHERED_BYTES:
-            layout = flat_layout((size,), count, item_bytes(dtype))
+        """Per copy, vectors of all replicas combined; a `size` of -1 is not known."""
+        dtype = at.dtype(packs[0])
+        # What has no known size cannot be cut; NCCL, or TensorFlow's ring, sums it whole.
+        cannot_be_cut = self._group[0].by_nccl or size < 0
+        large = size * item_bytes(dtype) > _GATHERED_BYTES
+        if large and combine is Combine.SUM and not cannot_be_cut:
+            layout = flat_layout((size,), self.replicas.total, item_bytes(dtype))
             (shards,) = self._scattered(at, [packs], [layout], None)
             (whole,) = self.all_gather(at, [shards], [layout])
             return whole
-        totals = []
-        for member, pack in zip(self._group, packs, strict=True):
-            own = at.on(member.device)
-            terms = own.split(_gathered(own, member, pack), [size] * count, "terms")
-            totals.append(plain_ops.combined(own, terms, combine, "sum"))
+        totals: list[Value] = []
+        for node in self._nodes:
+            # The first one of a node speaks for all of them.
+            member, own = self._group[node[0]], at.on(self.devices[node[0]])
+            of_node = plain_ops.combined(own, [packs[copy] for copy in node], combine, "node")
+            if cannot_be_cut:
+                attributes = {"merge_op": _MERGE[combine], "final_op": b"Id"}
+                total = member.collective(
+                    own, "CollectiveReduceV2", of_node, "all_reduce", **attributes
+                )
+            else:
+                vectors = gathered(own, member, of_node)
+                terms = own.split(vectors, [size] * self._num_nodes, "terms")
+                total = plain_ops.combined(own, terms, combine, "sum")
+            for copy in node[1:]:
+                self._group[copy].stand_aside(at, "all_reduce")
+            totals += [total] * len(node)
         return totals
 
-    def gather_entries(self, at: Emitter, operands: Sequence[Value]) -> list[Value]:
-        """See `Uneven.gather_entries`. Each replica makes a list of its own."""
-        return [at.on(device).concat(operands, "") for device in self.devices]
+    def gather_entries(
+        self, at: Emitter, parts: Mapping[str, Sequence[Value]]
+    ) -> dict[str, list[Value]]:
+        """See `Entries.gather_entries`. Each replica makes a list of its own."""
+        return {
+            name: [at.on(device).concat(operands, name) for device in self.devices]
+            for name, operands in parts.items()
+        }
 
 
 def _reduced(
@@ -221,8 +285,8 @@ def _reduced(
     return totals[0] if len(totals) == 1 else at.concat(totals, "pieces")
 
 
-def _gathered(at: Emitter, member: Member, vector: Value) -> Value:
-    """The vectors of all members, one after the other."""
+def gathered(at: Emitter, member: Member, vector: Value) -> Value:
+    """The vectors of all members, one after the other, in the order of their group."""
     dtype = at.dtype(vector)
     if dtype in _GATHERED:
         return member.collective(at, "CollectiveGatherV2", vector, "gather")

@@ -18,8 +18,12 @@ from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import CarriedReduction
 from tf_wu_shard.tensorflow_private.call_time_inputs import CALL_TIME
+from tf_wu_shard.tensorflow_private.worker_group import key_between_nodes
 
 _NCCL = b"nccl"
+
+# What carries a gradient, or the numbers of entries of a sparse one, and shows the group.
+_SHOWING = ("CollectiveReduceV2", "CollectiveGatherV2")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,19 +32,19 @@ class Member:
 
     Attributes:
         device: The device.
-        size: The number of members, a value of the graph.
-        key: The group's key.
+        size: The number of members: a value of the graph, or the number.
+        key: The group's key, likewise.
         instance: The input that an instance key comes by; each collective needs one of its own.
         tokens: What orders the collectives of the device.
         attributes: Those that every collective has: hint, timeout, number of tokens.
         by_nccl: Whether NCCL carries them out. It does where the hint says so and the device is a
             GPU; elsewhere TensorFlow's ring does, whatever the hint.
-        emitted: Names of the device's collectives so far.
+        emitted: Names of the device's collectives so far; "" for one that it stood aside from.
     """
 
     device: str
-    size: Value
-    key: Value
+    size: Value | int
+    key: Value | int
     instance: str
     tokens: tuple[Value, ...]
     attributes: dict[str, Any]
@@ -63,16 +67,34 @@ class Member:
             Its result.
         """
         own = at.on(self.device)
-        instance = own.op("Placeholder", [], f"{name}/instance_key", dtype=INT32, shape=())
-        # The n-th key that one member takes is the n-th of each other.
-        own.builder.nodes[-1].attr[CALL_TIME].list.s.append(self.instance.encode())
-        own.builder.nodes[-1].attr[CALL_TIME].list.i.append(len(self.emitted))
-        inputs = [operand, self.size, self.key, instance, *self.tokens]
+        instance = self._key_of_instance(own, name)
+        inputs = [operand, *map(own.value, (self.size, self.key)), instance, *self.tokens]
         # NCCL waits for ever where two devices begin their collectives in different orders.
-        before = self.emitted[-1:] if self.by_nccl else ()
+        before = [name for name in self.emitted if name][-1:] if self.by_nccl else ()
         found = own.op(op_type, inputs, name, controls=before, **self.attributes, **attributes)
         self.emitted.append(found.op)
         return found
+
+    def stand_aside(self, at: Emitter, name: str) -> None:
+        """Takes a key for a collective that another replica of the process takes part in for all.
+
+        TensorFlow counts keys for each device, and takes the n-th of one for the n-th of each
+        other when all of them take part in a collective.
+
+        Args:
+            at: Where to emit.
+            name: The collective's name.
+        """
+        self._key_of_instance(at.on(self.device), name)
+        self.emitted.append("")
+
+    def _key_of_instance(self, own: Emitter, name: str) -> Value:
+        """An input for a key that no other collective has."""
+        key = own.op("Placeholder", [], f"{name}/instance_key", dtype=INT32, shape=())
+        # The n-th key that one member takes is the n-th of each other.
+        own.builder.nodes[-1].attr[CALL_TIME].list.s.append(self.instance.encode())
+        own.builder.nodes[-1].attr[CALL_TIME].list.i.append(len(self.emitted))
+        return key
 
 
 def group_of(view: GraphView, sums: Sequence[CarriedReduction]) -> tuple[Member, ...]:
@@ -89,14 +111,37 @@ def group_of(view: GraphView, sums: Sequence[CarriedReduction]) -> tuple[Member,
     for reduction in sums:
         members = [_member(view, name) for name in reduction.carriers]
         found = tuple(member for member in members if member is not None)
-        if len(found) == len(members) == len(reduction.operands):
+        if len(found) == len(reduction.operands):
             return found
     return ()
 
 
+def between_nodes(view: GraphView, group: Sequence[Member], size: int) -> tuple[Member, ...]:
+    """Each replica's membership in the group of those of its place, one in each process.
+
+    Its instance keys are those of the replica's membership in the group of all: no two collectives
+    of a device have the same one.
+
+    Args:
+        view: The graph.
+        group: The replicas of this process, in the group of all.
+        size: How many processes there are.
+
+    Returns:
+        Per replica its member; none where the graph does not say the key of the group of all.
+    """
+    found = []
+    for place, member in enumerate(group):
+        key = view.integers(member.key) if isinstance(member.key, Value) else (member.key,)
+        if not key:
+            return ()
+        found.append(dataclasses.replace(member, size=size, key=key_between_nodes(key[0], place)))
+    return tuple(found)
+
+
 def _member(view: GraphView, name: str) -> Member | None:
     op = view.ops[name]
-    if op.type != "CollectiveReduceV2":
+    if op.type not in _SHOWING:
         return None
     _, size, key, instance, *tokens = op.inputs
     if CALL_TIME not in view.ops[instance.op].node.attr:

@@ -1,18 +1,24 @@
-"""Replicas of which each is a worker process of its own: MultiWorkerMirroredStrategy.
+"""Replicas of other processes beside those of this one: MultiWorkerMirroredStrategy.
 
-A worker's graph holds one copy of the program, that of all workers, and exchanges everything with
-the others by collectives. Which shard is the worker's own is its place in the group of these, which
-is learnt from the group itself: TensorFlow orders members by the names of their tasks, as words.
+A worker's graph holds a copy of the program for each of its replicas, the same on all workers, and
+exchanges everything with the others by collectives. Replicas of one worker are a node: they add up
+what they have before it travels, so that as much arrives at a worker of several replicas as at one
+of a single replica. Which shards are the worker's own is its place in the group of these
+collectives, which is learnt from the group itself: TensorFlow orders members by the names of their
+tasks, as words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
+from tf_wu_shard.dtypes import INT32
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
-from tf_wu_shard.grounds.collective.collectives import Collectives
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.collective.collectives import Collectives, gathered
+from tf_wu_shard.grounds.collective.group import Member, between_nodes
 from tf_wu_shard.grounds.collective.stacks import WorkerStacks
 from tf_wu_shard.grounds.dialect import Stacks, Uneven
 from tf_wu_shard.layout import Layout
@@ -34,7 +40,7 @@ class WorkerCollectives(Collectives):
         """Makes the dialect of one graph.
 
         Args:
-            replicas: Who they are; the graph holds the copy of one.
+            replicas: Who they are; the graph holds the copies of this worker.
             rank: Asks for this worker's place in the group; all workers ask together.
         """
         super().__init__(replicas)
@@ -47,19 +53,71 @@ class WorkerCollectives(Collectives):
 
     @property
     def stacks(self) -> Stacks | None:
-        """See `Dialect.stacks`. Workers exchange where the graph shows their group."""
-        if not self._group:
+        """See `Dialect.stacks`: there are some of workers of one replica, in a graph with sums."""
+        if not self._group or len(self.devices) > 1:
             return None
         return WorkerStacks(self._group[0], self.replicas.total, self._rank)
 
     def shard_of(self, copy: int) -> int:
         """See `Dialect.shard_of`."""
-        return self._rank()
+        return self._rank() * len(self.devices) + copy
 
     def slice_own(self, at: Emitter, value: Value, layout: Layout, shard: int) -> Value:
         """See `Dialect.slice_own`."""
-        own = at.on(self.devices[0])
+        own = at.on(self.devices[shard % len(self.devices)])
         return own.run(own.flat(value, "flat"), *layout.bounds(shard), "")
+
+    def gather_entries(
+        self, at: Emitter, parts: Mapping[str, Sequence[Value]]
+    ) -> dict[str, list[Value]]:
+        """See `Entries.gather_entries`.
+
+        Lists are filled up to the longest, as a gather takes only what is of one size everywhere,
+        and what was filled in is left out of what came. The entries of one worker follow those of
+        another in the order of their group, as in TensorFlow's own gathering.
+        """
+        self._by_collectives()
+        own, member = at.on(self.devices[0]), self._group[0]
+        here = {name: own.concat(lists, f"{name}/here") for name, lists in parts.items()}
+        shapes = {
+            name: own.op("Shape", [value], f"{name}/shape", out_type=INT32)
+            for name, value in here.items()
+        }
+        count = own.run(next(iter(shapes.values())), 0, 1, "count")
+        counts = gathered(own, member, count)
+        most = own.op("Max", [counts, own.constant([0])], "most")
+        missing = own.op("Sub", [most, count], "missing")
+        numbers = own.op("Range", [own.constant(0), most, own.constant(1)], "numbers")
+        column = own.reshape(counts, (-1, 1), "column")
+        held = own.flat(own.op("Less", [numbers, column], "held"), "held/flat")
+        places = own.flat(own.op("Where", [held], "where"), "places")
+        found = {}
+        for name, value in here.items():
+            row = own.block(shapes[name], [1], [-1], f"{name}/row")
+            elements = own.op("Prod", [row, own.constant([0])], f"{name}/elements", keep_dims=True)
+            size = own.op("Mul", [missing, elements], f"{name}/missing")
+            zero = own.constant(0, own.dtype(value))
+            filled = own.concat(
+                [own.flat(value, f"{name}/flat"), own.op("Fill", [size, zero], f"{name}/zeros")],
+                f"{name}/filled",
+            )
+            shape = own.concat([own.constant([-1]), row], f"{name}/rows/shape")
+            rows = own.op("Reshape", [gathered(own, member, filled), shape], f"{name}/rows")
+            whole = own.op("GatherV2", [rows, places, own.constant(0)], name)
+            found[name] = [whole] * len(self.devices)
+        for other in self._group[1:]:
+            for name in ("counts", *here):
+                other.stand_aside(at, name)
+        return found
+
+    @property
+    def _nodes(self) -> tuple[tuple[int, ...], ...]:
+        """See `Collectives`. A worker is one node."""
+        return (tuple(range(len(self.devices))),)
+
+    def _members(self, view: GraphView, group: tuple[Member, ...]) -> tuple[Member, ...]:
+        """See `Collectives`."""
+        return group if len(group) < 2 else between_nodes(view, group, self._num_nodes)
 
     def _by_collectives(self) -> bool:
         """See `Collectives`. No edge leads to another worker.

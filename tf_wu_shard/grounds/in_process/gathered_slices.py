@@ -27,17 +27,19 @@ _GATHER = "CollectiveGatherV2"
 _MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
 
 
-def gathered_slices(view: GraphView, devices: Sequence[str]) -> list[CarriedReduction]:
+def gathered_slices(view: GraphView, devices: Sequence[str], total: int) -> list[CarriedReduction]:
     """Finds the parts of sparse gradients that all replicas put together.
 
     Args:
         view: The graph.
-        devices: Per replica, its device.
+        devices: Per copy that the graph holds, its device.
+        total: How many replicas there are; more than copies where other processes have some.
 
     Returns:
         The parts. Those of one gradient follow each other where one op carries them.
     """
-    return [*_by_branches(view, devices), *_on_one_device(view, devices)]
+    found = _by_branches(view, devices, total)
+    return found if total > len(devices) else [*found, *_on_one_device(view, devices)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,11 +59,11 @@ class _Gathering:
     group: int
 
 
-def _by_branches(view: GraphView, devices: Sequence[str]) -> list[CarriedReduction]:
+def _by_branches(view: GraphView, devices: Sequence[str], total: int) -> list[CarriedReduction]:
     groups: dict[int, dict[str, list[_Gathering]]] = {}
     for op in view:
         if op.type == "If" and op.name in view.live and op.device in devices:
-            found = _gathering(view, op, len(devices))
+            found = _gathering(view, op, total)
             if found is not None:
                 groups.setdefault(found.group, {}).setdefault(op.device, []).append(found)
     order = _by_device(devices)
@@ -89,7 +91,7 @@ def _by_branches(view: GraphView, devices: Sequence[str]) -> list[CarriedReducti
 
 
 def _by_device(devices: Sequence[str]) -> tuple[int, ...]:
-    """The replicas in the order in which a collective gathers: that of their devices.
+    """A process's replicas in the order in which a collective gathers: that of their devices.
 
     TensorFlow sorts a group's members by the parts of their devices' names, numbers as numbers
     (CompareFullNames in device_name_utils.cc).

@@ -27,7 +27,7 @@ SUMS = frozenset({_COLLECTIVE, _SUM})
 
 
 def replica_devices(view: GraphView) -> tuple[str, ...]:
-    """Per replica, its device, as the mirrored variables of a graph show it.
+    """Per copy that the graph holds, its device, as the mirrored variables show it.
 
     Returns:
         The devices, or () where no variable is mirrored or the variables do not agree.
@@ -36,7 +36,7 @@ def replica_devices(view: GraphView) -> tuple[str, ...]:
     devices: dict[str, dict[int, str]] = {}
     counts: dict[str, int] = {}
     for ref in view.variables.values():
-        if ref.num_replicas > 1:
+        if ref.mirrored and ref.num_replicas + ref.replicas_elsewhere > 1:
             devices.setdefault(ref.key, {})[ref.replica] = ref.device
             counts[ref.key] = ref.num_replicas
     for key, found in devices.items():
@@ -49,15 +49,15 @@ def replicas_in(view: GraphView) -> Replicas:
     """The replicas that train a graph, as its mirrored variables show them.
 
     Returns:
-        Those of this process, or the workers; nobody where the variables do not agree.
+        Those of this process, or of all workers; nobody where the variables do not agree.
     """
-    of_worker = {(r.device, r.replicas_elsewhere) for r in view.variables.values() if r.mirrored}
-    if any(elsewhere for _, elsewhere in of_worker):
-        if len(of_worker) > 1:
-            return in_this_process(())
-        ((device, elsewhere),) = of_worker
-        return of_workers(device, 1 + elsewhere)
-    return in_this_process(replica_devices(view))
+    devices = replica_devices(view)
+    elsewhere = {ref.replicas_elsewhere for ref in view.variables.values() if ref.mirrored}
+    if not any(elsewhere):
+        return in_this_process(devices)
+    if not devices or len(elsewhere) > 1 or (total := sum(elsewhere, len(devices))) % len(devices):
+        return in_this_process(())
+    return of_workers(devices, total)
 
 
 def recognise_in_process(
@@ -65,8 +65,7 @@ def recognise_in_process(
 ) -> tuple[list[CarriedReduction], list[Refusal]]:
     """Finds the sums over replicas, see `Dialect.recognise`."""
     found, refused = _sums(view, replicas)
-    if len(replicas.local) == replicas.total:
-        found += gathered_slices(view, replicas.devices)
+    found += gathered_slices(view, replicas.devices, replicas.total)
     found.sort(key=lambda r: view.ops[r.carriers[0]].position)
     return found, refused
 

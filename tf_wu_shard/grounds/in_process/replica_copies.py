@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.grounds.dialect import CarriedReduction, Stacks, Uneven
+from tf_wu_shard.grounds.dialect import CarriedReduction, Entries, Stacks, Uneven
 from tf_wu_shard.grounds.in_process.recognise import recognise_in_process
 from tf_wu_shard.layout import Layout
 from tf_wu_shard.refusals import Refusal
@@ -70,9 +70,20 @@ class CopyOfEachReplica:
         """See `Uneven.broadcast_from`. All replicas read the value where it lies."""
         return [value] * len(self.devices)
 
-    def gather_entries(self, at: Emitter, operands: Sequence[Value]) -> list[Value]:
-        """See `Uneven.gather_entries`. One list, on the first device, serves all replicas."""
-        return [at.on(self.devices[0]).concat(operands, "")] * len(self.devices)
+    @property
+    def entries(self) -> Entries | None:
+        """See `Dialect.entries`."""
+        return self
+
+    def gather_entries(
+        self, at: Emitter, parts: Mapping[str, Sequence[Value]]
+    ) -> dict[str, list[Value]]:
+        """See `Entries.gather_entries`. One list, on the first device, serves all replicas."""
+        first = at.on(self.devices[0])
+        return {
+            name: [first.concat(operands, name)] * len(self.devices)
+            for name, operands in parts.items()
+        }
 
     def shard_handle(self, at: Emitter) -> tuple[Value, Value]:
         """See `Dialect.shard_handle`."""

@@ -6,7 +6,7 @@ Nothing is packed and nothing shares a buffer by design. Slow.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
@@ -69,9 +69,14 @@ class Reference(CopyOfEachReplica):
         """See `Uneven.broadcast_from`. Each replica gets a value of its own."""
         return [at.on(device).op("Identity", [value], "received") for device in self.devices]
 
-    def gather_entries(self, at: Emitter, operands: Sequence[Value]) -> list[Value]:
-        """See `Uneven.gather_entries`. Each replica makes a list of its own."""
-        return [at.on(device).concat(operands, "") for device in self.devices]
+    def gather_entries(
+        self, at: Emitter, parts: Mapping[str, Sequence[Value]]
+    ) -> dict[str, list[Value]]:
+        """See `Entries.gather_entries`. Each replica makes a list of its own."""
+        return {
+            name: [at.on(device).concat(operands, name) for device in self.devices]
+            for name, operands in parts.items()
+        }
 
     def _combined(self, at: Emitter, terms: Sequence[Value], combine: Combine) -> Value:
         return plain_ops.combined(at.on(self.devices[0]), terms, combine, "sum")

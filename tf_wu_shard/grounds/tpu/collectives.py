@@ -47,6 +47,7 @@ class TpuCluster:
     """
 
     uneven = None
+    entries = None
 
     def __init__(self, cluster: str, torus: Torus) -> None:
         """Makes the dialect of one cluster.

@@ -7,7 +7,7 @@ from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.step.gradient_shapes import ensured_shapes, with_ensured
 from tf_wu_shard.step.gradients import gradient_reductions
 from tf_wu_shard.weight_update.analysis.kept_slots import with_variables
-from tf_wu_shard.weight_update.analysis.matrix_updates import matrix_updates
+from tf_wu_shard.weight_update.analysis.matrix_updates import matrix_updates, nobody_takes_turns
 from tf_wu_shard.weight_update.analysis.order import with_order
 from tf_wu_shard.weight_update.analysis.owned_updates import owned_updates
 from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
@@ -42,6 +42,8 @@ def analyze(view: GraphView, dialect: Dialect) -> Analysis:
     if dialect.stacks is not None and reductions:
         found = matrix_updates(graph, dialect.stacks, updates, refused)
         updates, refused = (*updates, *found[0]), found[1]
+    elif replicas.run_one_program and len(replicas.local) > 1:
+        refused = nobody_takes_turns(refused)
     of_variables = {r.refusal for r in refused}
     return Analysis(
         fingerprint=view.fingerprint,

@@ -74,6 +74,21 @@ def matrix_updates(
     return placed, still_refused(refused, reasons, _not_whole)
 
 
+def nobody_takes_turns(refused: Sequence[RefusedUpdate]) -> tuple[RefusedUpdate, ...]:
+    """The refused updates, those that want a rule with why they are not computed whole either.
+
+    Args:
+        refused: The updates of workers of several replicas each.
+    """
+    found = []
+    for one in refused:
+        if one.refusal.of_rules:
+            nor = refusals.Matrices.NO_TURNS_OF_SEVERAL.at(one.refusal.where)
+            one = dataclasses.replace(one, refusal=one.refusal.beside(nor))
+        found.append(one)
+    return tuple(found)
+
+
 def _not_whole(why: Refusal) -> Refusal:
     return refusals.Matrices.NOR_WHOLE.at(why.where, why=str(why))
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.replicas import Replicas
+from tf_wu_shard.step.copies_in_all_processes import CopiesInAllProcesses
 from tf_wu_shard.step.gradients import ResultNames, result_names
 from tf_wu_shard.step.reductions import GradientReduction
 from tf_wu_shard.step.replica_matching import ReplicaMatcher
@@ -47,9 +48,12 @@ class ReducedGraph:
 
     def matcher(self) -> ReplicaMatcher:
         """What proves that the replicas compute the same, which has looked at nothing yet."""
-        if self.replicas.run_one_program:
-            return SingleProgram(self.view, self.names, self.replicas.total)
-        return ReplicaMatcher(self.view, self.names)
+        if not self.replicas.run_one_program:
+            return ReplicaMatcher(self.view, self.names)
+        one_program = SingleProgram(self.view, self.names, self.replicas.total)
+        if len(self.devices) == 1:
+            return one_program
+        return CopiesInAllProcesses(self.view, self.names, one_program)
 
 
 def _mirrored_handles(view: GraphView, num_replicas: int) -> dict[str, dict[int, str]]:

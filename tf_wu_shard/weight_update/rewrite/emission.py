@@ -7,7 +7,7 @@ import dataclasses
 from tf_wu_shard.graph.builder import Emitter, GraphBuilder
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.grounds.dialect import Dialect, Uneven
+from tf_wu_shard.grounds.dialect import Dialect, Entries, Uneven
 from tf_wu_shard.weight_update.rewrite.graph_edit import GraphEdit
 from tf_wu_shard.weight_update.rewrite.names import scope_of
 
@@ -36,6 +36,13 @@ class Emission:
         """What replicas exchange that do not all do the same."""
         found = self.dialect.uneven
         assert found is not None, "the analysis finds such updates for such replicas only"
+        return found
+
+    @property
+    def entries(self) -> Entries:
+        """How replicas exchange lists of entries."""
+        found = self.dialect.entries
+        assert found is not None, "sparse gradients are recognised for such replicas only"
         return found
 
     def at(self, device: str, variable: str, what: str) -> Emitter:

@@ -56,7 +56,8 @@ class _Branch:
         branch: RowBranch,
     ) -> None:
         self._view = emission.view
-        self._uneven = emission.uneven
+        self._entries = emission.entries
+        self._shard_of = emission.dialect.shard_of
         self._emitters = emitters
         self._op = op
         self._branch = branch
@@ -132,7 +133,7 @@ class _Branch:
         if placement.what is What.ROWS:
             own = [self._rows_of_table(rows, r) for r, rows in enumerate(own)]
         held = [self._kept(v, placement, r, whole=True) for r, v in enumerate(own)]
-        joined = self._uneven.gather_entries(self._at[0].within("whole"), held)[0]
+        joined = self._gathered("whole", held)
         if placement.what is What.TABLE:
             return joined
         order = self._order(placement.entries)
@@ -140,7 +141,7 @@ class _Branch:
 
     def _rows_of_table(self, rows: Value, replica: int) -> Value:
         at = self._at[replica]
-        return row_exchange.rows_of_table(at, rows, self._layout, replica)
+        return row_exchange.rows_of_table(at, rows, self._layout, self._shard_of(replica))
 
     def _order(self, entries: str) -> Value:
         """For the i-th of all entries, its place among those of the shards, one after the other."""
@@ -148,8 +149,12 @@ class _Branch:
             self._kept(e.places[entries], RowPlacement(What.ROWS), r, whole=True)
             for r, e in enumerate(self._emitters)
         ]
-        joined = self._uneven.gather_entries(self._at[0].within("order/places"), places)[0]
+        joined = self._gathered("order/places", places)
         return self._at[0].op("InvertPermutation", [joined], "order")
+
+    def _gathered(self, name: str, own: Sequence[Value]) -> Value:
+        """The replicas' lists one after the other, where the old condition stands."""
+        return self._entries.gather_entries(self._at[0], {name: own})[name][0]
 
     def _kept(self, value: Value, placement: RowPlacement, replica: int, *, whole: bool) -> Value:
         """A replica's rows where the branch on the `whole`, or the other, is taken; else none."""
@@ -170,7 +175,7 @@ class _Branch:
         at = self._at[replica]
         number = [p.what for p in self._branch.results].index(What.ROWS)
         named = Value(whole.op, number)
-        places, rows = row_exchange.own_entries(at, named, self._layout, replica)
+        places, rows = row_exchange.own_entries(at, named, self._layout, self._shard_of(replica))
         before = next(p.entries for p in self._branch.operands if p is not None and p.entries)
         emitter.places[self._op.ops[0]] = self._one_list(
             places, emitter.places[before], RowPlacement(What.ROWS), replica
@@ -179,7 +184,7 @@ class _Branch:
         for i, placement in enumerate(self._branch.results):
             value = Value(own.op, i)
             if placement.what is What.TABLE_SHAPE:
-                shape = list(self._layout.shard_shape(replica))
+                shape = list(self._layout.shard_shape(self._shard_of(replica)))
                 value = at.constant(shape, at.dtype(value))
             elif placement.what is What.ROWS:
                 value = self._one_list(rows, value, placement, replica)

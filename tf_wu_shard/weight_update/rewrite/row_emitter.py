@@ -101,7 +101,7 @@ class RowEmitter(BodyEmitter):
 
     def _rows_of(self, value: Value, shape: tuple[int, ...], name: str) -> Value:
         """The replica's rows of a tensor of `shape`, which has as many rows as the table."""
-        start, stop = self.layout.rows(self._replica)
+        start, stop = self.layout.rows(self._shard)
         row = math.prod(shape[1:])
         vector = self._at.flat(value, f"{name}/flat")
         vector = self._at.run(vector, start * row, stop * row, name)
@@ -143,7 +143,7 @@ class RowEmitter(BodyEmitter):
         name = op.ops[self._replica]
         shape = self._view.shape(Value(name))
         assert shape is not None, "the analysis has seen it"
-        start, stop = self.layout.rows(self._replica)
+        start, stop = self.layout.rows(self._shard)
         own, rows = self._local(op, op.operands[0]), (stop - start, *shape[1:])
         local = self._at.reshape(own, rows, op.type)
         self.emitted[name] = [local.op]
@@ -158,7 +158,7 @@ class RowEmitter(BodyEmitter):
         return operand.output == 1
 
     def _num_rows(self, dtype: int) -> Value:
-        count = self.layout.shard_shape(self._replica)[0]
+        count = self.layout.shard_shape(self._shard)[0]
         return self._at.constant(count, dtype)
 
     def _segment_sum(self, op: BodyOp, count_dtype: int) -> Value:
@@ -251,7 +251,7 @@ class RowEmitter(BodyEmitter):
             controls = self._before(key, name, writes=writes)
         elif key in self._by_rows:
             at = self._at.within("own")
-            rows = row_exchange.rows_of_table(at, rows, self.layout, self._replica)
+            rows = row_exchange.rows_of_table(at, rows, self.layout, self._shard)
         else:
             return row_exchange.picked(self._at, self._present(key, name), rows, "GatherV2")
         dtype = variable.dtype

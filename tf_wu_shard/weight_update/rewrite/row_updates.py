@@ -61,7 +61,7 @@ def emit_rows(
         if op.gathered:
             own = [e.gathered[name] for e, name in zip(emitters, op.ops, strict=True)]
             at = emission.at("", update.name, "gather_rows")
-            whole = emission.uneven.gather_entries(at, own)
+            whole = emission.entries.gather_entries(at, {"rows": own})["rows"]
             replaced |= {Value(name): got for name, got in zip(op.ops, whole, strict=True)}
     for emitter in emitters:
         emitter.finish()
@@ -89,27 +89,24 @@ def own_entries(
         places of these entries among all, int64.
     """
     at = emission.at("", update.name, "entries")
-    whole = {
-        r.gathered: emission.uneven.gather_entries(
-            at.within(r.gathered.name.lower()), [r.operands[replica] for replica in r.order]
-        )
-        for r in reductions
-        if r.gathered in (Gathered.VALUES, Gathered.ROWS)
-    }
     rows = next(r for r in reductions if r.gathered is Gathered.ROWS)
     values = next(r for r in reductions if r.gathered is Gathered.VALUES)
+    parts = {"rows": rows, "values": values}
+    whole = emission.entries.gather_entries(
+        at, {name: [r.operands[copy] for copy in r.order] for name, r in parts.items()}
+    )
     own: dict[int, list[Value]] = {r.key: [] for r in reductions}
     own_places = []
-    for replica, there in enumerate(map(at.on, update.devices)):
-        all_rows = whole[Gathered.ROWS][replica]
-        places, numbers = row_exchange.own_entries(there, all_rows, layout, replica)
+    for copy, there in enumerate(map(at.on, update.devices)):
+        shard = emission.dialect.shard_of(copy)
+        places, numbers = row_exchange.own_entries(there, whole["rows"][copy], layout, shard)
         own_places.append(places)
         own[rows.key].append(numbers)
         own[values.key].append(
-            row_exchange.picked(there, whole[Gathered.VALUES][replica], places, "own_values")
+            row_exchange.picked(there, whole["values"][copy], places, "own_values")
         )
         for shape in (r for r in reductions if r.gathered is Gathered.SHAPE):
-            dims = list(layout.shard_shape(replica))
+            dims = list(layout.shard_shape(shard))
             own[shape.key].append(there.constant(dims, shape.dtype))
     return own, own_places
 
@@ -147,19 +144,22 @@ def _exchange(
     update, layout = emitters[0].update, emitters[0].layout
     weight = next(w for w in update.weights if w.key == key)
     writes = [emitter.row_writes[key][number] for emitter in emitters]
-    at, devices, uneven = emission.at("", key, "exchange"), update.devices, emission.uneven
+    at, devices = emission.at("", key, "exchange"), update.devices
     own = [
-        row_exchange.rows_of_table(at.on(device), write.rows, layout, replica)
-        for replica, (write, device) in enumerate(zip(writes, devices, strict=True))
+        row_exchange.rows_of_table(
+            at.on(device), write.rows, layout, emission.dialect.shard_of(copy)
+        )
+        for copy, (write, device) in enumerate(zip(writes, devices, strict=True))
     ]
-    rows = uneven.gather_entries(at.within("rows"), own)
-    values = uneven.gather_entries(at.within("values"), [write.values for write in writes])
+    whole = emission.entries.gather_entries(
+        at, {"rows": own, "values": [write.values for write in writes]}
+    )
     scatters = []
     for replica, emitter in enumerate(emitters):
         version = emitter.versions[key][number]
         scatter = emission.at(devices[replica], key, "scatter").op(
             writes[0].type,
-            [Value(weight.handles[replica]), rows[replica], values[replica]],
+            [Value(weight.handles[replica]), whole["rows"][replica], whole["values"][replica]],
             "",
             controls=[*version.controls, *(names[replica] for names in before)],
         )

@@ -1,0 +1,29 @@
+"""A MultiWorkerMirroredStrategy of several replicas a worker, as TensorFlow makes of GPUs alone."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import tensorflow as tf
+
+
+def worker_strategy(replicas: int = 1) -> tf.distribute.Strategy:
+    """The strategy of this process's worker, TF_CONFIG set; before TensorFlow asks for devices.
+
+    Args:
+        replicas: How many replicas a worker has, each on a logical CPU device.
+    """
+    if replicas == 1:
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    strategies = sys.modules["tensorflow.python.distribute.collective_all_reduce_strategy"]
+
+    def devices(self: Any, cluster_resolver: Any, worker_device: str) -> Any:
+        # TensorFlow takes one CPU device a worker, however many there are.
+        return tuple(f"{worker_device}/device:CPU:{i}" for i in range(replicas)), "CPU"
+
+    strategies.CollectiveAllReduceExtended._initialize_local_devices = devices
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    each = [tf.config.LogicalDeviceConfiguration() for _ in range(replicas)]
+    tf.config.set_logical_device_configuration(cpu, each)
+    return tf.distribute.MultiWorkerMirroredStrategy()
