@@ -46,6 +46,7 @@ def test_any_other_value_raises_and_names_the_valid_ones(wrong: object) -> None:
         ("min_elements", True),
         ("min_elements", 1.5),
         ("min_elements", "1024"),
+        ("min_step_elements", 0),
         ("bucket_bytes", 0),
         ("bucket_bytes", False),
         ("bucket_bytes", 4e6),

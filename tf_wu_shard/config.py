@@ -28,6 +28,10 @@ class ShardingOptions:
     Attributes:
         min_elements: Variables with fewer elements stay replicated; at least 1. None means 1024
             where all replicas share one process, N * 1024 on N TPU cores.
+        min_step_elements: A step that updates fewer elements in all is left alone; at least 1, that
+            is none. None means 1, but between workers on CPUs 1,000,000, below which a step
+            takes longer sharded, as collectives take milliseconds each; where `min_elements` is
+            given it means 1 there, too.
         bucket_bytes: Small variables travel together in buckets of about this many bytes; at
             least 1. A variable as large as this travels alone, uncopied. None means 256 KiB where
             all replicas share one process, 4 MiB between workers; on TPUs 20 MiB, or more where a
@@ -71,6 +75,7 @@ class ShardingOptions:
     """
 
     min_elements: int | None = None
+    min_step_elements: int | None = None
     bucket_bytes: int | None = None
     on_refusal: OnRefusal = "warn"
     min_sharded: float = 0.0
@@ -84,6 +89,10 @@ class ShardingOptions:
     def __post_init__(self) -> None:
         if self.min_elements is not None:
             _check_positive("min_elements", self.min_elements, "None for the default, or ")
+        if self.min_step_elements is not None:
+            _check_positive(
+                "min_step_elements", self.min_step_elements, "None for the default, or "
+            )
         if self.bucket_bytes is not None:
             _check_positive("bucket_bytes", self.bucket_bytes, "None for the default, or ")
         if self.gather_dtype is not None:

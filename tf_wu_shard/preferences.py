@@ -22,6 +22,7 @@ class Preferences:
         weights_in_shards: Whether weights live in shards between steps and are gathered where the
             step reads them, instead of being gathered after the update.
         narrow_sums: Whether gradients may travel in fewer bits than they are summed in.
+        min_step_elements: Steps that update fewer elements in all are left alone.
         layout: How a variable is cut, from its shape and the bytes of an element; None for the flat
             cut, one run for each replica.
     """
@@ -32,4 +33,5 @@ class Preferences:
     most_buckets: int | None = None
     weights_in_shards: bool = False
     narrow_sums: bool = False
+    min_step_elements: int = 1
     layout: Callable[[tuple[int, ...], int], AnyLayout] | None = None

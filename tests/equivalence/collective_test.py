@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.equivalence.own_process import answer_of
 
 # Two models at once, a function that is traced again, steps in a loop.
 SCENARIOS = ("generating", "retraced", "range_of_steps")
+
+# Norms are added up shard by shard there.
+_ADDED_UP_OTHERWISE = {"normed_three_times", "two_heads"}
 
 
 def test_weights_and_slots_are_as_unsharded_ones() -> None:
@@ -26,3 +31,21 @@ def test_gradients_travel_by_the_strategys_collectives_and_nothing_else_does() -
     # A sum that is no collective shows no group.
     assert on_one_device["types"] == {} and "nothing sharded" in on_one_device["report"]
     assert "its sums over replicas are no collectives" in on_one_device["report"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "module",
+    [
+        *("matrix_scenarios", "repeated_scenarios", "row_scenarios"),
+        *("tf_keras_scenarios", "training_scenarios"),
+    ],
+)
+def test_the_step_of_gpus_trains_as_the_unsharded_one_where_kernels_stand_in_for_nccls(
+    module: str,
+) -> None:
+    for name, outcome in answer_of("scenarios_run", f"{module}@nccl").items():
+        # Two sums of a thousand squares in another order, of numbers around 1.
+        assert outcome["by"] <= (1e-6 if name in _ADDED_UP_OTHERWISE else 0.0), name
+        assert outcome["in_shards"] or name == "twice_by_sgd", name
+        assert not any("failed" in text for text in outcome["reports"]), name

@@ -5,7 +5,7 @@
 They run under an emulated TPUStrategy, or with MODULE@mirrored under a MirroredStrategy, which
 reduces without collectives with MODULE@one_device. With MODULE@collective the shards travel by
 collectives, too. MODULE@workers is run by each worker of a cluster, with TF_CONFIG; with
-MODULE@workers_of_two each has two replicas.
+MODULE@workers_of_two each has two replicas. With MODULE@nccl the step is the one of GPUs.
 Neither oneDNN nor Grappler takes part: both fuse a matrix product or sort a sum by what they see of
 the variable behind an operand. So the same sums are made in the same order, to the last bit.
 """
@@ -26,6 +26,7 @@ import tensorflow as tf
 import tf_wu_shard
 from tests.equivalence.in_process import in_shards, turn_off, turn_on
 from tests.equivalence.nested_scenarios import Left, Scenario
+from tests.grounds.collective.nccl_on_cpus import stand_in_for_nccl
 from tests.workers.strategy import worker_strategy
 from tf_wu_shard.emulation import emulated_tpu_strategy
 from tf_wu_shard.grounds.registry import dialect_names
@@ -35,6 +36,7 @@ _REDUCTIONS: dict[str, Callable[[], tf.distribute.CrossDeviceOps | None]] = {
     "mirrored": lambda: None,
     "one_device": tf.distribute.ReductionToOneDevice,
     "collective": lambda: None,
+    "nccl": lambda: None,
 }
 
 
@@ -44,7 +46,7 @@ def main(module: str, *names: str) -> None:
     scenarios = importlib.import_module(f"tests.equivalence.{module}").SCENARIOS
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     strategy = _strategy(ground)
-    dialect = ground if ground in dialect_names() else "auto"
+    dialect = "collective" if ground == "nccl" else ground if ground in dialect_names() else "auto"
     found = {name: compared(strategy, scenarios[name], dialect) for name in names or scenarios}
     print(json.dumps(found))
 
@@ -59,7 +61,10 @@ def _mirrored(ground: str) -> tf.distribute.Strategy:
     # Two replicas have one order of summing.
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], _REDUCTIONS[ground]())
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], _REDUCTIONS[ground]())
+    if ground == "nccl":
+        stand_in_for_nccl(strategy)
+    return strategy
 
 
 def compared(strategy: tf.distribute.Strategy, scenario: Scenario, dialect: str) -> dict[str, Any]:

@@ -93,14 +93,14 @@ def mirrored_strategy(replicas: int) -> tf.distribute.Strategy:
 
 
 def shard_or_raise(min_elements: int | None = None, dialect: str = "auto") -> None:
-    """Turns the flag on; a function in which nothing can be sharded raises and is not measured.
+    """Turns the flag on, for steps of any size; one in which nothing can be sharded raises.
 
     Args:
         min_elements: As in `tf_wu_shard.ShardingOptions`.
         dialect: The same.
     """
     options = tf_wu_shard.ShardingOptions(
-        min_elements=min_elements, dialect=dialect, on_refusal="raise"
+        min_elements=min_elements, min_step_elements=1, dialect=dialect, on_refusal="raise"
     )
     tf.config.optimizer.set_experimental_options({FLAG: options})
 

@@ -47,6 +47,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--min-elements", type=int, metavar="N", help="variables below N elements stay replicated"
     )
     parser.add_argument(
+        "--min-step-elements",
+        type=int,
+        metavar="N",
+        help="a step that updates less than N elements in all is left alone",
+    )
+    parser.add_argument(
         "--bucket-bytes", type=int, metavar="BYTES", help="size of small variables' buckets"
     )
     parser.add_argument(
@@ -236,7 +242,14 @@ def _stand_in_for_tpus(replicas: int, topology: str | None) -> None:
 def _options(args: argparse.Namespace) -> config.ShardingOptions | None:
     """What to shard with, or None for not at all."""
     parser: argparse.ArgumentParser = args.parser
-    fields = ("min_elements", "bucket_bytes", "on_refusal", "min_sharded", "deterministic")
+    fields = (
+        "min_elements",
+        "min_step_elements",
+        "bucket_bytes",
+        "on_refusal",
+        "min_sharded",
+        "deterministic",
+    )
     given = {field: getattr(args, field) for field in fields if hasattr(args, field)}
     try:
         options = config.ShardingOptions(**given)

@@ -21,6 +21,10 @@ class Plan(Kind):
         " {tile}",
         "fewer replicas, or a lower min_elements: then part of what they exchange is padding",
     )
+    STEP_TOO_SMALL = (
+        "the step updates {elements} elements in all, below min_step_elements={limit}",
+        "ShardingOptions(min_step_elements=1); a step of so little takes longer sharded",
+    )
     ALL_IS_DONE = "its update touches no rows but those looked up, and has no slot: all is done"
     CUT_OTHERWISE = (
         "its slot {slot} lives in shards that another function cut: {cut}",

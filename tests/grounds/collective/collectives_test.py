@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +13,7 @@ import tensorflow as tf
 
 from tests.grounds.collective.lowering import runnable
 from tests.grounds.verbs_test import contributions, devices_of, in_order, run, same
-from tf_wu_shard.graph.builder import Emitter
+from tf_wu_shard.graph.builder import Emitter, GraphBuilder
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.grounds.collective import collectives
 from tf_wu_shard.grounds.collective.collectives import Collectives
@@ -21,6 +22,7 @@ from tf_wu_shard.layout import Layout, flat_layout
 from tf_wu_shard.layout.rows import row_layout
 from tf_wu_shard.placement import Combine
 from tf_wu_shard.replicas import in_this_process
+from tf_wu_shard.tensorflow_private.function_graph import op_def
 
 pytestmark = pytest.mark.usefixtures("logical_cpus")
 
@@ -167,6 +169,50 @@ def test_devices_begin_what_nccl_carries_in_one_order() -> None:
         assert [n.op for n in own] == ["CollectiveReduceScatterV2"] * 2 + ["CollectiveGatherV2"]
         for before, after in itertools.pairwise(own):
             assert f"^{before.name}" in after.input
+
+
+@pytest.mark.parametrize("tokens", [0, 1])
+def test_what_nccl_carries_is_what_tensorflows_ops_take(tokens: int) -> None:
+    """As collective_ops.cc and its kernels say of inputs, attributes and sizes."""
+    replicas, shapes = 3, [(5, 29), (40,)]
+    layouts = [flat_layout(shape, replicas, 4) for shape in shapes]
+    builder = GraphBuilder((), lambda value: tf.float32.as_datatype_enum)
+    made = Collectives(in_this_process(devices_of(replicas)))
+    made._group = tuple(
+        dataclasses.replace(
+            member,
+            attributes=member.attributes | {"communication_hint": b"nccl"},
+            tokens=(Value(f"token_{place}"),) * tokens,
+        )
+        for place, member in enumerate(group_of(builder.at("", ""), replicas, by_nccl=True))
+    )
+    at = builder.at("", "verb")
+    own = [[Value(f"in_{t}_{r}") for r in range(replicas)] for t in range(len(shapes))]
+    shards = made.reduce_scatter(at, own, layouts)
+    made.all_gather(at, shards, layouts)
+    made.all_reduce(at, own, shapes, Combine.MAX)
+    emitted = [node for node in builder.nodes if node.op.startswith("Collective")]
+    by_type = {node.op for node in emitted}
+    assert by_type == {"CollectiveReduceScatterV2", "CollectiveGatherV2", "CollectiveReduceV2"}
+    for node in emitted:
+        op = op_def(node.op)
+        *fixed, last = [argument.name for argument in op.input_arg]
+        assert fixed == ["input", "group_size", "group_key", "instance_key"]
+        assert last == "ordering_token" and node.attr["Nordering_token"].i == tokens
+        given = [name for name in node.input if not name.startswith("^")]
+        assert len(given) == len(fixed) + tokens
+        required = {a.name for a in op.attr if not a.HasField("default_value")}
+        assert required <= set(node.attr) <= {a.name for a in op.attr}
+        assert node.attr["communication_hint"].s == b"nccl"
+        # What reads and writes no variable is kept in order by its token.
+        assert not node.attr["is_stateless"].b
+        for attribute in op.attr:
+            allowed = set(attribute.allowed_values.list.s)
+            assert not allowed or node.attr[attribute.name].s in allowed
+            types = set(attribute.allowed_values.list.type)
+            assert not types or node.attr[attribute.name].type in types
+    # Member r has elements [rL/N, (r+1)L/N), so L is to be a multiple of N.
+    assert all(layout.shard_size * replicas == layout.size + layout.padding for layout in layouts)
 
 
 def test_a_large_exchange_goes_in_pieces_of_the_same_sums(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,10 +25,20 @@ def runnable(nodes: Iterable[Any]) -> list[Any]:
     for node in nodes:
         if CALL_TIME in node.attr:
             found.append(_constant(node.name, 100 + node.attr[CALL_TIME].list.i[0], node.device))
-        elif node.op == "CollectiveReduceScatterV2":
-            found += _by_parts(node)
         else:
             found.append(node)
+    return without_reduce_scatters(found)
+
+
+def without_reduce_scatters(nodes: Iterable[Any]) -> list[Any]:
+    """Nodes with every reduce-scatter by ops that CPUs have kernels for.
+
+    Args:
+        nodes: NodeDefs.
+    """
+    found: list[Any] = []
+    for node in nodes:
+        found += _by_parts(node) if node.op == "CollectiveReduceScatterV2" else [node]
     return found
 
 

@@ -49,6 +49,20 @@ def test_weight_and_slots_are_cut_alike() -> None:
     assert (plan.num_replicas, plan.fingerprint, plan.left_alone) == (4, "f1", ())
 
 
+def test_a_step_of_too_little_is_left_alone_whole_unless_its_slots_live_in_shards() -> None:
+    analysis = analysis_of([Weight("w", (30, 5), ("m",)), Weight("x", (40,), ("n",))])
+    preferences = Preferences(min_elements=1, bucket_bytes=1, min_step_elements=191)
+    plan = make_plan(analysis, ShardingOptions(), preferences)
+    why = "the step updates 190 elements in all, below min_step_elements=191"
+    assert left(plan) == {"w": why, "x": why} and not plan.variables
+    for forced in (ShardingOptions(min_step_elements=1), ShardingOptions(min_elements=1)):
+        assert len(make_plan(analysis, forced, preferences).variables) == 2
+    asked = make_plan(analysis, ShardingOptions(min_elements=1, min_step_elements=191), preferences)
+    assert left(asked) == {"w": why, "x": why}
+    held = StorageConstraints(in_shards={"m": flat_layout((30, 5), 4, 4)})
+    assert len(make_plan(analysis, ShardingOptions(), preferences, held).variables) == 2
+
+
 def test_the_narrowest_element_type_aligns_the_cut() -> None:
     wide = plan_of(
         analysis_of(

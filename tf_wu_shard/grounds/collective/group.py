@@ -37,8 +37,7 @@ class Member:
         instance: The input that an instance key comes by; each collective needs one of its own.
         tokens: What orders the collectives of the device.
         attributes: Those that every collective has: hint, timeout, number of tokens.
-        by_nccl: Whether NCCL carries them out. It does where the hint says so and the device is a
-            GPU; elsewhere TensorFlow's ring does, whatever the hint.
+        by_nccl: Whether NCCL carries them out, see `runs_by_nccl`.
         emitted: Names of the device's collectives so far; "" for one that it stood aside from.
     """
 
@@ -152,5 +151,15 @@ def _member(view: GraphView, name: str) -> Member | None:
         "timeout_seconds": op.attribute("timeout_seconds").f,
         "is_stateless": False,
     }
-    by_nccl = hint == _NCCL and "GPU" in op.device
+    by_nccl = runs_by_nccl(hint, op.device)
     return Member(op.device, size, key, instance.op, tuple(tokens), attributes, by_nccl)
+
+
+def runs_by_nccl(hint: bytes, device: str) -> bool:
+    """Whether NCCL carries collectives of a hint out on a device; elsewhere TensorFlow's ring does.
+
+    Args:
+        hint: The attribute `communication_hint`.
+        device: The device.
+    """
+    return hint == _NCCL and "GPU" in device

@@ -10,6 +10,7 @@ tasks, as words.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 from tf_wu_shard.dtypes import INT32
@@ -31,10 +32,16 @@ class WorkerCollectives(Collectives):
 
     Attributes:
         preferences: A collective takes milliseconds, whatever it moves, so that small tensors
-            travel together in larger buckets than within a process.
+            travel together in larger buckets than within a process; on CPUs small steps are not
+            worth it.
     """
 
-    preferences = Preferences(min_elements=1024, bucket_bytes=4 * 1024 * 1024, narrow_sums=True)
+    preferences = Preferences(
+        min_elements=1024,
+        bucket_bytes=4 * 1024 * 1024,
+        narrow_sums=True,
+        min_step_elements=1_000_000,
+    )
 
     def __init__(self, replicas: Replicas, rank: Callable[[], int]) -> None:
         """Makes the dialect of one graph.
@@ -45,6 +52,9 @@ class WorkerCollectives(Collectives):
         """
         super().__init__(replicas)
         self._rank = rank
+        if any("GPU" in device for device in replicas.devices):
+            # What was measured are CPUs.
+            self.preferences = dataclasses.replace(self.preferences, min_step_elements=1)
 
     @property
     def uneven(self) -> Uneven | None:

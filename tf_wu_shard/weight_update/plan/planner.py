@@ -78,6 +78,10 @@ def make_plan(
             chosen.append((number, update, layouts))
         else:
             left.append(LeftAlone(update.name, refusal, update.reductions))
+    refusal = _against_step([update for _, update, _ in chosen], options, preferences)
+    if refusal is not None and not held:
+        left += [LeftAlone(update.name, refusal, update.reductions) for _, update, _ in chosen]
+        chosen = []
     left += [LeftAlone(r.variable, r.refusal, r.reductions) for r in analysis.refused]
     travelling = [_travels(analysis, u, cuts[0]) for _, u, cuts in chosen]
     if preferences.most_buckets is None:
@@ -118,6 +122,19 @@ def _against(
     if not update.slots and len(weights_by_rows(update)) == len(update.weights):
         return refusals.Plan.ALL_IS_DONE.at()
     return None
+
+
+def _against_step(
+    updates: Sequence[WeightUpdate], options: ShardingOptions, preferences: Preferences
+) -> Refusal | None:
+    """Why all that a step could share is too little."""
+    limit = options.min_step_elements
+    if limit is None:
+        limit = preferences.min_step_elements if options.min_elements is None else 1
+    elements = sum(math.prod(weight.shape) for update in updates for weight in update.weights)
+    if not updates or elements >= limit:
+        return None
+    return refusals.Plan.STEP_TOO_SMALL.at(elements=elements, limit=limit)
 
 
 def _pinned(update: WeightUpdate, pinned: Mapping[str, Refusal]) -> Refusal | None:
