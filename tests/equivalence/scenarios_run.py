@@ -26,7 +26,7 @@ import tensorflow as tf
 import tf_wu_shard
 from tests.equivalence.in_process import in_shards, turn_off, turn_on
 from tests.equivalence.nested_scenarios import Left, Scenario
-from tests.grounds.collective.nccl_on_cpus import stand_in_for_nccl
+from tests.nccl.on_cpus import stand_in_for_nccl
 from tests.workers.strategy import worker_strategy
 from tf_wu_shard.emulation import emulated_tpu_strategy
 from tf_wu_shard.grounds.registry import dialect_names

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.grounds.collective.lowering import runnable
 from tests.grounds.verbs_test import contributions, devices_of, in_order, run, same
+from tests.nccl.lowering import runnable
 from tf_wu_shard.graph.builder import Emitter, GraphBuilder
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.grounds.collective import collectives
@@ -196,6 +196,7 @@ def test_what_nccl_carries_is_what_tensorflows_ops_take(tokens: int) -> None:
     assert by_type == {"CollectiveReduceScatterV2", "CollectiveGatherV2", "CollectiveReduceV2"}
     for node in emitted:
         op = op_def(node.op)
+        assert op is not None
         *fixed, last = [argument.name for argument in op.input_arg]
         assert fixed == ["input", "group_size", "group_key", "instance_key"]
         assert last == "ordering_token" and node.attr["Nordering_token"].i == tokens

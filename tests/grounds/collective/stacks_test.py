@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from tests.grounds.collective.collectives_test import group_of
-from tests.grounds.collective.lowering import runnable
 from tests.grounds.verbs_test import run
+from tests.nccl.lowering import runnable
 from tf_wu_shard.graph.builder import Emitter, GraphBuilder
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.grounds.collective.group import Member

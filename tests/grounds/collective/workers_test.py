@@ -11,8 +11,8 @@ import pytest
 import tensorflow as tf
 
 from tests.grounds.collective.collectives_test import group_of
-from tests.grounds.collective.lowering import runnable
 from tests.grounds.verbs_test import contributions, devices_of, run, same
+from tests.nccl.lowering import runnable
 from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.grounds.collective import collectives

@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tests.grounds.collective.lowering import without_reduce_scatters
+from tests.nccl.lowering import without_reduce_scatters
 from tf_wu_shard.grounds.collective import group
 from tf_wu_shard.step import swap
 
@@ -39,13 +39,13 @@ def stand_in_for_nccl(strategy: tf.distribute.Strategy) -> collections.Counter[s
     for launcher in all_reduce._launchers:
         launcher._options = hinted
     emitted: collections.Counter[str] = collections.Counter()
-    rebuild = swap.rebuild
+    rebuild = vars(swap)["rebuild"]
 
     def lowered(graph: Any, body: Any, **others: Any) -> Any:
         emitted.update(node.op for node in body.nodes if node.op.startswith("Collective"))
         nodes = without_reduce_scatters(body.nodes)
         return rebuild(graph, dataclasses.replace(body, nodes=nodes), **others)
 
-    swap.rebuild = lowered  # type: ignore[assignment]
-    group.runs_by_nccl = lambda hint, device: hint == b"nccl"
+    vars(swap)["rebuild"] = lowered
+    vars(group)["runs_by_nccl"] = lambda hint, device: hint == b"nccl"
     return emitted
