@@ -40,6 +40,7 @@ from tf_wu_shard.tensorflow_private import (
     creating_traces,
     eager_steps,
     function_graph,
+    gradual_saves,
     handle_references,
     tpu_graph,
 )
@@ -68,6 +69,7 @@ def register() -> None:
     creating_traces.install(lambda: current_options() is not None)
     tpu_graph.install()
     eager_steps.install(_notice_eager_step)
+    gradual_saves.install()
     if function_graph.install(process):
         for graph in function_graph.existing_graphs():
             record(graph, function_graph.captured_handles(graph))

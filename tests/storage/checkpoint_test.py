@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import pathlib
+import weakref
 from collections.abc import Callable
 
 import numpy as np
@@ -10,6 +12,8 @@ import pytest
 import tensorflow as tf
 
 from tests.storage.slots import mirrored, shard, sharded, values_of
+from tf_wu_shard.errors import StorageError
+from tf_wu_shard.storage.sharded_slot import ShardedSlot
 
 Strategies = Callable[[int], tf.distribute.MirroredStrategy]
 
@@ -234,3 +238,54 @@ def _times(weight: tf.Variable) -> Callable[[float], tf.Tensor]:
 
 def _values_only(contents: dict[str, bytes]) -> dict[str, bytes]:
     return {key: value for key, value in contents.items() if "OBJECT_GRAPH" not in key}
+
+
+def test_slots_are_put_together_and_written_one_after_the_other(
+    strategy_of: Strategies, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shapes = ((60, 40), (30, 40), (30, 40), (8,))
+    slots = [sharded(strategy_of(2), values_of(shape), name="slot") for shape in shapes]
+    plain = tf.Variable(3.0)
+    kept = tf.train.Checkpoint(slots=slots, plain=plain)
+    read, alive, most = ShardedSlot.read, list[weakref.ref[tf.Tensor]](), [0]
+
+    def watched(self: ShardedSlot, replica: int | None = None) -> tf.Tensor:
+        value = read(self, replica)
+        alive.append(weakref.ref(value))
+        held = [one() for one in alive]
+        most.append(sum(int(tf.size(one)) for one in held if one is not None))
+        return value
+
+    monkeypatch.setattr(ShardedSlot, "read", watched)
+    path = kept.save(str(tmp_path / "c"))
+    # What the largest takes, whatever there is besides.
+    assert len(alive) == 4 and max(most) == 60 * 40
+    monkeypatch.undo()
+    expected = tf.train.Checkpoint(
+        slots=[tf.Variable(values_of(shape)) for shape in shapes], plain=plain
+    )
+    stored, wanted = _contents(path), _contents(expected.save(str(tmp_path / "e")))
+    graph = "_CHECKPOINTABLE_OBJECT_GRAPH"
+    assert stored.keys() == wanted.keys()
+    assert all(stored[key] == wanted[key] for key in stored.keys() - {graph})
+    assert not list(tmp_path.glob("*_temp*"))
+
+
+def test_a_save_that_fails_leaves_no_parts(
+    strategy_of: Strategies, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slots = [sharded(strategy_of(2), values_of((40,)), name=f"slot_{n}") for n in range(3)]
+    read, reads = ShardedSlot.read, itertools.count()
+
+    def failing(self: ShardedSlot, replica: int | None = None) -> tf.Tensor:
+        if next(reads) == 2:
+            raise StorageError("a worker is gone")
+        return read(self, replica)
+
+    monkeypatch.setattr(ShardedSlot, "read", failing)
+    kept = tf.train.Checkpoint(slots=slots)
+    with pytest.raises(StorageError, match="a worker is gone"):
+        kept.write(str(tmp_path / "c"))
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    monkeypatch.undo()
+    kept.read(kept.write(str(tmp_path / "c"))).assert_consumed()

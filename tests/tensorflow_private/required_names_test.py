@@ -48,6 +48,7 @@ PUBLIC: tuple[Any, ...] = (
     ),
     *(np.ndarray, tf.DType, tf.DeviceSpec, tf.Graph, tf.Operation, tf.Tensor, tf.TensorShape),
     *(tf.Variable, tf.data.Dataset, tf.distribute.Strategy, tf.distribute.DistributedValues),
+    tf.distribute.experimental.CommunicationOptions(),
     *(tf.distribute.StrategyExtended, tf.distribute.cluster_resolver.TPUClusterResolver),
     *(tf.tpu.experimental.DeviceAssignment, tf.tpu.experimental.Topology),
     *(

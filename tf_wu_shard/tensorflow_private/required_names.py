@@ -38,6 +38,14 @@ REQUIRED = {
     "core.protobuf.meta_graph_pb2": ("MetaGraphDef",),
     "core.protobuf.saved_model_pb2": ("SavedModel",),
     "core.protobuf.tensor_bundle_pb2": ("BundleEntryProto",),
+    "python.checkpoint.functional_saver": ("MultiDeviceSaver",),
+    "python.checkpoint.functional_saver:MultiDeviceSaver": (
+        *("_num_unique_tasks", "_registered_savers", "_shardable_tensors_by_task", "save"),
+    ),
+    "python.checkpoint.sharding.sharding_util": ("ShardableTensor",),
+    "python.checkpoint.sharding.sharding_util:ShardableTensor": (
+        *("_tensor_save_spec", "checkpoint_key", "device", "slice_spec"),
+    ),
     "python.client.pywrap_tf_session": (
         *("TF_DeleteBuffer", "TF_FunctionImportFunctionDef"),
         *("TF_GraphImportGraphDefWithResults", "TF_NewBufferFromString"),
@@ -56,10 +64,12 @@ REQUIRED = {
     ),
     "python.distribute.collective_all_reduce_strategy": ("CollectiveAllReduceExtended",),
     "python.distribute.collective_all_reduce_strategy:CollectiveAllReduceExtended": (
-        *("_get_cross_device_ops", "_get_replica_id_in_sync_group"),
+        *("_cross_device_ops", "_get_replica_id_in_sync_group"),
     ),
     "python.distribute.cross_device_ops:CollectiveAllReduce": ("_launchers",),
-    "python.distribute.cross_device_utils:CollectiveReplicaLauncher": ("_all_gather",),
+    "python.distribute.cross_device_utils:CollectiveReplicaLauncher": (
+        *("_device", "_get_ordering_token", "_group_key", "_next_instance_key", "_options"),
+    ),
     "python.distribute.distribute_lib": ("StrategyExtendedV2", "get_strategy", "has_strategy"),
     "python.distribute.distribute_lib:StrategyExtendedV2": ("batch_reduce_to",),
     "python.distribute.packed_distributed_variable": ("PackedDistributedVariable",),
@@ -135,6 +145,7 @@ REQUIRED = {
     "python.framework.ops:EagerTensor": ("_handle_data", "_numpy", "is_packed"),
     "python.framework.ops:Operation": ("_from_c_op", "_set_attr"),
     "python.framework.ops:SymbolicTensor": ("consumers",),
+    "python.ops.collective_ops": ("all_gather_v2",),
     "python.ops.control_flow_v2_func_graphs": ("CondBranchFuncGraph",),
     "python.ops.handle_data_util": ("copy_handle_data", "create_handle_data", "get_handle_data"),
     "python.ops.resource_variable_ops": (
@@ -161,6 +172,9 @@ REQUIRED = {
     "python.tpu.tpu_system_metadata": ("TPUSystemMetadata",),
     "python.tpu.tpu_system_metadata:TPUSystemMetadata": ("devices", "topology"),
     "python.trackable.base": ("VARIABLE_VALUE_KEY",),
+    "python.training.saving.saveable_object": ("SaveSpec", "SaveableObject"),
+    "python.training.saving.saveable_object:SaveSpec": ("tensor",),
+    "python.training.saving.saveable_object:SaveableObject": ("specs",),
     "python.types.internal": ("NativeObject",),
     "python.util.compat": ("as_str",),
     "python.util.nest": ("flatten",),
@@ -215,7 +229,7 @@ def _module(name: str) -> types.ModuleType | None:
 
 @functools.cache
 def _given(owner: Any) -> frozenset[str]:
-    """The attributes that the constructors of a class name: what they assign and what they use."""
+    """The attributes that the constructors of a class name, and the fields of a dataclass."""
     if not isinstance(owner, type):
         return frozenset()
     codes = [
@@ -224,4 +238,5 @@ def _given(owner: Any) -> frozenset[str]:
         for name, method in vars(kind).items()
         if name.startswith(("__init__", "_init_")) and isinstance(method, types.FunctionType)
     ]
-    return frozenset(name for code in codes for name in code.co_names)
+    fields = getattr(owner, "__dataclass_fields__", ())
+    return frozenset((*fields, *(name for code in codes for name in code.co_names)))

@@ -17,6 +17,7 @@ from tensorflow.python.eager.polymorphic_function import polymorphic_function
 from tensorflow.python.ops import resource_variable_ops
 from tensorflow.python.trackable import base as trackable
 
+from tf_wu_shard.tensorflow_private import gradual_saves
 from tf_wu_shard.tensorflow_private.closed_handles import ClosedHandle
 from tf_wu_shard.tensorflow_private.distributed_variables import runs_eagerly
 from tf_wu_shard.tensorflow_private.sharded_components import ShardedComponent, Storage, as_whole
@@ -31,6 +32,10 @@ _PLAIN_CLASSES = (
 
 class _ShardedSaveable(values._MirroredSaveable):
     """Restores a sharded variable with one write of the whole, not one for each component."""
+
+    def __init__(self, variable: Any, primary: Any, name: str) -> None:
+        super().__init__(variable, primary, name)
+        gradual_saves.mark(self.specs, variable.shape.num_elements() * variable.dtype.size)
 
     def restore(self, restored_tensors: Any, restored_shapes: Any) -> Any:
         if not runs_eagerly():

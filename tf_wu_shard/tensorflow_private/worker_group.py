@@ -6,6 +6,7 @@ Answers are for MultiWorkerMirroredStrategy. What workers tell each other beside
 
 from __future__ import annotations
 
+import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops import collective_ops
 
@@ -72,7 +73,7 @@ def members_of(strategy: tf.distribute.Strategy) -> tuple[int, ...]:
                     timeout=options.timeout_seconds,
                     ordering_token=launcher._get_ordering_token(),
                 )
-            orders.add(tuple(int(number) for number in gathered.numpy()))
+            orders.add(tuple(np.array(gathered).astype(int).tolist()))
     if len(orders) > 1:
         raise StorageError(
             f"the devices of the workers are in different orders in their groups: {sorted(orders)};"
