@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,7 @@ from tf_wu_shard.errors import OptionError
 
 SERVE = """
 import sys
+import threading
 from tf_wu_shard.bench.conversation import Channel
 from tf_wu_shard.errors import OptionError
 
@@ -57,6 +59,13 @@ def test_a_dead_process_leaves_its_status_and_its_last_words() -> None:
         pytest.raises(WorkerError, match=r"(?s)fragile: .* status 1 at 'step'.*out of memory"),
     ):
         dying.ask("step")
+
+
+def test_killing_a_process_ends_the_wait_for_its_answer() -> None:
+    with Worker("busy", [sys.executable, "-c", "while True: pass"]) as busy:
+        threading.Timer(0.1, busy.kill).start()
+        with pytest.raises(WorkerError, match="status -9 at 'step'"):
+            busy.ask("step")
 
 
 def test_closing_ends_a_process_that_is_at_work() -> None:

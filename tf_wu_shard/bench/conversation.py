@@ -89,9 +89,13 @@ class Worker:
             raise WorkerError(f"{self.name}: {command} failed: {answer['error']}")
         return answer["value"]
 
+    def kill(self) -> None:
+        """Ends the process; whoever waits for its answer, in any thread, gets an error."""
+        self._process.kill()
+
     def close(self) -> None:
         """Ends the process, which may be at work."""
-        self._process.kill()
+        self.kill()
         # Closes its pipes too.
         with self._process:
             pass
