@@ -19,7 +19,7 @@ import tensorflow as tf
 import tf_wu_shard
 from tf_wu_shard import models
 from tf_wu_shard.bench import custom_loop, optimizers, resident_memory, training
-from tf_wu_shard.bench.conversation import Channel, WorkerError
+from tf_wu_shard.bench.conversation import WorkerError, serve
 from tf_wu_shard.bench.settings import Settings
 from tf_wu_shard.workers.agreement import Proposal
 from tf_wu_shard.workers.cluster import worker_cluster
@@ -32,21 +32,25 @@ _PATIENCE_S = 60.0
 
 
 class _Cluster:
-    """Trains one model on all workers, and answers for this one."""
+    """Trains one model on all workers, and answers for this one.
+
+    Attributes:
+        strategy: That of all workers.
+    """
 
     def __init__(self, settings: Settings, mode: str) -> None:
         # Before anything else asks TensorFlow for its devices.
-        self._strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        self.strategy = tf.distribute.MultiWorkerMirroredStrategy()
         if mode == "sharded":
             training.shard_or_raise(settings.min_elements)
         keras.utils.set_random_seed(settings.seed)
-        with self._strategy.scope():
+        with self.strategy.scope():
             self._model = models.build(settings.model, **settings.model_sizes)
             self._optimizer = optimizers.make(settings.optimizer, settings.epsilon)
             self._optimizer.build(self._model.trainable_variables)
         self._batches = [self._own(batch, settings) for batch in range(training.BATCHES)]
         self._train = custom_loop.train_function(
-            self._strategy, self._model, self._optimizer, models.loss(settings.model)
+            self.strategy, self._model, self._optimizer, models.loss(settings.model)
         )
         self._taken = 0
 
@@ -71,13 +75,9 @@ class _Cluster:
             "processor_seconds": time.process_time() - used,
         }
 
-    def votes(self) -> list[tuple[float, float]]:
-        """When this worker came to each vote, and when it knew the decision."""
-        return [(vote.begun, vote.ended) for vote in worker_cluster(self._strategy).votes]
-
     def rehearse(self, times: int) -> None:
         """Agrees with the others on nothing, so many times, by two votes as on a step."""
-        cluster = worker_cluster(self._strategy)
+        cluster = worker_cluster(self.strategy)
         apart = random.Random(cluster.number)
         for _ in range(times):
             time.sleep(apart.uniform(0, _APART_S))
@@ -93,7 +93,7 @@ class _Cluster:
 
     def _own(self, number: int, settings: Settings) -> tuple[tf.Tensor, ...]:
         """This worker's part of a global batch."""
-        size, worker = settings.batch, self._strategy.cluster_resolver.task_id
+        size, worker = settings.batch, self.strategy.cluster_resolver.task_id
         start = (number * settings.replicas + worker) * size
         arrays = training.examples(settings)
         return tuple(tf.constant(array[start : start + size]) for array in arrays)
@@ -102,31 +102,22 @@ class _Cluster:
 def main() -> int:
     """Serves one parent; returns the exit status."""
     after_imports = resident_memory.peak_bytes()
-    channel = Channel()
-    first = channel.command()
-    if first is None:
-        return 0
-    try:
-        cluster = _Cluster(Settings(**first["settings"]), first["mode"])
-        channel.answer(
-            {"parameter_bytes": cluster.parameter_bytes, "slot_bytes": cluster.slot_bytes}
+    answers: dict[str, Callable[..., Any]] = {}
+
+    def build(settings: dict[str, Any], mode: str) -> dict[str, int]:
+        cluster = _Cluster(Settings(**settings), mode)
+        answers.update(
+            step=cluster.step,
+            memory=lambda: resident_memory.peak_bytes() - after_imports,
+            slots=lambda: max(r.slot_bytes_per_replica.sharded for r in tf_wu_shard.reports()),
+            votes=lambda: custom_loop.votes(cluster.strategy),
+            rehearse=cluster.rehearse,
+            digest=cluster.digest,
         )
-        answers: dict[str, Callable[..., Any]] = {
-            "step": cluster.step,
-            "memory": lambda: resident_memory.peak_bytes() - after_imports,
-            "slots": lambda: max(r.slot_bytes_per_replica.sharded for r in tf_wu_shard.reports()),
-            "votes": cluster.votes,
-            "rehearse": cluster.rehearse,
-            "digest": cluster.digest,
-        }
-        while (asked := channel.command()) is not None:
-            command = asked.pop("command")
-            channel.answer(answers[command](**asked))
-    # Whatever it was, the parent is to hear of it; here it would only be printed.
-    except Exception as error:
-        channel.fail(error)
-        return 1
-    return 0
+        return {"parameter_bytes": cluster.parameter_bytes, "slot_bytes": cluster.slot_bytes}
+
+    answers["build"] = build
+    return serve(answers)
 
 
 if __name__ == "__main__":

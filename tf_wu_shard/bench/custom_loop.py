@@ -1,7 +1,7 @@
 """Training on several workers in a custom loop, as `fit` of Keras 3 does not run there.
 
-Answers: the function that takes a step, and whether all workers hold the same. It is what a user
-would write; the flag decides what becomes of it.
+Answers: the function that takes a step, as a user would write it, whether all workers hold the same
+after it, and when they voted on it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+
+from tf_wu_shard.workers.cluster import worker_cluster
 
 
 def train_function(
@@ -46,6 +48,18 @@ def train_function(
         return strategy.run(replica, (inputs, targets))
 
     return train
+
+
+def votes(strategy: tf.distribute.Strategy) -> list[tuple[float, float]]:
+    """When this worker came to each vote with the others, and when it knew the decision.
+
+    Args:
+        strategy: The one that it trains under.
+
+    Returns:
+        Seconds of `time.monotonic`, oldest vote first; empty where nothing was voted on.
+    """
+    return [(vote.begun, vote.ended) for vote in worker_cluster(strategy).votes]
 
 
 def digest(variables: Iterable[Any]) -> str:

@@ -45,11 +45,13 @@ class LocalCluster:
         """
         with concurrent.futures.ThreadPoolExecutor(len(self._workers)) as pool:
             asked = [pool.submit(worker.ask, command, **arguments) for worker in self._workers]
-            for answer in concurrent.futures.as_completed(asked):
-                if answer.exception() is not None:
-                    # Those that still wait for it get no answer, and their threads an end.
-                    self.kill()
+            try:
+                for answer in concurrent.futures.as_completed(asked):
                     answer.result()
+            except BaseException:
+                # Those that wait for a worker that failed get no answer, and their threads an end.
+                self.kill()
+                raise
         return [answer.result() for answer in asked]
 
     def ask_one(self, index: int, command: str, **arguments: Any) -> Any:
