@@ -50,3 +50,20 @@ def test_weights_that_differ_in_a_bit_are_told() -> None:
     other = result(dataclasses.replace(WHOLE, weights="cd"))
     assert "not equal to the bit" in str(other)
     assert json.loads(other.to_json())["sharded"][0]["weights"] == "cd"
+
+
+def test_the_agreement_is_the_median_of_all_rehearsals_and_of_the_steps_own() -> None:
+    launches = [
+        dataclasses.replace(WHOLE, agreement_s=step, rehearsals_s=rehearsed)
+        for step, rehearsed in ((0.02, (0.004, 0.006)), (0.04, (0.008, 0.1)), (0.03, (0.005,)))
+    ]
+    said = str(result(*launches))
+    assert (
+        "agreement 6.0 ms once all workers were there, median of 5 (largest 100.0 ms);"
+        " on the step 30.0 ms, median of 3"
+    ) in said
+    assert json.loads(result(*launches).to_json())["sharded"][1]["rehearsals_s"] == [0.008, 0.1]
+
+
+def test_without_a_vote_no_time_of_one_is_made_up() -> None:
+    assert "agreement: none was needed" in str(result(WHOLE))

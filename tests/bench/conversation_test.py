@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -12,24 +13,28 @@ from tf_wu_shard.errors import OptionError
 
 SERVE = """
 import sys
-from tf_wu_shard.bench.conversation import Channel
+from tf_wu_shard.bench import conversation
 from tf_wu_shard.errors import OptionError
 
-channel = Channel()
-while (asked := channel.command()) is not None:
+def double(number):
     print("noise on standard output")
-    if asked["command"] == "double":
-        channel.answer(2 * asked["number"])
-    elif asked["command"] == "impossible":
-        channel.fail(OptionError("no such thing; choose another"))
-    elif asked["command"] == "break":
-        channel.fail(ValueError("broken"))
-    else:
-        sys.exit("did not expect that")
+    return 2 * number
+
+def impossible():
+    raise OptionError("no such thing; choose another")
+
+def fail():
+    raise ValueError("broken")
+
+def learn(word):
+    answers["say"] = lambda: word
+
+answers = {"double": double, "impossible": impossible, "break": fail, "learn": learn}
+sys.exit(conversation.serve(answers))
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def worker() -> Iterator[Worker]:
     with Worker("echo", [sys.executable, "-c", SERVE]) as started:
         yield started
@@ -38,6 +43,11 @@ def worker() -> Iterator[Worker]:
 def test_an_answer_is_the_value_whatever_else_is_printed(worker: Worker) -> None:
     assert worker.ask("double", number=21) == 42
     assert worker.ask("double", number=1.5) == 3.0
+
+
+def test_what_a_command_makes_can_be_asked_for_later(worker: Worker) -> None:
+    worker.ask("learn", word="so it is")
+    assert worker.ask("say") == "so it is"
 
 
 def test_an_impossible_request_is_the_users_error(worker: Worker) -> None:
@@ -57,6 +67,13 @@ def test_a_dead_process_leaves_its_status_and_its_last_words() -> None:
         pytest.raises(WorkerError, match=r"(?s)fragile: .* status 1 at 'step'.*out of memory"),
     ):
         dying.ask("step")
+
+
+def test_killing_a_process_ends_the_wait_for_its_answer() -> None:
+    with Worker("busy", [sys.executable, "-c", "while True: pass"]) as busy:
+        threading.Timer(0.1, busy.kill).start()
+        with pytest.raises(WorkerError, match="status -9 at 'step'"):
+            busy.ask("step")
 
 
 def test_closing_ends_a_process_that_is_at_work() -> None:

@@ -97,6 +97,9 @@ def test_the_quick_demo_runs_end_to_end(
     assert main(["demo", "--quick", "--replicas", "4", "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert said.count("over 4 replicas") >= 3
+    assert "over 2 replicas" in said
+    assert said.count("equal on all 2 workers") == 3
+    assert "NOT equal" not in said
     assert "mlp, adam on v5e:2x2, 4 replicas" in said
     assert "DISAGREE" not in said
     assert (tmp_path / "report.html").stat().st_size > 10_000

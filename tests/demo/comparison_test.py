@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from tests.demo.samples import BASELINE, SHARDING, comparison
+from tests.demo.samples import BASELINE, SHARDING, comparison, comparison_on_workers
 
 
 def test_an_agreeing_sharded_run_is_no_problem() -> None:
@@ -37,3 +37,9 @@ def test_a_baseline_that_was_sharded_is_a_problem() -> None:
     assert comparison(baseline=sharded_baseline).problems == (
         "digits: the flag was off and the pass reported a function",
     )
+
+
+def test_workers_whose_weights_differ_are_a_problem() -> None:
+    assert comparison_on_workers().problems == ()
+    [problem] = comparison_on_workers(last_digest="34" * 32).problems
+    assert problem == ("workers_language_model: after the sharded run the workers' weights differ")

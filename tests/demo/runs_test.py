@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 
 from tf_wu_shard.demo import runs
-from tf_wu_shard.demo.runs import DemoError, Mode, Run, ShardedVariable, Sharding, Tensors
+from tf_wu_shard.demo.runs import (
+    ClusterFigures,
+    DemoError,
+    Mode,
+    Run,
+    ShardedVariable,
+    Sharding,
+    Tensors,
+)
 
 _SHARDING = Sharding(
     verdict="partly sharded",
@@ -27,7 +35,10 @@ _TENSORS = Tensors(
 )
 
 
-@pytest.mark.parametrize("run", [_RUN, dataclasses.replace(_RUN, sharding=None)])
+_ON_WORKERS = dataclasses.replace(_RUN, cluster=ClusterFigures(("ab", "ab"), 1.5, 0.25))
+
+
+@pytest.mark.parametrize("run", [_RUN, dataclasses.replace(_RUN, sharding=None), _ON_WORKERS])
 def test_a_run_reads_back_as_written(run: Run, tmp_path: pathlib.Path) -> None:
     runs.save(tmp_path, run, _TENSORS)
     read, tensors = runs.load(tmp_path)

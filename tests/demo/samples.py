@@ -7,7 +7,7 @@ import dataclasses
 from tf_wu_shard.demo.agreement import Agreement
 from tf_wu_shard.demo.comparison import Comparison
 from tf_wu_shard.demo.compilation import Compilation
-from tf_wu_shard.demo.runs import Mode, Run, ShardedVariable, Sharding
+from tf_wu_shard.demo.runs import ClusterFigures, Mode, Run, ShardedVariable, Sharding
 from tf_wu_shard.tpu_compiler.settings import Settings
 
 SHARDING = Sharding(
@@ -50,4 +50,17 @@ def comparison(
             Agreement("losses", 0.0, "losses", 4e-7),
             Agreement("weights", difference, "dense/kernel", 1e-6),
         ),
+    )
+
+
+def comparison_on_workers(*, last_digest: str = "12" * 32) -> Comparison:
+    """Returns one of two workers, whose last ends the sharded run with weights of that digest."""
+    compared = dataclasses.replace(comparison(), task="workers_language_model", replicas=2)
+    whole = ClusterFigures(("ab" * 32,) * 2, 42_000_000.0, None)
+    own = ClusterFigures(("12" * 32, last_digest), 21_000_000.0, 0.0125)
+    return dataclasses.replace(
+        compared,
+        unsharded=dataclasses.replace(compared.unsharded, cluster=whole),
+        reordered=dataclasses.replace(compared.reordered, cluster=whole),
+        sharded=dataclasses.replace(compared.sharded, cluster=own),
     )

@@ -21,6 +21,23 @@ def test_a_task_is_the_same_each_time_and_ends_with_a_smaller_batch(name: str, q
     assert len(inputs) == len(targets) == first.batch * 4 * first.steps - 1
 
 
+def test_in_other_places_all_but_the_first_replica_change_examples_in_all_but_the_last_step() -> (
+    None
+):
+    chosen = task("digits", quick=True)
+    size, replicas = chosen.batch, 4
+    inputs, targets = chosen.training(replicas)
+    others, other_targets = chosen.training(replicas, in_other_places=True)
+    for step in range(chosen.steps):
+        order = [0, 3, 2, 1] if step < chosen.steps - 1 else [0, 1, 2, 3]
+        for place, origin in enumerate(order):
+            new, old = ((step * replicas + number) * size for number in (place, origin))
+            np.testing.assert_array_equal(others[new : new + size], inputs[old : old + size])
+            np.testing.assert_array_equal(
+                other_targets[new : new + size], targets[old : old + size]
+            )
+
+
 @pytest.mark.parametrize("name", TITLES)
 def test_no_held_out_example_is_trained_on(name: str) -> None:
     chosen = task(name, quick=False)

@@ -11,7 +11,7 @@ from tests.project.imports import CHECKOUT
 LEVELS = (
     (
         *("colocation", "errors", "dtypes", "layout", "placement", "refusals"),
-        *("replicas", "script_words", "topology"),
+        *("cluster_addresses", "replicas", "script_words", "topology"),
     ),
     ("liveness",),
     ("graph", "captures"),
@@ -50,7 +50,7 @@ ASIDE = {
 
 # These answer from plain data, in milliseconds, with no TensorFlow import of their own.
 PURE = (
-    *("errors", "dtypes", "layout", "placement", "preferences", "refusals"),
+    *("cluster_addresses", "errors", "dtypes", "layout", "placement", "preferences", "refusals"),
     *("replicas", "topology", "config", "reachable"),
     *("rules", "weight_update/analysis", "weight_update/plan", "report"),
 )

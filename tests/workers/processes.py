@@ -15,13 +15,14 @@ import json
 import os
 import pathlib
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+from tf_wu_shard import cluster_addresses
 
 _ROOT = pathlib.Path(__file__).parents[2]
 
@@ -183,11 +184,10 @@ def running(
     """
     command = [str(program)] if isinstance(program, pathlib.Path) else ["-m", program]
     with contextlib.ExitStack() as held:
-        addresses = [held.enter_context(_held_port()) for _ in range(workers)]
+        ports = held.enter_context(cluster_addresses.held_ports(workers))
         folder = pathlib.Path(held.enter_context(tempfile.TemporaryDirectory()))
         started = []
         for index in range(workers):
-            task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
             files = folder / f"{index}.out", folder / f"{index}.err"
             with files[0].open("wb") as output, files[1].open("wb") as errors:
                 process = subprocess.Popen(
@@ -196,7 +196,7 @@ def running(
                         **os.environ,
                         **_ENVIRONMENT,
                         **(environment or {}),
-                        "TF_CONFIG": json.dumps(task),
+                        "TF_CONFIG": cluster_addresses.task_config(ports, index),
                     },
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -233,19 +233,6 @@ def completed(workers: Sequence[Worker], seconds: float) -> list[CompletedWorker
         CompletedWorker(w.index, w.process.wait(), _text(w.output), _text(w.errors))
         for w in workers
     ]
-
-
-@contextlib.contextmanager
-def _held_port() -> Iterator[str]:
-    """An address of this machine that nobody else is given as long as it is held.
-
-    A socket that is bound and does not listen keeps the port from being chosen for others; as both
-    allow the address to be reused, the worker's server may still listen there.
-    """
-    with socket.socket() as held:
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("localhost", 0))
-        yield f"localhost:{held.getsockname()[1]}"
 
 
 def _until(holds: Callable[[], bool], seconds: float) -> bool:

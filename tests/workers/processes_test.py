@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pathlib
 import signal
-import socket
 
 import pytest
 
@@ -79,20 +78,6 @@ def test_workers_that_hang_are_killed_and_all_show_what_they_wrote(script: pathl
     for said in ("not all workers have ended (0: runs, 1: 1)", "waits", "something broke"):
         assert said in str(raised.value)
     assert [worker.process.returncode for worker in workers] == [-signal.SIGKILL, 1]
-
-
-def test_a_port_that_is_held_can_be_listened_on_and_is_given_to_nobody_else(
-    script: pathlib.Path,
-) -> None:
-    with running(script) as workers:
-        (worker, _) = completed(workers, _PATIENCE)
-        port = int(worker.answer[0]["cluster"]["worker"][0].rpartition(":")[2])
-        with socket.socket() as other, pytest.raises(OSError, match="in use"):
-            other.bind(("localhost", port))
-        with socket.socket() as server:
-            server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            server.bind(("localhost", port))
-            server.listen()
 
 
 def test_a_worker_is_killed_in_the_midst(script: pathlib.Path) -> None:

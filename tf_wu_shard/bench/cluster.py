@@ -7,19 +7,14 @@ loopback interface, whoever else uses it.
 
 from __future__ import annotations
 
-import concurrent.futures
-import contextlib
 import dataclasses
 import json
-import os
-import pathlib
-import socket
 import statistics
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from tf_wu_shard.bench.conversation import Worker, WorkerError
+from tf_wu_shard.bench import local_cluster, loopback
+from tf_wu_shard.bench.agreement_time import seconds_of_agreements
+from tf_wu_shard.bench.conversation import WorkerError
 from tf_wu_shard.bench.settings import Settings
 from tf_wu_shard.errors import OptionError
 
@@ -28,7 +23,9 @@ Say = Callable[[str], None]
 # As many as two cores bear.
 DEFAULT_WORKERS = 4
 
-_INTERFACES = pathlib.Path("/proc/net/dev")
+# In each sharded launch, besides that on the step.
+_REHEARSALS = 10
+
 _MB = 1e6
 
 
@@ -45,6 +42,9 @@ class Launch:
         slot_bytes: Bytes of slots that a worker keeps.
         parameter_bytes: Of the trained weights.
         weights: What differs if a bit of the trained weights does.
+        agreement_s: Seconds that the two votes on the step took, once all workers were there; None
+            where nothing was voted on.
+        rehearsals_s: The same of votes on nothing, which workers came to at random times.
     """
 
     step_s: float
@@ -54,6 +54,8 @@ class Launch:
     slot_bytes: int
     parameter_bytes: int
     weights: str
+    agreement_s: float | None = None
+    rehearsals_s: tuple[float, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,7 +102,18 @@ class ClusterResult:
         lines = [title, "", f"{'':<18}{'unsharded':>14}{'sharded':>14}{'ratio':>8}  range"]
         lines += [self._row(*row) for row in rows]
         equal = "equal to the bit" if self.weights_are_equal else "not equal to the bit"
-        return "\n".join([*lines, "", f"weights of all launches: {equal}"])
+        return "\n".join([*lines, "", self._agreement(), f"weights of all launches: {equal}"])
+
+    def _agreement(self) -> str:
+        on_steps = [one.agreement_s for one in self.sharded if one.agreement_s is not None]
+        rehearsed = [seconds for one in self.sharded for seconds in one.rehearsals_s]
+        if not on_steps or not rehearsed:
+            return "agreement: none was needed"
+        return (
+            f"agreement {_ms(rehearsed)} once all workers were there, median of {len(rehearsed)}"
+            f" (largest {max(rehearsed) * 1e3:.1f} ms); on the step {_ms(on_steps)}, median of"
+            f" {len(on_steps)}"
+        )
 
     def _row(self, name: str, figure: str, unit: str, scale: float) -> str:
         both = [
@@ -139,66 +152,38 @@ def measure_cluster(settings: Settings, launches: int, say: Say) -> ClusterResul
     return ClusterResult(settings, tuple(found["unsharded"]), tuple(found["sharded"]))
 
 
+def _ms(seconds: Sequence[float]) -> str:
+    return f"{statistics.median(seconds) * 1e3:.1f} ms"
+
+
 def _launch(settings: Settings, mode: str) -> Launch:
-    with _workers(settings.replicas) as workers:
-        built = _ask(workers, "build", settings=dataclasses.asdict(settings), mode=mode)
+    with local_cluster.running(settings.replicas, "tf_wu_shard.bench.cluster_worker") as workers:
+        built = workers.ask("build", settings=dataclasses.asdict(settings), mode=mode)
         for _ in range(settings.warmup):
-            _ask(workers, "step")
-        before = _loopback_bytes()
-        taken = [_ask(workers, "step") for _ in range(settings.steps)]
-        after = _loopback_bytes()
-        memory = max(_ask(workers, "memory"))
+            workers.ask("step")
+        before = loopback.received_bytes()
+        taken = [workers.ask("step") for _ in range(settings.steps)]
+        moved = loopback.bytes_between(before, loopback.received_bytes())
+        memory = max(workers.ask("memory"))
         slots = built[0]["slot_bytes"]
+        on_step: list[float] = []
+        rehearsals: list[float] = []
         if mode == "sharded":
-            slots = max(_ask(workers, "slots"))
-        digests = set(_ask(workers, "digest"))
+            slots = max(workers.ask("slots"))
+            on_step = seconds_of_agreements(workers.ask("votes"))
+            workers.ask("rehearse", times=_REHEARSALS)
+            rehearsals = seconds_of_agreements(workers.ask("votes"))[len(on_step) :]
+        digests = set(workers.ask("digest"))
     if len(digests) > 1:
         raise WorkerError(f"{mode}: the workers' weights are not the same after training")
-    known = before is not None and after is not None
     return Launch(
         step_s=statistics.median(max(w["seconds"] for w in step) for step in taken),
         processor_s=sum(w["processor_seconds"] for step in taken for w in step) / settings.steps,
-        loopback_bytes=(after - before) / settings.steps if known else None,  # type: ignore[operator]
+        loopback_bytes=None if moved is None else moved / settings.steps,
         memory_growth=memory,
         slot_bytes=slots,
         parameter_bytes=built[0]["parameter_bytes"],
         weights=digests.pop(),
+        agreement_s=on_step[0] if on_step else None,
+        rehearsals_s=tuple(rehearsals),
     )
-
-
-@contextlib.contextmanager
-def _workers(count: int) -> Iterator[list[Worker]]:
-    """A cluster of measured processes on free ports."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            # TensorFlow's server may listen where a socket is bound and does not listen itself.
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            one.bind(("127.0.0.1", 0))
-        addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in sockets]
-        started = []
-        for index in range(count):
-            task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
-            command = [sys.executable, "-m", "tf_wu_shard.bench.cluster_worker"]
-            environment = {**os.environ, "TF_CONFIG": json.dumps(task)}
-            worker = Worker(f"worker {index}", command, environment=environment)
-            started.append(held.enter_context(worker))
-        yield started
-
-
-def _ask(workers: Sequence[Worker], command: str, **arguments: Any) -> list[Any]:
-    """Asks all workers at once, as each waits for the others."""
-    with concurrent.futures.ThreadPoolExecutor(len(workers)) as pool:
-        asked = [pool.submit(worker.ask, command, **arguments) for worker in workers]
-        return [answer.result() for answer in asked]
-
-
-def _loopback_bytes() -> int | None:
-    """Bytes that the loopback interface has received so far."""
-    if not _INTERFACES.exists():
-        return None
-    for line in _INTERFACES.read_text(encoding="utf-8").splitlines():
-        name, _, figures = line.partition(":")
-        if name.strip() == "lo":
-            return int(figures.split()[0])
-    return None

@@ -1,44 +1,57 @@
 """One worker of a measured cluster: `TF_CONFIG=... python -m tf_wu_shard.bench.cluster_worker`.
 
-It trains in a custom loop, as `fit` of Keras 3 does not run on several workers. Commands: `build`
-(settings, mode), then any of `step`, `memory`, `slots` and `digest`, each asked of all workers at
-the same time. The first step traces. It ends when its standard input does.
+Commands: `build` (settings, mode), then any of `step`, `memory`, `slots`, `votes`, `rehearse`
+(times) and `digest`, each asked of all workers at the same time. The first step traces. It ends
+when its standard input does.
 """
 
 from __future__ import annotations
 
-import hashlib
+import random
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 import tf_wu_shard
 from tf_wu_shard import models
-from tf_wu_shard.bench import optimizers, resident_memory, training
-from tf_wu_shard.bench.conversation import Channel
+from tf_wu_shard.bench import custom_loop, optimizers, resident_memory, training
+from tf_wu_shard.bench.conversation import WorkerError, serve
 from tf_wu_shard.bench.settings import Settings
+from tf_wu_shard.workers.agreement import Proposal
+from tf_wu_shard.workers.cluster import worker_cluster
+
+# Workers come to a vote up to so long after one another, as they do from tracing.
+_APART_S = 0.25
+
+# Longer than any of them is busy; who misses another so long fails.
+_PATIENCE_S = 60.0
 
 
 class _Cluster:
-    """Trains one model on all workers, and answers for this one."""
+    """Trains one model on all workers, and answers for this one.
+
+    Attributes:
+        strategy: That of all workers.
+    """
 
     def __init__(self, settings: Settings, mode: str) -> None:
         # Before anything else asks TensorFlow for its devices.
-        self._strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        self.strategy = tf.distribute.MultiWorkerMirroredStrategy()
         if mode == "sharded":
             training.shard_or_raise(settings.min_elements)
         keras.utils.set_random_seed(settings.seed)
-        with self._strategy.scope():
+        with self.strategy.scope():
             self._model = models.build(settings.model, **settings.model_sizes)
             self._optimizer = optimizers.make(settings.optimizer, settings.epsilon)
             self._optimizer.build(self._model.trainable_variables)
         self._batches = [self._own(batch, settings) for batch in range(training.BATCHES)]
-        self._train = self._train_function(models.loss(settings.model))
+        self._train = custom_loop.train_function(
+            self.strategy, self._model, self._optimizer, models.loss(settings.model)
+        )
         self._taken = 0
 
     @property
@@ -62,61 +75,49 @@ class _Cluster:
             "processor_seconds": time.process_time() - used,
         }
 
+    def rehearse(self, times: int) -> None:
+        """Agrees with the others on nothing, so many times, by two votes as on a step."""
+        cluster = worker_cluster(self.strategy)
+        apart = random.Random(cluster.number)
+        for _ in range(times):
+            time.sleep(apart.uniform(0, _APART_S))
+            first = cluster.begin(["a rehearsal"], Proposal({}), _PATIENCE_S, lambda: None)
+            time.sleep(apart.uniform(0, _APART_S))
+            second = cluster.confirm(None)
+            if second is None or not second.agreed:
+                raise WorkerError(f"no agreement: {(second or first).summary}")
+
     def digest(self) -> str:
         """What differs between workers if a bit of a weight does."""
-        found = hashlib.sha256()
-        for variable in self._model.weights:
-            found.update(np.ascontiguousarray(variable.numpy()).tobytes())
-        return found.hexdigest()
+        return custom_loop.digest(self._model.weights)
 
     def _own(self, number: int, settings: Settings) -> tuple[tf.Tensor, ...]:
         """This worker's part of a global batch."""
-        size, worker = settings.batch, self._strategy.cluster_resolver.task_id
+        size, worker = settings.batch, self.strategy.cluster_resolver.task_id
         start = (number * settings.replicas + worker) * size
         arrays = training.examples(settings)
         return tuple(tf.constant(array[start : start + size]) for array in arrays)
-
-    def _train_function(self, loss: Any) -> Callable[..., tf.Tensor]:
-        def replica(inputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-            with tf.GradientTape() as tape:
-                value = loss(targets, self._model(inputs, training=True))
-            weights = self._model.trainable_variables
-            gradients = tape.gradient(value, [weight.value for weight in weights])
-            self._optimizer.apply_gradients(zip(gradients, weights, strict=True))
-            return value
-
-        @tf.function
-        def train(inputs: tf.Tensor, targets: tf.Tensor) -> tf.Tensor:
-            return self._strategy.run(replica, (inputs, targets))
-
-        return train
 
 
 def main() -> int:
     """Serves one parent; returns the exit status."""
     after_imports = resident_memory.peak_bytes()
-    channel = Channel()
-    first = channel.command()
-    if first is None:
-        return 0
-    try:
-        cluster = _Cluster(Settings(**first["settings"]), first["mode"])
-        channel.answer(
-            {"parameter_bytes": cluster.parameter_bytes, "slot_bytes": cluster.slot_bytes}
+    answers: dict[str, Callable[..., Any]] = {}
+
+    def build(settings: dict[str, Any], mode: str) -> dict[str, int]:
+        cluster = _Cluster(Settings(**settings), mode)
+        answers.update(
+            step=cluster.step,
+            memory=lambda: resident_memory.peak_bytes() - after_imports,
+            slots=lambda: max(r.slot_bytes_per_replica.sharded for r in tf_wu_shard.reports()),
+            votes=lambda: custom_loop.votes(cluster.strategy),
+            rehearse=cluster.rehearse,
+            digest=cluster.digest,
         )
-        answers: dict[str, Callable[[], Any]] = {
-            "step": cluster.step,
-            "memory": lambda: resident_memory.peak_bytes() - after_imports,
-            "slots": lambda: max(r.slot_bytes_per_replica.sharded for r in tf_wu_shard.reports()),
-            "digest": cluster.digest,
-        }
-        while (command := channel.command()) is not None:
-            channel.answer(answers[command["command"]]())
-    # Whatever it was, the parent is to hear of it; here it would only be printed.
-    except Exception as error:
-        channel.fail(error)
-        return 1
-    return 0
+        return {"parameter_bytes": cluster.parameter_bytes, "slot_bytes": cluster.slot_bytes}
+
+    answers["build"] = build
+    return serve(answers)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TextIO
 
@@ -89,9 +89,13 @@ class Worker:
             raise WorkerError(f"{self.name}: {command} failed: {answer['error']}")
         return answer["value"]
 
+    def kill(self) -> None:
+        """Ends the process; whoever waits for its answer, in any thread, gets an error."""
+        self._process.kill()
+
     def close(self) -> None:
         """Ends the process, which may be at work."""
-        self._process.kill()
+        self.kill()
         # Closes its pipes too.
         with self._process:
             pass
@@ -144,3 +148,23 @@ class Channel:
     def _send(self, message: dict[str, Any]) -> None:
         self._answers.write(json.dumps(message) + "\n")
         self._answers.flush()
+
+
+def serve(answers: Mapping[str, Callable[..., Any]]) -> int:
+    """Answers commands until the parent is gone, or until one fails, which the parent is told.
+
+    Args:
+        answers: What is called for each command, with its arguments. It may grow meanwhile.
+
+    Returns:
+        The exit status of the process.
+    """
+    channel = Channel()
+    while (asked := channel.command()) is not None:
+        try:
+            channel.answer(answers[asked.pop("command")](**asked))
+        # Whatever it was, the parent is to hear of it; here it would only be printed.
+        except Exception as error:
+            channel.fail(error)
+            return 1
+    return 0

@@ -18,7 +18,7 @@ import tensorflow as tf
 import tf_wu_shard
 from tf_wu_shard import graph_pass
 from tf_wu_shard.bench import optimizers, training
-from tf_wu_shard.bench.conversation import Channel
+from tf_wu_shard.bench.conversation import serve
 
 # Small weights, as only their number counts here.
 _SHAPE = (32, 32)
@@ -94,18 +94,8 @@ _COMMANDS: dict[str, Callable[..., Any]] = {"step": step, "no_reduction": no_red
 
 
 def main() -> int:
-    """Serves one command; returns the exit status."""
-    channel = Channel()
-    asked = channel.command()
-    if asked is None:
-        return 0
-    try:
-        channel.answer(_COMMANDS[asked.pop("command")](**asked))
-    # Whatever it was, the parent is to hear of it; here it would only be printed.
-    except Exception as error:
-        channel.fail(error)
-        return 1
-    return 0
+    """Serves one parent; returns the exit status."""
+    return serve(_COMMANDS)
 
 
 if __name__ == "__main__":

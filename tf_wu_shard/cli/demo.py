@@ -25,10 +25,10 @@ def add_parser(
         help="train small models, sharded and not, compile one for TPUs, and compare",
         description=(
             "Trains a language model and a classifier of digits on logical CPU devices, and the"
-            " language model again under TPUStrategy on emulated cores: unsharded, unsharded in"
-            " another order of summation, and sharded. Compiles a Transformer's step with the TPU"
-            " compiler. Prints all side by side, writes OUT/report.html, and exits with 1 if runs"
-            " disagree or nothing was sharded."
+            " language model again on 4 workers, processes of this machine, and under TPUStrategy"
+            " on emulated cores: unsharded, unsharded in another order of summation, and sharded."
+            " Compiles a Transformer's step with the TPU compiler. Prints all side by side, writes"
+            " OUT/report.html, and exits with 1 if runs disagree or nothing was sharded."
         ),
     )
     parser.add_argument(
@@ -41,7 +41,9 @@ def add_parser(
         help="where the report and the runs go (default: build/demo)",
     )
     parser.add_argument(
-        "--quick", action="store_true", help="tiny models and few steps: does it run at all?"
+        "--quick",
+        action="store_true",
+        help="tiny models, few steps and 2 workers: does it run at all?",
     )
     return parser
 

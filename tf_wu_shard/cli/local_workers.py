@@ -30,6 +30,7 @@ from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 import tf_wu_shard
+from tf_wu_shard import cluster_addresses
 from tf_wu_shard.cli.ended import ended_text
 from tf_wu_shard.cli.prefixed_lines import PrefixedLines
 from tf_wu_shard.cli.worker_ends import WorkerEnd, named
@@ -42,8 +43,6 @@ from tf_wu_shard.cli import worker_process
 sys.path.append(sys.path.pop(0))
 sys.exit(worker_process.main())
 """
-
-_HOST = "127.0.0.1"
 
 _POLL_S = 0.1
 
@@ -212,7 +211,9 @@ class _Cluster:
         # Whether the script's folder is looked into for modules is not the worker's to decide.
         flags = ["-P"] if sys.flags.safe_path else []
         try:
-            ports = _free_ports(count)
+            # Held no longer than this, for systems where nobody may listen at a port that is held.
+            with cluster_addresses.held_ports(count) as ports:
+                pass
             for index, port in enumerate(ports):
                 asked = {
                     "starter": os.getpid(),
@@ -226,7 +227,7 @@ class _Cluster:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.PIPE,
                     bufsize=0,
-                    env=os.environ | {"TF_CONFIG": _tf_config(ports, index)},
+                    env=os.environ | {"TF_CONFIG": cluster_addresses.task_config(ports, index)},
                     # A terminal's Ctrl-C is to come by way of this process, as any signal does,
                     # and what a script starts is to be stopped with it.
                     process_group=0,
@@ -344,21 +345,6 @@ class _Cluster:
 
     def _named(self) -> str:
         return named([worker.index for worker in self._running])
-
-
-def _tf_config(ports: list[int], index: int) -> str:
-    cluster = {"worker": [f"{_HOST}:{port}" for port in ports]}
-    return json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}})
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that nothing holds now, all different."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            # TensorFlow opens them on all interfaces.
-            each.bind(("", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def _is_taken(port: int) -> bool:

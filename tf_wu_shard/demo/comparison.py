@@ -17,7 +17,7 @@ class Comparison:
 
     Attributes:
         task: Its name, as in `runs.TITLES`.
-        replicas: Number of replicas.
+        replicas: Number of replicas, on several workers of these.
         unsharded: The baseline.
         reordered: The baseline in another order of summation.
         sharded: The run with weight-update sharding on.
@@ -47,6 +47,11 @@ class Comparison:
             found.append(f"{self.task}: the flag was on and {sharding.verdict}")
         if self.unsharded.sharding is not None:
             found.append(f"{self.task}: the flag was off and the pass reported a function")
+        found += [
+            f"{self.task}: after the {run.mode.value} run the workers' weights differ"
+            for run in (self.unsharded, self.reordered, self.sharded)
+            if run.cluster is not None and len(set(run.cluster.digests)) > 1
+        ]
         return tuple(found)
 
 
@@ -55,7 +60,7 @@ def compare(task: str, replicas: int, trained: Mapping[Mode, Training]) -> Compa
 
     Args:
         task: A name in `runs.TITLES`.
-        replicas: Number of logical CPU devices.
+        replicas: Number of replicas.
         trained: Its run in each mode.
 
     Raises:

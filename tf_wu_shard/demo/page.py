@@ -5,10 +5,19 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from tf_wu_shard.demo import agreement, compilation_section
+from tf_wu_shard.demo import agreement, cluster_figures, compilation_section
 from tf_wu_shard.demo.comparison import Comparison
 from tf_wu_shard.demo.compilation import Compilation
-from tf_wu_shard.demo.runs import ON_TPUS, SCORES, TITLES, Run, reordering
+from tf_wu_shard.demo.runs import (
+    ON_TPUS,
+    ON_WORKERS,
+    SCORES,
+    TITLES,
+    Run,
+    reordering,
+    replica_word,
+    strategy_of,
+)
 from tf_wu_shard.report.charts import Bar, BarChart, LineChart, Series
 from tf_wu_shard.report.html import Page, Section, Tile
 from tf_wu_shard.report.quantities import byte_text, second_text
@@ -21,9 +30,10 @@ def page(comparisons: Sequence[Comparison], compilation: Compilation) -> Page:
     return Page(
         title="Weight-update sharding: the same training, sharded and not",
         text=(
-            "Each model was trained by plain model.fit on logical CPU devices, with the same seeds,"
-            " weights and data; one run had the option weight_update_sharding on. Nothing else"
-            " differs. Last, a train step was compiled for TPUs, sharded and not."
+            "Each model was trained by plain model.fit on logical CPU devices, or in a custom loop"
+            " on workers that are processes on this machine, with the same seeds, weights and data;"
+            " one run had the option weight_update_sharding on. Nothing else differs. Last, a train"
+            " step was compiled for TPUs, sharded and not."
         ),
         sections=(
             *(_section(one) for one in comparisons),
@@ -34,27 +44,31 @@ def page(comparisons: Sequence[Comparison], compilation: Compilation) -> Page:
 
 def _section(comparison: Comparison) -> Section:
     unsharded = comparison.unsharded
-    on_tpus = comparison.task in ON_TPUS
-    strategy = "TPUStrategy, its cores emulated" if on_tpus else "MirroredStrategy"
     sharding = comparison.sharded.sharding
     place = f"; replicas: {sharding.place}" if sharding is not None and sharding.place else ""
     return Section(
         title=TITLES[comparison.task],
         text=(
-            f"{unsharded.parameters:,} parameters, {comparison.replicas} replicas,"
-            f" {len(unsharded.losses)} steps under {strategy}{place}"
+            f"{unsharded.parameters:,} parameters, {comparison.replicas}"
+            f" {replica_word(comparison.task)}s, {len(unsharded.losses)} steps under"
+            f" {strategy_of(comparison.task)}{place}"
         ),
         verdict="; ".join(comparison.problems) or "the sharded and the unsharded run agree",
         good=not comparison.problems,
         tiles=_tiles(comparison),
         lines=_curves(comparison),
         bars=_bars(comparison),
-        tables=(_agreements(comparison), *_sharding(comparison.sharded)),
+        tables=(
+            _agreements(comparison),
+            *cluster_figures.tables(comparison),
+            *_sharding(comparison.sharded),
+        ),
     )
 
 
 def _tiles(comparison: Comparison) -> tuple[Tile, ...]:
     unsharded, sharded = comparison.unsharded, comparison.sharded
+    replica = replica_word(comparison.task)
     tiles = []
     sharding = sharded.sharding
     if sharding is not None:
@@ -66,11 +80,11 @@ def _tiles(comparison: Comparison) -> tuple[Tile, ...]:
                 f"{len(sharding.variables)} variables, {len(sharding.left_alone)} left alone",
             )
         )
-        tiles.append(Tile("slots of a replica", byte_text(after), f"was {byte_text(before)}"))
+        tiles.append(Tile(f"slots of a {replica}", byte_text(after), f"was {byte_text(before)}"))
         weights = sharding.weight_bytes_unsharded, sharding.weight_bytes_sharded
         if weights[0] != weights[1]:
             was, now = map(byte_text, weights)
-            tiles.append(Tile("weights of a replica", now, f"was {was}"))
+            tiles.append(Tile(f"weights of a {replica}", now, f"was {was}"))
         tiles.append(
             Tile(
                 "graph pass",
@@ -80,6 +94,7 @@ def _tiles(comparison: Comparison) -> tuple[Tile, ...]:
         )
     step = second_text(unsharded.median_step_s)
     tiles.append(Tile("step, median", second_text(sharded.median_step_s), f"was {step}"))
+    tiles += cluster_figures.tiles(comparison)
     tiles.append(Tile("final loss", f"{sharded.losses[-1]:.4f}", f"was {unsharded.losses[-1]:.4f}"))
     tiles.append(
         Tile(SCORES[comparison.task], f"{sharded.held_out:.4g}", f"was {unsharded.held_out:.4g}")
@@ -88,14 +103,13 @@ def _tiles(comparison: Comparison) -> tuple[Tile, ...]:
 
 
 def _curves(comparison: Comparison) -> tuple[LineChart, LineChart]:
-    on_tpus = comparison.task in ON_TPUS
     unsharded, reordered, sharded = (
         one.losses for one in (comparison.unsharded, comparison.reordered, comparison.sharded)
     )
     losses = LineChart(
         title="Loss of each step",
         x_label="step",
-        note="Of the first replica's examples, as Keras reports it there." if on_tpus else "",
+        note=_loss_note(comparison.task),
         series=(
             Series("unsharded", "baseline", unsharded),
             Series("sharded, on top", "sharded", sharded),
@@ -114,6 +128,12 @@ def _curves(comparison: Comparison) -> tuple[LineChart, LineChart]:
     return losses, differences
 
 
+def _loss_note(task: str) -> str:
+    if task in ON_WORKERS:
+        return "In the last step one worker has no example left, and its loss counts as 0."
+    return "Of the first replica's examples, as Keras reports it there." if task in ON_TPUS else ""
+
+
 def _drift(expected: Sequence[float], actual: Sequence[float]) -> tuple[float, ...]:
     """Returns the running maximum of the relative differences."""
     gaps = (abs(b - a) / abs(a) for a, b in zip(expected, actual, strict=True))
@@ -122,18 +142,27 @@ def _drift(expected: Sequence[float], actual: Sequence[float]) -> tuple[float, .
 
 def _bars(comparison: Comparison) -> tuple[BarChart, ...]:
     unsharded, sharded = comparison.unsharded, comparison.sharded
+    on_workers = comparison.task in ON_WORKERS
     charts = []
     if sharded.sharding is not None:
         slots = sharded.sharding.slot_bytes_unsharded, sharded.sharding.slot_bytes_sharded
         charts.append(
-            BarChart("Optimizer slots of one replica", _pair(*slots, *map(byte_text, slots)))
+            BarChart(
+                f"Optimizer slots of one {replica_word(comparison.task)}",
+                _pair(*slots, *map(byte_text, slots)),
+            )
         )
     times = unsharded.median_step_s, sharded.median_step_s
     charts.append(
         BarChart(
             "Time of a step, median",
             _pair(*times, *map(second_text, times)),
-            note="One run after the other. wu-shard bench takes turns, and so measures better.",
+            note=(
+                "Of the slowest worker. wu-shard bench launches several clusters in turn, and so"
+                " measures better."
+                if on_workers
+                else "One run after the other. wu-shard bench takes turns, and so measures better."
+            ),
         )
     )
     peaks = unsharded.peak_bytes, sharded.peak_bytes
@@ -141,7 +170,11 @@ def _bars(comparison: Comparison) -> tuple[BarChart, ...]:
         BarChart(
             "Peak memory of the process",
             _pair(*peaks, *map(byte_text, peaks)),
-            note="All replicas live in it, and so do TensorFlow and the traced graph.",
+            note=(
+                "Of the largest worker; TensorFlow and the traced graph are most of it."
+                if on_workers
+                else "All replicas live in it, and so do TensorFlow and the traced graph."
+            ),
         )
     )
     return tuple(charts)

@@ -1,4 +1,4 @@
-"""What a training says while it goes on, and what its variables hold in the end.
+"""What a training says while it goes on, and what was sharded and its variables hold in the end.
 
 Progress is one JSON object a line on standard output. Nothing here knows which training it is.
 """
@@ -12,6 +12,10 @@ from typing import Any
 
 import keras
 import numpy as np
+
+import tf_wu_shard
+from tf_wu_shard.demo.runs import ShardedVariable, Sharding
+from tf_wu_shard.report.report import percent_text
 
 
 class Steps(keras.callbacks.Callback):
@@ -47,6 +51,40 @@ def values(variables: Sequence[keras.Variable]) -> dict[str, np.ndarray]:
     return {
         f"{index:03d} {variable.path}": variable.numpy() for index, variable in enumerate(variables)
     }
+
+
+def sharding() -> Sharding | None:
+    """Reads the pass's report of the train step: of the reports, the one with most variables."""
+    reports = tf_wu_shard.reports()
+    if not reports:
+        return None
+    report = max(reports, key=lambda one: len(one.variables))
+    return Sharding(
+        verdict=report.verdict,
+        text=str(report),
+        variables=tuple(
+            ShardedVariable(
+                name=one.name,
+                shape=one.shape,
+                layout=one.layout,
+                slots=one.slots,
+                bucket=one.bucket,
+                padding=one.padding,
+                gathered_in=one.gathered_in,
+            )
+            for one in report.variables
+        ),
+        left_alone=tuple((one.name, one.reason) for one in report.left_alone),
+        notes=report.notes,
+        slot_bytes_unsharded=report.slot_bytes_per_replica.unsharded,
+        slot_bytes_sharded=report.slot_bytes_per_replica.sharded,
+        pass_ms=report.pass_ms,
+        trace_ms=report.trace_ms,
+        weight_bytes_unsharded=report.weight_bytes_per_replica.unsharded,
+        weight_bytes_sharded=report.weight_bytes_per_replica.sharded,
+        place=report.place,
+        elements_sharded=percent_text(report.elements),
+    )
 
 
 def say(message: dict[str, Any]) -> None:

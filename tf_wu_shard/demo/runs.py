@@ -20,15 +20,19 @@ from tf_wu_shard.errors import WuShardError
 TITLES = {
     "language_model": "Language model",
     "digits": "Digits classifier",
+    "workers_language_model": "Language model, workers",
     "tpu_language_model": "Language model, TPU",
 }
 SCORES = {
     "language_model": "held-out perplexity",
     "digits": "held-out accuracy",
+    "workers_language_model": "held-out perplexity",
     "tpu_language_model": "held-out perplexity",
 }
-# Those whose replicas are emulated TPU cores; the others' are MirroredStrategy's.
+# Those whose replicas are emulated TPU cores, and those whose replicas are processes; the others'
+# are MirroredStrategy's.
 ON_TPUS = frozenset({"tpu_language_model"})
+ON_WORKERS = frozenset({"workers_language_model"})
 
 _RECORD = "run.json"
 _TENSORS = "tensors.npz"
@@ -82,6 +86,23 @@ class Sharding:
 
 
 @dataclasses.dataclass(frozen=True)
+class ClusterFigures:
+    """What only a run on several workers has.
+
+    Attributes:
+        digests: Of each worker, a SHA-256 of all its weights after the last step.
+        loopback_bytes: Bytes a step over the loopback interface, of the steps after the first,
+            whoever else uses it; None where the system does not count them.
+        votes_s: Seconds that the two votes on the step took, once all workers were there; None
+            where nothing was voted on.
+    """
+
+    digests: tuple[str, ...]
+    loopback_bytes: float | None
+    votes_s: float | None
+
+
+@dataclasses.dataclass(frozen=True)
 class Run:
     """What a run measured.
 
@@ -89,11 +110,12 @@ class Run:
         mode: How it updated its weights.
         parameters: Number of trained weights.
         losses: One per step, of that step's batch alone.
-        step_s: Seconds of each step after the first; the first also traces.
+        step_s: Seconds of each step after the first, which also traces; of the slowest worker.
         first_step_s: Seconds of the first step.
         held_out: The score on data that it did not train on.
-        peak_bytes: Largest resident memory of the process.
+        peak_bytes: Largest resident memory of the process, of several that of the largest.
         sharding: What was sharded; None when the pass reported nothing.
+        cluster: Where it ran on several workers, what else it measured.
     """
 
     mode: Mode
@@ -104,6 +126,7 @@ class Run:
     held_out: float
     peak_bytes: int
     sharding: Sharding | None
+    cluster: ClusterFigures | None = None
 
     @property
     def median_step_s(self) -> float:
@@ -119,8 +142,22 @@ class Tensors:
     slots: dict[str, np.ndarray]
 
 
+def strategy_of(task: str) -> str:
+    """What makes the replicas of a task, for the reader."""
+    if task in ON_WORKERS:
+        return "MultiWorkerMirroredStrategy, its workers processes on this machine"
+    return "TPUStrategy, its cores emulated" if task in ON_TPUS else "MirroredStrategy"
+
+
+def replica_word(task: str) -> str:
+    """What a replica of a task is called."""
+    return "worker" if task in ON_WORKERS else "replica"
+
+
 def reordering(task: str) -> str:
     """How the baseline of a task comes to sum its gradients in another order, for the reader."""
+    if task in ON_WORKERS:
+        return "its workers change places"
     return "its replicas change places" if task in ON_TPUS else "ReductionToOneDevice"
 
 
@@ -153,7 +190,7 @@ def load(folder: pathlib.Path) -> tuple[Run, Tensors]:
 
 
 def _run(record: dict[str, Any]) -> Run:
-    sharding = record["sharding"]
+    sharding, cluster = record["sharding"], record["cluster"]
     return Run(
         **record
         | {
@@ -161,8 +198,13 @@ def _run(record: dict[str, Any]) -> Run:
             "losses": tuple(record["losses"]),
             "step_s": tuple(record["step_s"]),
             "sharding": None if sharding is None else _sharding(sharding),
+            "cluster": None if cluster is None else _cluster(cluster),
         }
     )
+
+
+def _cluster(record: dict[str, Any]) -> ClusterFigures:
+    return ClusterFigures(**record | {"digests": tuple(record["digests"])})
 
 
 def _sharding(record: dict[str, Any]) -> Sharding:

@@ -6,7 +6,7 @@ import concurrent.futures
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from tf_wu_shard.demo import processes
+from tf_wu_shard.demo import under_way
 from tf_wu_shard.demo.comparison import Comparison, compare
 from tf_wu_shard.demo.processes import Progress, Trainer
 from tf_wu_shard.demo.runs import Mode
@@ -28,7 +28,7 @@ def train_all(
     quiet_progress: Progress,
     beside: Callable[[], T],
 ) -> tuple[list[Comparison], T]:
-    """Trains every task in every mode, each in a process of its own.
+    """Trains every task in every mode, each in processes of its own.
 
     Args:
         tasks: Names in `runs.TITLES`.
@@ -57,23 +57,25 @@ def train_all(
             }
             for task in tasks
         }
-        under_way: list[concurrent.futures.Future[Any]] = [
+        begun: list[concurrent.futures.Future[Any]] = [
             aside,
             *(f for own in untimed.values() for f in own.values()),
         ]
-        ended, _ = concurrent.futures.wait(
-            under_way, return_when=concurrent.futures.FIRST_EXCEPTION
-        )
+        ended, _ = concurrent.futures.wait(begun, return_when=concurrent.futures.FIRST_EXCEPTION)
         for future in ended:
             future.result()
         compared = [
-            compare(task, trainer.replicas, timed[task] | {m: f.result() for m, f in own.items()})
+            compare(
+                task,
+                trainer.replicas_of(task),
+                timed[task] | {m: f.result() for m, f in own.items()},
+            )
             for task, own in untimed.items()
         ]
         return compared, aside.result()
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
-        processes.stop_all()
+        under_way.end_all()
         raise
     finally:
         pool.shutdown()

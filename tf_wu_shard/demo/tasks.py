@@ -1,4 +1,4 @@
-"""The trainings of the demo: a language model on real text, twice, and a classifier of digits.
+"""The trainings of the demo: a language model on real text, thrice, and a classifier of digits.
 
 A task is everything a run needs and nothing about how its weights are updated, so that the runs
 of a task differ in that alone. Sizes are chosen for two cores and a few minutes: large enough
@@ -18,6 +18,10 @@ from tf_wu_shard.models.topics import topics, windows
 
 Arrays = tuple[np.ndarray, np.ndarray]
 
+# Of the weights of every run.
+SEED = 2020
+
+# Of the order of the examples.
 _SEED = 20
 
 
@@ -47,15 +51,26 @@ class Task:
     held_out: int
     score: Callable[[np.ndarray, np.ndarray], float]
 
-    def training(self, replicas: int) -> Arrays:
+    def training(self, replicas: int, *, in_other_places: bool = False) -> Arrays:
         """Returns the examples of all steps, starting over when they run out.
 
         The last step has one example less than the others, as data seldom divides by the batch: the
         last replica gets fewer, or none, and Keras counts the loss of one that has none as 0.
+
+        Args:
+            replicas: How many share a step's examples.
+            in_other_places: Whether the last replica gets those of the second, and so on. Where
+                replicas are summed in their order, this changes the order of the sums and nothing
+                else. The first one stays, as its loss may be the one that is reported, and so does
+                the last step.
         """
         count = len(self.examples[0]) - self.held_out
         together = self.batch * replicas
-        rows = np.arange(self.steps * together - 1) % count
+        rows = np.arange(self.steps * together)
+        if in_other_places:
+            by_replica = rows.reshape(-1, replicas, self.batch)
+            by_replica[:-1, 1:] = by_replica[:-1, :0:-1].copy()
+        rows = rows[:-1] % count
         inputs, targets = self.examples
         return inputs[rows], targets[rows]
 
@@ -64,12 +79,18 @@ class Task:
         inputs, targets = self.examples
         return inputs[-self.held_out :], targets[-self.held_out :]
 
+    def held_out_score(self, model: keras.Model) -> float:
+        """Returns the score of a trained model."""
+        inputs, targets = self.testing()
+        return self.score(np.asarray(model(inputs, training=False)), targets)
+
 
 def task(name: str, quick: bool) -> Task:
     """Returns the task of that name; `quick` makes it a matter of seconds."""
     made: dict[str, Callable[[bool], Task]] = {
         "language_model": _language_model,
         "digits": _digits,
+        "workers_language_model": _workers_language_model,
         "tpu_language_model": _tpu_language_model,
     }
     return made[name](quick)
@@ -105,6 +126,12 @@ def _tpu_language_model(quick: bool) -> Task:
     """The same model and data; its step takes longer to trace, as every replica gets its ops."""
     same = _language_model(quick, steps=12)
     return dataclasses.replace(same, name="tpu_language_model")
+
+
+def _workers_language_model(quick: bool) -> Task:
+    """The same model and data for processes, which are slow to start and share few cores."""
+    same = _language_model(quick, steps=12)
+    return dataclasses.replace(same, name="workers_language_model")
 
 
 def _digits(quick: bool) -> Task:

@@ -6,13 +6,14 @@ import sys
 import time
 from typing import TextIO
 
-from tf_wu_shard.demo import agreement
+from tf_wu_shard.demo import agreement, cluster_figures
 from tf_wu_shard.demo.comparison import Comparison
-from tf_wu_shard.demo.runs import SCORES, TITLES, Mode, reordering
+from tf_wu_shard.demo.runs import SCORES, TITLES, Mode, reordering, replica_word
 from tf_wu_shard.report.quantities import byte_text, second_text
 
 _BAR = 28
 _LOSS_LINES = 6
+_TITLE = max(map(len, TITLES.values()))
 
 
 class ProgressBar:
@@ -47,9 +48,9 @@ class ProgressBar:
             return
         full = _BAR * step // steps
         bar = "#" * full + "." * (_BAR - full)
-        line = f"{TITLES[task]:<19} {mode.value:<10} [{bar}] {step:>3}/{steps}  {note}"
+        line = f"{TITLES[task]:<{_TITLE}} {mode.value:<10} [{bar}] {step:>3}/{steps}  {note}"
         start = "\r" if self._moves else ""
-        self._stream.write(f"{start}{line:<90}".rstrip() + ("\n" if last else ""))
+        self._stream.write(f"{start}{line:<94}".rstrip() + ("\n" if last else ""))
         self._stream.flush()
 
 
@@ -61,9 +62,10 @@ def say(line: str) -> None:
 def summary(comparison: Comparison) -> str:
     """Returns a task's figures: losses side by side, the verdict, memory, time, agreement."""
     unsharded, sharded = comparison.unsharded, comparison.sharded
+    replica = replica_word(comparison.task)
     title = (
         f"{TITLES[comparison.task]}: {unsharded.parameters:,} parameters,"
-        f" {comparison.replicas} replicas, {len(unsharded.losses)} steps"
+        f" {comparison.replicas} {replica}s, {len(unsharded.losses)} steps"
     )
     parts = [title, "-" * len(title), _losses(comparison)]
     parts.append(
@@ -73,7 +75,8 @@ def summary(comparison: Comparison) -> str:
     if sharded.sharding is not None:
         before, after = sharded.sharding.slot_bytes_unsharded, sharded.sharding.slot_bytes_sharded
         parts += ["", sharded.sharding.text, ""]
-        parts.append(f"slots per replica     {byte_text(before)} -> {byte_text(after)}")
+        slots = f"slots per {replica}"
+        parts.append(f"{slots:<22}{byte_text(before)} -> {byte_text(after)}")
     parts.append(
         f"peak process memory   {byte_text(unsharded.peak_bytes)}"
         f" -> {byte_text(sharded.peak_bytes)}"
@@ -83,6 +86,7 @@ def summary(comparison: Comparison) -> str:
         f"median step           {second_text(unsharded.median_step_s)}"
         f" -> {second_text(sharded.median_step_s)}   (x {ratio:.2f})"
     )
+    parts += cluster_figures.lines(comparison)
     return "\n".join([*parts, "", _agreements(comparison)])
 
 

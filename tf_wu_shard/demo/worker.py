@@ -14,19 +14,15 @@ import sys
 from collections.abc import Sequence
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 import tf_wu_shard
 from tf_wu_shard.config import FLAG
 from tf_wu_shard.demo import runs
-from tf_wu_shard.demo.recording import Steps, say, values
-from tf_wu_shard.demo.runs import Mode, Run, ShardedVariable, Sharding, Tensors
-from tf_wu_shard.demo.tasks import Task, task
-from tf_wu_shard.report.report import percent_text
+from tf_wu_shard.demo.recording import Steps, say, sharding, values
+from tf_wu_shard.demo.runs import Mode, Run, Tensors
+from tf_wu_shard.demo.tasks import SEED, Task, task
 from tf_wu_shard.topology import parse_topology, topology_names
-
-_SEED = 2020
 
 
 def train(name: str, mode: Mode, *, replicas: int, quick: bool) -> tuple[Run, Tensors]:
@@ -46,7 +42,7 @@ def train(name: str, mode: Mode, *, replicas: int, quick: bool) -> tuple[Run, Te
         tf.config.optimizer.set_experimental_options({FLAG: True})
     # After the devices are set: making the task's data already runs TensorFlow ops.
     chosen = task(name, quick)
-    keras.utils.set_random_seed(_SEED)
+    keras.utils.set_random_seed(SEED)
     with strategy.scope():
         model = chosen.model()
         model.compile(chosen.optimizer(), chosen.loss())
@@ -58,9 +54,9 @@ def train(name: str, mode: Mode, *, replicas: int, quick: bool) -> tuple[Run, Te
         losses=tuple(steps.losses),
         step_s=tuple(steps.seconds[1:]),
         first_step_s=steps.seconds[0],
-        held_out=_score(chosen, model),
+        held_out=chosen.held_out_score(model),
         peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-        sharding=_sharding(),
+        sharding=sharding(),
     )
     return run, Tensors(values(model.weights), values(model.optimizer.variables))
 
@@ -99,9 +95,8 @@ def _tpu_strategy(replicas: int) -> tf.distribute.TPUStrategy:
 
 
 def _fit(model: keras.Model, chosen: Task, mode: Mode, replicas: int) -> Steps:
-    inputs, targets = chosen.training(replicas)
-    if chosen.name in runs.ON_TPUS and mode is Mode.REORDERED:
-        inputs, targets = (_in_other_places(array, chosen, replicas) for array in (inputs, targets))
+    elsewhere = chosen.name in runs.ON_TPUS and mode is Mode.REORDERED
+    inputs, targets = chosen.training(replicas, in_other_places=elsewhere)
     steps = Steps()
     model.fit(
         inputs,
@@ -112,59 +107,6 @@ def _fit(model: keras.Model, chosen: Task, mode: Mode, replicas: int) -> Steps:
         callbacks=[steps],
     )
     return steps
-
-
-def _in_other_places(array: np.ndarray, chosen: Task, replicas: int) -> np.ndarray:
-    """Examples of which the last replica gets those of the second, and so on.
-
-    Replicas are summed in their order, so this changes the order of the sums and nothing else. The
-    first one stays: it is the one whose loss Keras reports. So does the last step, which has fewer
-    examples than replicas have room for.
-    """
-    full = len(array) - len(array) % (chosen.batch * replicas)
-    by_replica = array[:full].reshape(-1, replicas, chosen.batch, *array.shape[1:])
-    order = [0, *range(replicas - 1, 0, -1)]
-    moved = by_replica[:, order].reshape(full, *array.shape[1:])
-    return np.concatenate([moved, array[full:]])
-
-
-def _score(chosen: Task, model: keras.Model) -> float:
-    inputs, targets = chosen.testing()
-    return chosen.score(np.asarray(model(inputs, training=False)), targets)
-
-
-def _sharding() -> Sharding | None:
-    """Reads the pass's report of the train step: of the reports, the one with most variables."""
-    reports = tf_wu_shard.reports()
-    if not reports:
-        return None
-    report = max(reports, key=lambda one: len(one.variables))
-    return Sharding(
-        verdict=report.verdict,
-        text=str(report),
-        variables=tuple(
-            ShardedVariable(
-                name=one.name,
-                shape=one.shape,
-                layout=one.layout,
-                slots=one.slots,
-                bucket=one.bucket,
-                padding=one.padding,
-                gathered_in=one.gathered_in,
-            )
-            for one in report.variables
-        ),
-        left_alone=tuple((one.name, one.reason) for one in report.left_alone),
-        notes=report.notes,
-        slot_bytes_unsharded=report.slot_bytes_per_replica.unsharded,
-        slot_bytes_sharded=report.slot_bytes_per_replica.sharded,
-        pass_ms=report.pass_ms,
-        trace_ms=report.trace_ms,
-        weight_bytes_unsharded=report.weight_bytes_per_replica.unsharded,
-        weight_bytes_sharded=report.weight_bytes_per_replica.sharded,
-        place=report.place,
-        elements_sharded=percent_text(report.elements),
-    )
 
 
 if __name__ == "__main__":

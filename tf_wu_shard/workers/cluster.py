@@ -14,6 +14,7 @@ import hashlib
 import re
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable
 
 import tensorflow as tf
@@ -46,12 +47,26 @@ class _Ballot:
     once_made: Callable[[], None]
 
 
+@dataclasses.dataclass(frozen=True)
+class VoteTimes:
+    """When this worker took part in a vote, in seconds of `time.monotonic`.
+
+    Attributes:
+        begun: Before it proposed.
+        ended: When it knew the decision; it may have waited for others most of that time.
+    """
+
+    begun: float
+    ended: float
+
+
 class WorkerCluster:
     """What this worker agrees on with the others, and tells them.
 
     Attributes:
         number: This worker's number.
         total: How many workers there are.
+        votes: Of this worker so far, oldest first, those that agreed and those that did not.
         read_seconds: How long a reader of a whole slot waits for other workers; it counts from the
             first slot that lives in shards on.
     """
@@ -72,6 +87,7 @@ class WorkerCluster:
         self._slots: collections.Counter[str] = collections.Counter()
         self._dropped: collections.deque[str] = collections.deque()
         self._open: _Ballot | None = None
+        self.votes: list[VoteTimes] = []
         self.read_seconds = READ_SECONDS
 
     @functools.cached_property
@@ -138,13 +154,16 @@ class WorkerCluster:
         return decision
 
     def _vote(self, topic: str, proposal: Proposal, seconds: float) -> Decision:
+        begun = time.monotonic()
         try:
-            return Voter(self._store, self.number, self.total, seconds).vote(topic, proposal)
+            voted = Voter(self._store, self.number, self.total, seconds).vote(topic, proposal)
         except StoreError as error:
             raise StorageError(
                 "this worker does not learn whether all workers shard the update, and must stop:"
                 f" {error}"
             ) from error
+        self.votes.append(VoteTimes(begun, time.monotonic()))
+        return voted
 
     @functools.cached_property
     def _exchange(self) -> ShardExchange:

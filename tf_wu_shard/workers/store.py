@@ -13,10 +13,10 @@ from typing import Protocol
 
 from tf_wu_shard.errors import WuShardError
 
-# A get that ends without a text may leave a call behind at the table until its key comes, so waits
-# that look at something else in between do it ever more rarely.
-_FIRST_WAIT = 0.02
-_LONGEST_WAIT = 0.5
+# Who looks at something else meanwhile does not see the text come, for a tenth of a second at the
+# cluster's table; and a get that ends without a text may leave a call behind there until its key
+# comes. So waits do it rarely.
+_WAIT = 0.5
 
 
 class StoreError(WuShardError, RuntimeError):
@@ -102,10 +102,8 @@ def wait_for(store: Store, key: str, deadline: float, stop: Callable[[], bool]) 
     Raises:
         StoreError: The table cannot be reached.
     """
-    wait = _FIRST_WAIT
     while True:
         left = deadline - time.monotonic()
-        text = store.get(key, max(0.0, min(left, wait)))
-        if text is not None or left <= wait or stop():
+        text = store.get(key, max(0.0, min(left, _WAIT)))
+        if text is not None or left <= _WAIT or stop():
             return text
-        wait = min(2 * wait, _LONGEST_WAIT)
