@@ -35,7 +35,7 @@ def test_a_differing_part_is_named_with_each_workers_value() -> None:
     older = Proposal({"version": "1.0"})
     decisions = _vote(LocalStore(), {0: _SAME, 1: other, 2: older}, 3)
     reasons = {0: "proposed plan 'ab12'", 1: "proposed plan 'cd34'", 2: "proposed no plan"}
-    assert decisions == [Decision(False, reasons)] * 3
+    assert decisions == [Decision(False, reasons, differing=("plan",))] * 3
     assert decisions[0].summary == (
         "worker 0 proposed plan 'ab12'; worker 1 proposed plan 'cd34'; worker 2 proposed no plan"
     )

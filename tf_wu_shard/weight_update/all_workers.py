@@ -24,16 +24,21 @@ from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.step.accesses import accesses
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.gradients import result_names
 from tf_wu_shard.step.replicas import workers_of
 from tf_wu_shard.storage import captured_slots
 from tf_wu_shard.weight_update.analysis.types import Analysis
 from tf_wu_shard.weight_update.sharding import Sharding
+from tf_wu_shard.weight_update.slot_reads import read_together, written_keys
 from tf_wu_shard.workers.agreement import Decision, Proposal
 
 # Where a trained variable keeps the plans that all workers agreed on.
 _ATTRIBUTE = "_wu_shard_agreed"
+
+# The part of a proposal that differs where workers have different functions.
+_PLAN = "plan"
 
 
 def against_others(
@@ -50,21 +55,21 @@ def against_others(
         What keeps this worker from it; None where all do the same, or where there are no others.
 
     Raises:
-        StorageError: If slots live in shards already and some workers said nothing: they may go on
-            with steps that this worker's would not fit.
+        StorageError: If slots live in shards already, and some workers said nothing or have another
+            step: they may go on with what this worker's would not fit.
     """
     cluster = workers_of(captured)
     trained = _trained(sharding.analysis, captured)
     if cluster is None or not trained:
         return None
-    plan = _digest(captured.view, sharding)
+    plan = _digest(captured, sharding)
     agreed_on = _agreed_on(captured, trained)
     if plan in agreed_on:
         return None
     subject = {
         "version": importlib.metadata.version("tf-wu-shard"),
         "options": repr(options),
-        "plan": plan,
+        _PLAN: plan,
     }
     why = sorted({left.refusal.reason for left in sharding.plan.left_alone})
     nothing = None if sharding.plan.variables else "; ".join(why) or "it has nothing to shard"
@@ -111,19 +116,26 @@ def _refusal(captured: Captured, decision: Decision) -> Refusal | None:
     if decision.agreed:
         return None
     said = decision.summary
-    if decision.silent and (slots := captured_slots.slots_in_shards(captured)):
+    apart = decision.silent or _PLAN in decision.differing
+    if apart and (slots := captured_slots.slots_in_shards(captured)):
         raise StorageError(
             f"slots live in shards ({min(slots)} is one), and the workers do not all trace this"
-            f" function: {said}. Trace it on all workers, or restart them from the last checkpoint"
+            f" function: {said}. Trace the same function on all workers, with the same reads of"
+            " slots in it, or restart them from the last checkpoint"
         )
     return refusals.Topology.NOT_ON_ALL_WORKERS.at(said=said)
 
 
 def _trained(analysis: Analysis, captured: Captured) -> list[str]:
-    """The variables that a function trains, by key."""
+    """The weights that a function trains, by key.
+
+    A slot that the function also reads counts as a weight of its own. It is left out: a worker that
+    alone reads one is to vote on the same as the others.
+    """
     keys = {v.key for update in analysis.updates for v in update.weights}
     keys |= {refused.variable for refused in analysis.refused}
-    return sorted(keys & captured.variables.keys())
+    keys &= captured.variables.keys()
+    return sorted({k for k in keys if captured.variables[k].trainable} or keys)
 
 
 def _agreed_on(captured: Captured, trained: list[str]) -> set[str]:
@@ -133,14 +145,15 @@ def _agreed_on(captured: Captured, trained: list[str]) -> set[str]:
     return found
 
 
-def _digest(view: GraphView, sharding: Sharding) -> str:
+def _digest(captured: Captured, sharding: Sharding) -> str:
     """What is equal on all workers that do the same, and differs where they exchange other things.
 
-    It has the plan, and what the updates compute with besides gradients and variables: constants
-    may come from Python code that differs between workers. Numbers in names are no part of it, as
-    TensorFlow counts them for each process.
+    It has the plan, what the updates compute with besides gradients and variables, as constants may
+    come from Python code that differs between workers, and the reads of other slots in which all
+    workers take part. Numbers in names are no part of it, as TensorFlow counts them for each
+    process.
     """
-    plan, analysis = sharding.plan, sharding.analysis
+    view, plan, analysis = captured.view, sharding.plan, sharding.analysis
     found = hashlib.sha256()
 
     def add(*what: object) -> None:
@@ -151,6 +164,7 @@ def _digest(view: GraphView, sharding: Sharding) -> str:
         add(_unnumbered(variable.variable), variable.layout, variable.other_layouts)
         add(variable.dtype, variable.bucket, variable.reductions)
         add([(_unnumbered(slot.variable), slot.layout, slot.dtype) for slot in plan.in_shards])
+    add(_reads_of_others(captured, {slot.variable for slot in plan.in_shards}))
     updates = [analysis.updates[variable.update] for variable in plan.variables]
     computed = _Computed(view, result_names(view, analysis.reductions))
     for update in updates:
@@ -199,6 +213,20 @@ class _Computed:
             before = self._known.get(value.op, b"") if key is None else repr(key).encode()
             found.update(b"%d:%s" % (value.index, before))
         return found.digest()[:8]
+
+
+def _reads_of_others(captured: Captured, planned: set[str]) -> list[str]:
+    """Slots that all workers read together though the plan has them not, once for each read."""
+    view, slots = captured.view, captured_slots.slots_in_shards(captured)
+    handles = {handle: ref for handle, ref in view.variables.items() if ref.key in slots}
+    written = (planned & slots.keys()) | written_keys(view, handles)
+    together = read_together(slots, [slots[key] for key in written]) - planned
+    return sorted(
+        _unnumbered(ref.key)
+        for handle, ref in handles.items()
+        if ref.key in together
+        for _ in accesses(view, handle)
+    )
 
 
 def _unnumbered(name: str) -> str:

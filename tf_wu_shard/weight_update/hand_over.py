@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ from tf_wu_shard.weight_update.rewrite.lowering import Lowered, lower_slot_acces
 from tf_wu_shard.weight_update.rewrite.result import ShardInput
 from tf_wu_shard.weight_update.rewrite.tpu_accesses import Host
 from tf_wu_shard.weight_update.rewrite.tpu_lowering import lower_accesses_on_tpus
+from tf_wu_shard.weight_update.slot_reads import read_together, written_keys
 from tf_wu_shard.weight_update.stages import Outcome
 
 AnySlot = sharded_slot.ShardedSlot | sharded_slot.PendingSlot
@@ -86,7 +87,9 @@ def handed_over(step: Step, outcome: Outcome, options: ShardingOptions | None) -
         traced = outcome.nested.captured.view
         devices = {key: tuple(shard.device for shard in slots[key].shards) for key in layouts}
         dialects = _dialects(step, devices, options)
-        reads = _reads_of_workers(step, {key: slots[key] for key in layouts})
+        written = {*shards.values()} | written_keys(captured.view, handles)
+        held = [*planned.values(), *(slots[key] for key in written)]
+        reads = _reads_apart(step, {key: slots[key] for key in layouts}, held)
         owners.append(tuple(reads.values()))
         calls = {key: python_calls.token_of(read) for key, read in reads.items()}
         lowered = lower_slot_accesses(captured.view, layouts, shards, traced, dialects, calls)
@@ -142,19 +145,23 @@ def _dialects(
     return {key: made[own] for key, own in devices.items()}
 
 
-def _reads_of_workers(step: Step, slots: Mapping[str, Any]) -> dict[str, Callable[[], np.ndarray]]:
-    """What reads slots in a function that need not be run by all workers, as it sums nothing.
+def _reads_apart(
+    step: Step, slots: Mapping[str, Any], written: Iterable[AnySlot]
+) -> dict[str, Callable[[], np.ndarray]]:
+    """What reads slots that a worker reads alone: all of them where no sum shows a group.
 
     Args:
         step: The function.
         slots: The slots in shards, by key.
+        written: Those that the function writes.
 
     Returns:
-        By slot, what asks the other workers for it; nothing where they take part themselves.
+        By slot, what asks the other workers for it; nothing where there are none.
     """
-    if workers_of(step.captured) is None or step.dialect.recognise(step.view)[0]:
+    if workers_of(step.captured) is None:
         return {}
-    return {key: functools.partial(_value, slot) for key, slot in slots.items()}
+    together = read_together(slots, written) if step.dialect.recognise(step.view)[0] else set()
+    return {k: functools.partial(_value, slot) for k, slot in slots.items() if k not in together}
 
 
 def _value(slot: sharded_slot.ShardedSlot) -> np.ndarray:

@@ -49,11 +49,13 @@ class Decision:
         reasons: What each worker said, by its number: that it agreed, what it proposed in the parts
             that differ, why it refused, or that it did not answer in time.
         silent: The workers that did not answer in time.
+        differing: The parts of the subject in which the proposals differ.
     """
 
     agreed: bool
     reasons: Mapping[int, str]
     silent: tuple[int, ...] = ()
+    differing: tuple[str, ...] = ()
 
     @property
     def summary(self) -> str:
@@ -161,11 +163,16 @@ class Voter:
         if texts[ARBITER] is not None:
             reasons[ARBITER] = f"proposed, but has decided nothing within {waited:.3g} seconds"
             silent.add(ARBITER)
-        self._decide(topic, Decision(False, reasons, tuple(sorted(silent))))
+        self._decide(topic, Decision(False, reasons, tuple(sorted(silent)), judged.differing))
 
     def _decide(self, topic: str, decision: Decision) -> None:
         reasons = {str(worker): reason for worker, reason in decision.reasons.items()}
-        said = {"agreed": decision.agreed, "reasons": reasons, "silent": [*decision.silent]}
+        said = {
+            "agreed": decision.agreed,
+            "reasons": reasons,
+            "silent": [*decision.silent],
+            "differing": [*decision.differing],
+        }
         text = messages.write(said)
         self._store.insert(_decision_key(topic), text)
 
@@ -209,7 +216,7 @@ def _judge(texts: Mapping[int, str | None], waited: float) -> Decision:
     willing = all(proposal.refusal is None for proposal in proposals.values())
     agreed = len(proposals) == len(texts) and willing and not differing
     silent = tuple(sorted(worker for worker, text in texts.items() if text is None))
-    return Decision(agreed, dict(sorted(reasons.items())), silent)
+    return Decision(agreed, dict(sorted(reasons.items())), silent, tuple(differing))
 
 
 def _differing_parts(subjects: list[Mapping[str, str]]) -> list[str]:
@@ -239,11 +246,13 @@ def _read_proposal(text: str) -> Proposal:
 def _read_decision(text: str, total: int) -> Decision:
     """Reads what stands decided; what cannot be read is negative, and so it is for everybody."""
     try:
-        fields = messages.read(text, {"agreed": bool, "reasons": dict, "silent": list})
+        types = {"agreed": bool, "reasons": dict, "silent": list, "differing": list}
+        fields = messages.read(text, types)
         reasons = {worker: fields["reasons"].get(str(worker)) for worker in range(total)}
         if not all(isinstance(reason, str) for reason in reasons.values()):
             raise MessageError(f"it does not say what each of {total} workers said")
     except MessageError as error:
         reason = f"follows a decision that cannot be read: {error}"
         return Decision(False, dict.fromkeys(range(total), reason))
-    return Decision(fields["agreed"], reasons, tuple(fields["silent"]))
+    silent, differing = tuple(fields["silent"]), tuple(fields["differing"])
+    return Decision(fields["agreed"], reasons, silent, differing)

@@ -1,10 +1,9 @@
 """How a sum over replicas looks in a graph that holds a copy of each, or of one of several workers.
 
-Two forms: one CollectiveReduceV2 per replica (MirroredStrategy's default on CPU devices, and the
-only one of workers), and one
-AddN over all replicas whose result, perhaps divided by their number, is passed to each device by an
-Identity (`cross_device_ops=tf.distribute.ReductionToOneDevice()`, and what replicas write to a
-variable with an aggregation).
+Two forms: one CollectiveReduceV2 per replica (MirroredStrategy's default, and the only one of
+workers), and one AddN over all replicas whose result, perhaps divided by their number, is passed to
+each device by an Identity (`cross_device_ops=tf.distribute.ReductionToOneDevice()`, and what
+replicas write to a variable with an aggregation). `all_reduces` knows two more.
 """
 
 from __future__ import annotations
@@ -15,15 +14,23 @@ from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import Op, Value, decoded
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import CarriedReduction
+from tf_wu_shard.grounds.in_process.all_reduces import (
+    ADDITION,
+    NCCL_SUM,
+    additions_of,
+    handed_back,
+    nccl_sums,
+    rejoined,
+    terms_of,
+)
 from tf_wu_shard.grounds.in_process.gathered_slices import gathered_slices
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.replicas import Replicas, in_this_process, of_workers
 
 _COLLECTIVE = "CollectiveReduceV2"
-_SUM = "AddN"
 
 # What may be a sum over replicas.
-SUMS = frozenset({_COLLECTIVE, _SUM})
+SUMS = frozenset({_COLLECTIVE, ADDITION, NCCL_SUM})
 
 
 def replica_devices(view: GraphView) -> tuple[str, ...]:
@@ -90,7 +97,9 @@ def _sums(view: GraphView, replicas: Replicas) -> tuple[list[CarriedReduction], 
         return [], [refusals.Topology.REPLICA_UNKNOWN.at(c.name) for c in collectives[:1]]
     found, refused = _collective_sums(view, collectives, replicas)
     if len(replicas.local) == replicas.total:
-        found += _sums_on_one_device(view, replicas.devices)
+        by_nccl, others = nccl_sums(view, replicas)
+        found += rejoined(view, [*by_nccl, *_sums_on_one_device(view, replicas.devices)])
+        refused += others
     return found, refused
 
 
@@ -145,24 +154,18 @@ def _sums_on_one_device(view: GraphView, devices: Sequence[str]) -> list[Carried
     """
     found: list[CarriedReduction] = []
     for op in view:
-        if op.type != _SUM or len(op.inputs) != len(devices) or op.name not in view.live:
+        if op.type != ADDITION or op.name not in view.live:
             continue
-        terms = {view.producer(v).device: v for v in op.inputs}
-        if set(terms) != set(devices):
-            continue
-        results: dict[str, Value] = {}
+        terms = terms_of(view, op, devices)
         carriers = _with_division(view, op, len(devices))
-        consumers = view.consumers(Value(carriers[-1]))
-        for consumer, _ in consumers:
-            if consumer.type == "Identity":
-                results[consumer.device] = Value(consumer.name)
-        if len(consumers) == len(devices) == len(results) and set(results) == set(devices):
+        results = None if terms is None else handed_back(view, Value(carriers[-1]), devices)
+        if terms is not None and results is not None:
             found.append(
                 CarriedReduction(
                     tuple(terms[d] for d in devices),
                     tuple(results[d] for d in devices),
                     1 if len(carriers) == 1 else len(devices),
-                    carriers,
+                    (*additions_of(view, op, terms.values()), *carriers[1:]),
                 )
             )
     return found

@@ -1,0 +1,251 @@
+"""Functions that one worker traces alone, or otherwise than the others, with the flag and without.
+
+    TF_CONFIG=... python -m tests.equivalence.one_worker_run compare [NAME...]
+    TF_CONFIG=... python -m tests.equivalence.one_worker_run apart
+
+Each case is run twice, and what it leaves is compared bit for bit. With `apart` the chief reads a
+slot in a step whose slots live in shards already, which no worker can go on from.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+import tf_wu_shard
+from tests.equivalence.in_process import in_shards, turn_off, turn_on
+from tests.equivalence.nested_scenarios import Left, adam
+from tests.equivalence.net import INPUTS, TARGETS, Net
+from tf_wu_shard.errors import StorageError
+
+AGREEMENT_SECONDS = 3.0
+
+
+class Run:
+    """What every case starts from: a net, its step, and who this worker is."""
+
+    def __init__(self, strategy: tf.distribute.Strategy) -> None:
+        self.strategy = strategy
+        self.is_chief = strategy.cluster_resolver.task_id == 0
+        self.net = Net(strategy, adam())
+        self.given = self.net.spread(INPUTS), self.net.spread(TARGETS)
+        self.step = self.step_of()
+
+    def step_of(self) -> Any:
+        """A train step that was not traced yet."""
+
+        @tf.function
+        def step(rows: Any, wanted: Any) -> Any:
+            return self.strategy.run(self.net.train, (rows, wanted))
+
+        return step
+
+    def train(self, steps: int) -> None:
+        for _ in range(steps):
+            self.step(*self.given)
+
+    def length(self) -> tf.Tensor:
+        """The norm of the momentum of the first layer's kernel."""
+        slots = self.net.optimizer.variables
+        slot = next(v for v in slots if v.path.endswith("kernel_momentum"))
+        return tf.norm(slot.value)
+
+    def left(self, *seen: Any) -> Left:
+        return Left(self.net.state, seen)
+
+
+def traced_early(strategy: tf.distribute.Strategy) -> Left:
+    """The chief traces the step and begins it, long before the other worker comes."""
+    run = Run(strategy)
+    if not run.is_chief:
+        time.sleep(3 * AGREEMENT_SECONDS)
+    started = time.monotonic()
+    run.step.get_concrete_function(*run.given)
+    print("traced in", time.monotonic() - started, flush=True)
+    run.train(3)
+    return run.left()
+
+
+def looked_at_early(strategy: tf.distribute.Strategy) -> Left:
+    """The chief traces another function of the same weights, which the other never traces."""
+    run = Run(strategy)
+    if run.is_chief:
+        run.step_of().get_concrete_function(*run.given)
+    run.train(3)
+    return run.left()
+
+
+def read_in_step(strategy: tf.distribute.Strategy) -> Left:
+    """The step itself reads a slot, on the chief alone."""
+    run = Run(strategy)
+
+    @tf.function
+    def step(rows: Any, wanted: Any) -> Any:
+        length = run.length() if run.is_chief else tf.constant(0.0)
+        strategy.run(run.net.train, (rows, wanted))
+        return length
+
+    return run.left(*(step(*run.given) for _ in range(3)))
+
+
+def evaluated_alone(strategy: tf.distribute.Strategy) -> Left:
+    """The chief alone evaluates; the other goes on to the next step."""
+    run = Run(strategy)
+    run.train(2)
+
+    @tf.function
+    def evaluation() -> Any:
+        return run.length()
+
+    seen = [evaluation()] if run.is_chief else []
+    run.train(2)
+    return run.left(*seen, evaluation())
+
+
+def evaluated_by_all(strategy: tf.distribute.Strategy) -> Left:
+    """All evaluate and sum a loss; the chief's evaluation reads a slot, too."""
+    run = Run(strategy)
+    run.train(2)
+
+    @tf.function
+    def evaluation(rows: Any, wanted: Any) -> Any:
+        losses = strategy.run(run.net.loss, (rows, wanted))
+        length = run.length() if run.is_chief else tf.constant(0.0)
+        return strategy.reduce("SUM", losses, axis=None), length
+
+    seen = [*evaluation(*run.given)]
+    run.train(2)
+    return run.left(*seen, *evaluation(*run.given))
+
+
+def read_by_all(strategy: tf.distribute.Strategy) -> Left:
+    """All evaluate, sum a loss and read a slot."""
+    run = Run(strategy)
+    run.train(2)
+
+    @tf.function
+    def evaluation(rows: Any, wanted: Any) -> Any:
+        losses = strategy.run(run.net.loss, (rows, wanted))
+        return strategy.reduce("SUM", losses, axis=None), run.length()
+
+    seen = [*evaluation(*run.given)]
+    run.train(2)
+    return run.left(*seen, *evaluation(*run.given))
+
+
+def read_in_anothers_step(strategy: tf.distribute.Strategy) -> Left:
+    """A step of one net reads a slot of another, on the chief alone."""
+    run, other = Run(strategy), Run(strategy)
+    run.train(2)
+
+    @tf.function
+    def step(rows: Any, wanted: Any) -> Any:
+        length = run.length() if run.is_chief else tf.constant(0.0)
+        strategy.run(other.net.train, (rows, wanted))
+        return length
+
+    seen = []
+    for _ in range(2):
+        seen.append(step(*run.given))
+        run.train(1)
+    return Left([*run.net.state, *other.net.state], seen)
+
+
+def smaller_on_one(strategy: tf.distribute.Strategy) -> Left:
+    """The chief alone traces the step again, for a batch of another size."""
+    run = Run(strategy)
+    run.train(2)
+    rows, wanted = (strategy.experimental_local_results(each)[0] for each in run.given)
+    own = slice(3) if run.is_chief else slice(None)
+    for _ in range(2):
+        run.step(rows[own], wanted[own])
+    return run.left()
+
+
+def traced_once_more(strategy: tf.distribute.Strategy) -> Left:
+    """The chief alone traces another step of the same weights when slots live in shards."""
+    run = Run(strategy)
+    run.train(2)
+    if run.is_chief:
+        run.step_of().get_concrete_function(*run.given)
+    run.train(2)
+    return run.left()
+
+
+CASES = {
+    case.__name__: case
+    for case in (
+        traced_early,
+        looked_at_early,
+        read_in_step,
+        evaluated_alone,
+        evaluated_by_all,
+        read_by_all,
+        read_in_anothers_step,
+        smaller_on_one,
+        traced_once_more,
+    )
+}
+
+
+def compared(strategy: tf.distribute.Strategy, name: str) -> dict[str, Any]:
+    """What differs between a case without the flag and with it, how long it took, and reasons."""
+    numbers, seconds = [], []
+    for is_on in (False, True):
+        turn_off()
+        if is_on:
+            turn_on(agreement_seconds=AGREEMENT_SECONDS, read_seconds=10.0)
+        tf_wu_shard.clear_reports()
+        tf.keras.utils.set_random_seed(11)
+        started = time.monotonic()
+        left = CASES[name](strategy)
+        seconds.append(time.monotonic() - started)
+        turn_off()
+        numbers.append([np.array(v.numpy()) for v in (*left.variables, *left.seen)])
+    pairs = zip(*numbers, strict=True)
+    reports = tf_wu_shard.reports()
+    return {
+        "apart": [i for i, (a, b) in enumerate(pairs) if a.tobytes() != b.tobytes()],
+        "in_shards": sum(in_shards(v) for v in left.variables),
+        "verdicts": [report.verdict for report in reports],
+        "reasons": sorted({one.reason for report in reports for one in report.left_alone}),
+        "seconds": seconds,
+    }
+
+
+def read_apart(strategy: tf.distribute.Strategy) -> None:
+    """A second step reads a slot on the chief alone, after a first one made shards of them."""
+    turn_on(agreement_seconds=AGREEMENT_SECONDS)
+    run = Run(strategy)
+    run.train(2)
+
+    @tf.function
+    def step(rows: Any, wanted: Any) -> Any:
+        length = run.length() if run.is_chief else tf.constant(0.0)
+        strategy.run(run.net.train, (rows, wanted))
+        return length
+
+    try:
+        step(*run.given)
+    except StorageError as error:
+        print(json.dumps(str(error)), flush=True)
+        raise
+
+
+def main(what: str, *names: str) -> None:
+    """Prints, as one line of JSON, what came of it."""
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    if what == "apart":
+        read_apart(strategy)
+    else:
+        print(json.dumps({name: compared(strategy, name) for name in names or CASES}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

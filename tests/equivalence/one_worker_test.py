@@ -1,0 +1,73 @@
+"""A function that one worker traces alone, or otherwise than the others, hangs and changes nothing.
+
+Unsharded, a worker that begins a step alone waits in its first collective until the others come.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+
+from tests.equivalence.one_worker_run import AGREEMENT_SECONDS, CASES
+from tests.workers.processes import completed, launch, running
+
+# What is left alone, and why: by words that stand in the reason on both workers.
+_LEFT_ALONE = {
+    "traced_early": "worker 1 has not answered within 3",
+    "read_in_step": "worker 0 proposed plan",
+}
+
+
+@functools.cache
+def found() -> list[Any]:
+    """What came of all cases, by worker."""
+    done = launch("tests.equivalence.one_worker_run", ["compare"], workers=2, seconds=300)
+    return [worker.answer for worker in done]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_differs_by_a_bit(name: str) -> None:
+    for worker in found():
+        assert worker[name]["apart"] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in CASES if name not in _LEFT_ALONE])
+def test_slots_live_in_shards_all_the_same(name: str) -> None:
+    for worker in found():
+        assert worker[name]["in_shards"] >= 8
+        assert set(worker[name]["verdicts"]) == {"sharded"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", _LEFT_ALONE)
+def test_what_is_left_alone_has_its_reason_on_both_workers(name: str) -> None:
+    for worker in found():
+        assert worker[name]["in_shards"] == 0
+        assert worker[name]["verdicts"] == ["nothing sharded"]
+        assert all(_LEFT_ALONE[name] in reason for reason in worker[name]["reasons"])
+
+
+@pytest.mark.slow
+def test_a_step_that_the_chief_traces_alone_takes_the_seconds_of_an_agreement() -> None:
+    done = launch(
+        "tests.equivalence.one_worker_run", ["compare", "traced_early"], workers=2, seconds=120
+    )
+    alone, in_company = (
+        [float(line.split()[-1]) for line in worker.output.splitlines() if "traced in" in line]
+        for worker in done
+    )
+    # Without the flag and with it. The late worker reads what was decided long ago.
+    assert alone[1] - alone[0] < AGREEMENT_SECONDS + 2
+    assert in_company[1] - in_company[0] < 2
+
+
+@pytest.mark.slow
+def test_a_step_with_a_read_of_one_worker_ends_both_where_slots_live_in_shards() -> None:
+    with running("tests.equivalence.one_worker_run", ["apart"], workers=2) as workers:
+        done = completed(workers, 90)
+    assert all(worker.returncode for worker in done)
+    assert "with the same reads of slots in it" in done[0].output, done[0].shown
