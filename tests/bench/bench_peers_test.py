@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from tf_wu_shard.bench import training
+from tf_wu_shard.bench import local_cluster, training
 from tf_wu_shard.bench.conversation import Worker
 from tf_wu_shard.bench.settings import Settings
 from tools import bench_peers
@@ -42,19 +43,33 @@ def test_peers_get_our_first_weights_and_our_batches_in_order(tmp_path: pathlib.
 
 
 def _contestant(losses: list[float], step: list[float], no_update: list[float]) -> Contestant:
-    return Contestant({}, {"step": step, "no_update": no_update}, losses)
+    seconds = {"step": step, "no_update": no_update, "update": []}
+    return Contestant({}, seconds=seconds, losses=losses)
 
 
 def test_a_peer_whose_losses_are_not_ours_did_other_work() -> None:
     # Keras says the mean so far, a peer the loss of the step.
     contestants = {
-        OURS: _contestant([2.0, 1.5, 1.2], [], []),
+        OURS: dataclasses.replace(_contestant([2.0, 1.5, 1.2], [], []), losses_so_far=True),
         "jax_zero1": _contestant([2.0, 1.0, 0.6], [], []),
     }
     bench_peers._check_same_work(contestants)
     contestants["torch_zero"] = _contestant([2.0, 1.0, 0.7], [], [])
     with pytest.raises(DifferentWorkError, match=r"torch_zero trained to a mean loss of 1\.23333"):
         bench_peers._check_same_work(contestants)
+
+
+def test_of_processes_the_loss_is_that_of_all_and_the_time_the_slowest_ones() -> None:
+    class Cluster:
+        def ask(self, command: str) -> list[dict[str, float]]:
+            return [{"seconds": 1.0, "loss": 0.5}, {"seconds": 3.0, "loss": 0.25}]
+
+    workers = bench_peers._Workers(cast(local_cluster.LocalCluster, Cluster()))
+    contestant = Contestant({"step": workers})
+    for _ in range(2):
+        bench_peers._take_steps(contestant, keep=True)
+    assert contestant.seconds["step"] == [3.0, 3.0]
+    assert bench_peers._mean_loss(contestant) == 0.75
 
 
 def test_an_update_costs_the_step_minus_the_step_without_it() -> None:

@@ -1,12 +1,13 @@
 """One worker of a measured cluster: `TF_CONFIG=... python -m tf_wu_shard.bench.cluster_worker`.
 
-Commands: `build` (settings, mode), then any of `step`, `memory`, `slots`, `votes`, `rehearse`
-(times) and `digest`, each asked of all workers at the same time. The first step traces. It ends
-when its standard input does.
+Commands: `build` (settings, mode), then any of `step`, `no_update`, `update`, `memory`, `slots`,
+`votes`, `rehearse` (times) and `digest`, each asked of all workers at the same time, and `weights`
+(file). The first step traces. It ends when its standard input does.
 """
 
 from __future__ import annotations
 
+import functools
 import random
 import sys
 import time
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 import tf_wu_shard
@@ -21,6 +23,8 @@ from tf_wu_shard import models
 from tf_wu_shard.bench import custom_loop, optimizers, resident_memory, training
 from tf_wu_shard.bench.conversation import WorkerError, serve
 from tf_wu_shard.bench.settings import Settings
+from tf_wu_shard.config import FLAG
+from tf_wu_shard.layout import flat_layout
 from tf_wu_shard.workers.agreement import Proposal
 from tf_wu_shard.workers.cluster import worker_cluster
 
@@ -52,7 +56,8 @@ class _Cluster:
         self._train = custom_loop.train_function(
             self.strategy, self._model, self._optimizer, models.loss(settings.model)
         )
-        self._taken = 0
+        self._settings = settings
+        self._taken = {"step": 0, "no_update": 0}
 
     @property
     def parameter_bytes(self) -> int:
@@ -65,15 +70,65 @@ class _Cluster:
         return training.num_bytes([v for v in self._optimizer.variables if len(v.shape)])
 
     def step(self) -> dict[str, float]:
-        """Takes a step; its seconds, and those of the processor that this process had."""
-        batch = self._batches[self._taken % len(self._batches)]
-        self._taken += 1
+        """Takes a step; its seconds, those of the processor that this process had, its loss."""
+        return self._timed("step", self._train)
+
+    def no_update(self) -> dict[str, float]:
+        """Computes this worker's own gradients, all of them held until all are there."""
+        return self._timed("no_update", self._gradients)
+
+    def update(self) -> dict[str, float]:
+        """Does the update of as many elements as this worker's shards have, with no exchange.
+
+        These are the ops of the sharded step's update, which are copies of the optimizer's own, on
+        tensors of the shards' sizes.
+        """
+        start = time.perf_counter()
+        float(self._own_update())
+        return {"seconds": time.perf_counter() - start}
+
+    def save_weights(self, file: str) -> None:
+        """Writes the trained weights, in the model's order."""
+        np.savez(file, *(variable.numpy() for variable in self._model.trainable_variables))
+
+    def _timed(self, command: str, function: Callable[..., tf.Tensor]) -> dict[str, float]:
+        batch = self._batches[self._taken[command] % len(self._batches)]
+        self._taken[command] += 1
         start, used = time.perf_counter(), time.process_time()
-        float(self._train(*batch))
+        loss = float(function(*batch))
         return {
             "seconds": time.perf_counter() - start,
             "processor_seconds": time.process_time() - used,
+            "loss": loss,
         }
+
+    @functools.cached_property
+    def _gradients(self) -> Callable[..., tf.Tensor]:
+        with self.strategy.scope():
+            unused = training.UnusedGradients()
+            unused.build(self._model.trainable_variables)
+        loss = models.loss(self._settings.model)
+        return custom_loop.train_function(self.strategy, self._model, unused, loss)
+
+    @functools.cached_property
+    def _own_update(self) -> Callable[[], tf.Tensor]:
+        # It trains on one replica, where there is nothing to shard.
+        tf.config.optimizer.set_experimental_options({FLAG: False})
+        sizes = [
+            flat_layout(tuple(v.shape), self._settings.replicas, v.dtype.size).shard_size
+            for v in (variable.value for variable in self._model.trainable_variables)
+        ]
+        shards = [keras.Variable(tf.zeros([size])) for size in sizes]
+        optimizer = optimizers.make(self._settings.optimizer, self._settings.epsilon)
+        optimizer.build(shards)
+        gradients = [tf.Variable(tf.fill([size], 1e-3)) for size in sizes]
+
+        @tf.function
+        def updated() -> tf.Tensor:
+            optimizer.apply_gradients(zip(gradients, shards, strict=True))
+            return shards[-1].value[0]
+
+        return updated
 
     def rehearse(self, times: int) -> None:
         """Agrees with the others on nothing, so many times, by two votes as on a step."""
@@ -113,6 +168,9 @@ def main() -> int:
             votes=lambda: custom_loop.votes(cluster.strategy),
             rehearse=cluster.rehearse,
             digest=cluster.digest,
+            no_update=cluster.no_update,
+            update=cluster.update,
+            weights=cluster.save_weights,
         )
         return {"parameter_bytes": cluster.parameter_bytes, "slot_bytes": cluster.slot_bytes}
 

@@ -1,8 +1,8 @@
 """A peer's process: the work it is given, and its end of the conversation with the benchmark.
 
 It speaks as `tf_wu_shard.bench.conversation` does: `build` (problem, a file name), then any number
-of `step` and `no_update`, each answered with its seconds and its loss. A step is over when its
-results are there.
+of `step` and `no_update`, and of `update` where the peer has one, each answered with its seconds
+and its loss. A step is over when its results are there.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def serve(build: Callable[[str], Peer]) -> None:
     # What a library prints must not get between the answers.
     os.dup2(2, 1)
     peer: Peer | None = None
-    taken = {"step": 0, "no_update": 0}
+    taken = {"step": 0, "no_update": 0, "update": 0}
     for line in commands:
         asked: dict[str, Any] = json.loads(line)
         name = asked["command"]

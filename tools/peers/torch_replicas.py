@@ -28,6 +28,9 @@ class Training(Protocol):
     def step(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Gradients, their reduction, the sharded update; returns the replica's loss."""
 
+    def update(self) -> None:
+        """The replica's part of the update alone, with the gradients that the last step left."""
+
 
 Wrap = Callable[[nn.Sequential, Problem], Training]
 
@@ -65,6 +68,10 @@ class Replicas:
         """Every replica's gradients of a plain model, with nothing distributed around it."""
         return self._command("no_update", batch)
 
+    def update(self, batch: int) -> float:
+        """Every replica's part of the update, with nothing exchanged; there is no loss."""
+        return self._command("update", batch)
+
     def _command(self, name: str, batch: int) -> float:
         for pipe in self._pipes:
             pipe.send((name, batch))
@@ -88,6 +95,10 @@ def _replica(replica: int, file: str, wrap: Wrap, meeting: str, pipe: Connection
             name, batch = pipe.recv()
         except EOFError:
             return
+        if name == "update":
+            training.update()
+            pipe.send(0.0)
+            continue
         inputs, targets = batches[batch % len(batches)]
         if name == "step":
             loss = training.step(inputs, targets)

@@ -32,6 +32,10 @@ class ZeroTraining:
         self._optimizer.step()
         return loss
 
+    def update(self) -> None:
+        """What a step of the optimizer does before it sends the weights around."""
+        self._optimizer._local_step()
+
 
 if __name__ == "__main__":
     serve_replicas(ZeroTraining)
