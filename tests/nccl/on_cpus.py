@@ -35,6 +35,8 @@ def stand_in_for_nccl(strategy: tf.distribute.Strategy) -> collections.Counter[s
     all_reduce = getattr(strategy.extended, "_collective_ops", None) or (
         strategy.extended._cross_device_ops
     )
+    # What a strategy passes on with each sum overrules what its all-reduce has.
+    strategy.extended._communication_options = hinted
     all_reduce._options = hinted
     for launcher in all_reduce._launchers:
         launcher._options = hinted

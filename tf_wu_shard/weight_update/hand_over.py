@@ -17,6 +17,7 @@ from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.collective.nccl_order import in_one_order
 from tf_wu_shard.grounds.collective.write_counts import with_write_counts
 from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.grounds.tpu.collectives import TpuCluster
@@ -122,7 +123,7 @@ def handed_over(step: Step, outcome: Outcome, options: ShardingOptions | None) -
         bindings=bound,
         owners=tuple(owners),
         is_changed=True,
-        body=NewBody(nodes, outputs, control_outputs, functions.values()),
+        body=NewBody(in_one_order(nodes), outputs, control_outputs, functions.values()),
         dropped=function_slots.unused(graph, final, captured.view, {*slots, *pending}),
         pending=tuple(pending.values()),
     )

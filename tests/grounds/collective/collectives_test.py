@@ -153,24 +153,6 @@ def test_all_reduce_takes_the_largest_or_smallest_elements(combine: Combine) -> 
     assert all(same(own, wanted) for own in found[0])
 
 
-def test_devices_begin_what_nccl_carries_in_one_order() -> None:
-    """Each collective of a device waits for the one before, the n-th of each is the same."""
-    shapes: list[tuple[int, ...]] = [(40,), (3, 7)]
-    layouts = [flat_layout(shape, 3, 4) for shape in shapes]
-
-    def emit(made: Collectives, at: Emitter, values: list[list[Value]]) -> list[list[Value]]:
-        shards = made.reduce_scatter(at.within("sums"), values[:1], layouts[:1])
-        shards += made.reduce_scatter(at.within("others"), values[1:], layouts[1:])
-        return made.all_gather(at.within("whole"), shards, layouts)
-
-    _, nodes = emitted(contributions(shapes, 3), emit, by_nccl=True)
-    for device in devices_of(3):
-        own = [n for n in nodes if n.op.startswith("Collective") and n.device == device]
-        assert [n.op for n in own] == ["CollectiveReduceScatterV2"] * 2 + ["CollectiveGatherV2"]
-        for before, after in itertools.pairwise(own):
-            assert f"^{before.name}" in after.input
-
-
 @pytest.mark.parametrize("tokens", [0, 1])
 def test_what_nccl_carries_is_what_tensorflows_ops_take(tokens: int) -> None:
     """As collective_ops.cc and its kernels say of inputs, attributes and sizes."""

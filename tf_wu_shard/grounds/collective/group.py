@@ -68,9 +68,7 @@ class Member:
         own = at.on(self.device)
         instance = self._key_of_instance(own, name)
         inputs = [operand, *map(own.value, (self.size, self.key)), instance, *self.tokens]
-        # NCCL waits for ever where two devices begin their collectives in different orders.
-        before = [name for name in self.emitted if name][-1:] if self.by_nccl else ()
-        found = own.op(op_type, inputs, name, controls=before, **self.attributes, **attributes)
+        found = own.op(op_type, inputs, name, **self.attributes, **attributes)
         self.emitted.append(found.op)
         return found
 
