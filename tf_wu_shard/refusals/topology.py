@@ -31,6 +31,11 @@ class Topology(Kind):
         "under {strategy} every variable exists once; nothing is replicated",
         "a strategy that keeps a copy of each variable on every replica, as MirroredStrategy does",
     )
+    COMPILED_BY_XLA = (
+        "XLA compiles the function as a whole (jit_compile=True), and cannot compile what devices"
+        " exchange in a sharded update",
+        "jit_compile=True on what computes the gradients alone, and not around the update",
+    )
     NOT_ASKED_FOR = "nothing was asked for: it ran with --unsharded"
     PASS_FAILED = "the pass failed and left the function as it was: {error}"
 

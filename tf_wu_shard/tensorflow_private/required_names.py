@@ -143,9 +143,12 @@ REQUIRED = {
         *("get_default_graph", "name_scope", "pack_eager_tensors", "uid"),
     ),
     "python.framework.ops:EagerTensor": ("_handle_data", "_numpy", "is_packed"),
-    "python.framework.ops:Operation": ("_from_c_op", "_set_attr"),
+    "python.framework.ops:Graph": ("_get_control_flow_context",),
+    "python.framework.ops:Operation": ("_from_c_op", "_get_control_flow_context", "_set_attr"),
     "python.framework.ops:SymbolicTensor": ("consumers",),
     "python.ops.collective_ops": ("all_gather_v2",),
+    "python.ops.control_flow_ops": ("XLAControlFlowContext",),
+    "python.ops.control_flow_util": ("GetContainingXLAContext",),
     "python.ops.control_flow_v2_func_graphs": ("CondBranchFuncGraph",),
     "python.ops.handle_data_util": ("copy_handle_data", "create_handle_data", "get_handle_data"),
     "python.ops.resource_variable_ops": (

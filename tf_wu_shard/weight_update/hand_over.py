@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.errors import StorageError
+from tf_wu_shard.gate import WRITING
 from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.collective.nccl_order import in_one_order
@@ -32,7 +33,7 @@ from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.replicas import in_process_dialect, tpu_dialect, workers_of
 from tf_wu_shard.step.step import Step
 from tf_wu_shard.storage import captured_slots, sharded_slot
-from tf_wu_shard.tensorflow_private import python_calls
+from tf_wu_shard.tensorflow_private import python_calls, xla_contexts
 from tf_wu_shard.tensorflow_private.graph_rebuilding import NewBody
 from tf_wu_shard.weight_update import function_slots
 from tf_wu_shard.weight_update.rewrite.lowering import Lowered, lower_slot_accesses
@@ -81,6 +82,7 @@ def handed_over(step: Step, outcome: Outcome, options: ShardingOptions | None) -
         lowered, slots, functions = _lowered_on_tpus(graph, outcome, on_host, of_callees)
     elif slots:
         layouts = {key: s.layout for key, s in slots.items() if isinstance(s.layout, Layout)}
+        _check_not_compiled(graph, layouts)
         shards = captured_slots.captured_shards(graph, slots)
         captured = dataclasses.replace(captured, view=outcome.view)
         handles = {n: ref for n, ref in outcome.view.variables.items() if ref.key in layouts}
@@ -127,6 +129,16 @@ def handed_over(step: Step, outcome: Outcome, options: ShardingOptions | None) -
         dropped=function_slots.unused(graph, final, captured.view, {*slots, *pending}),
         pending=tuple(pending.values()),
     )
+
+
+def _check_not_compiled(graph: Any, slots: Collection[str]) -> None:
+    """Raises StorageError where XLA would have to reach other devices to read or write slots."""
+    if slots and xla_contexts.is_compiled(graph, WRITING):
+        raise StorageError(
+            f"XLA compiles {graph.name} as a whole (jit_compile=True), and slot {min(slots)!r},"
+            " which it uses, lives in shards on other devices; trace it without jit_compile, or"
+            " hand over the slot's value as an argument"
+        )
 
 
 def _dialects(

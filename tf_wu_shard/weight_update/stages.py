@@ -8,7 +8,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+from tf_wu_shard import refusals
 from tf_wu_shard.config import ShardingOptions
+from tf_wu_shard.gate import WRITING
 from tf_wu_shard.graph.calls import is_call
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.tpu.obstacles import obstacle, sums_over_replicas
@@ -19,7 +21,7 @@ from tf_wu_shard.step.accesses import accesses
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.replicas import tpu_dialect
 from tf_wu_shard.step.step import Step
-from tf_wu_shard.tensorflow_private import function_graph
+from tf_wu_shard.tensorflow_private import function_graph, xla_contexts
 from tf_wu_shard.weight_update import all_workers, function_slots
 from tf_wu_shard.weight_update.analysis.analyze import analyze
 from tf_wu_shard.weight_update.analysis.types import Analysis
@@ -107,6 +109,8 @@ def run_stages(step: Step, options: ShardingOptions | None, reported: Reported) 
     view = captured.view
     found = with_reasons(analyze(view, dialect), captured)
     analysis = _without_reported(graph, captured, found, nested.reports, reported)
+    if cluster is None and analysis.updates and xla_contexts.is_compiled(graph, WRITING):
+        analysis = analysis.without_updates(refusals.Topology.COMPILED_BY_XLA.at())
     planned = functools.partial(plan_sharding, analysis, dialect, options)
     constraints = function_slots.storage_constraints(graph, analysis, captured, planned)
     chosen = planned(constraints)

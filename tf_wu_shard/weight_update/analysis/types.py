@@ -250,3 +250,16 @@ class Analysis:
     def ensured(self) -> tuple[EnsuredShape, ...]:
         """The shapes that gradients are made sure to have."""
         return tuple(r.ensured for r in self.reductions if r.ensured is not None)
+
+    def without_updates(self, refusal: Refusal) -> Analysis:
+        """The same with every update refused for one reason.
+
+        Args:
+            refusal: The reason.
+        """
+        refused = tuple(
+            RefusedUpdate(weight.key, update.reductions, refusal)
+            for update in self.updates
+            for weight in update.weights
+        )
+        return dataclasses.replace(self, updates=(), refused=(*refused, *self.refused))
