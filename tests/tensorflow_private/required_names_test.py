@@ -49,6 +49,7 @@ PUBLIC: tuple[Any, ...] = (
     *(np.ndarray, tf.DType, tf.DeviceSpec, tf.Graph, tf.Operation, tf.Tensor, tf.TensorShape),
     *(tf.Variable, tf.data.Dataset, tf.distribute.Strategy, tf.distribute.DistributedValues),
     *(tf.distribute.StrategyExtended, tf.distribute.cluster_resolver.TPUClusterResolver),
+    *(tf.train.ClusterSpec, tf.distribute.cluster_resolver.ClusterResolver, tf.errors.OpError),
     *(tf.tpu.experimental.DeviceAssignment, tf.tpu.experimental.Topology),
     *(
         tf.compat.v1.AttrValue(),

@@ -59,7 +59,11 @@ REQUIRED = {
         *("_get_cross_device_ops", "_get_replica_id_in_sync_group"),
     ),
     "python.distribute.cross_device_ops:CollectiveAllReduce": ("_launchers",),
-    "python.distribute.cross_device_utils:CollectiveReplicaLauncher": ("_all_gather",),
+    "python.distribute.cross_device_utils": ("INSTANCE_KEY_START_NUMBER",),
+    "python.distribute.cross_device_utils:CollectiveKeys": ("_instance_key_table", "_lock"),
+    "python.distribute.cross_device_utils:CollectiveReplicaLauncher": (
+        *("_all_gather", "_collective_keys"),
+    ),
     "python.distribute.distribute_lib": ("StrategyExtendedV2", "get_strategy", "has_strategy"),
     "python.distribute.distribute_lib:StrategyExtendedV2": ("batch_reduce_to",),
     "python.distribute.packed_distributed_variable": ("PackedDistributedVariable",),
@@ -91,7 +95,8 @@ REQUIRED = {
         "ensure_initialized",
     ),
     "python.eager.context:Context": (
-        *("_optimizer_experimental_options", "add_function_def", "delete_config_key_value"),
+        *("_optimizer_experimental_options", "abort_collective_ops", "add_function_def"),
+        *("check_collective_ops_peer_health", "delete_config_key_value"),
         *("get_compiler_ir", "get_config_key_value"),
         *("get_function_def", "get_optimizer_experimental_options", "get_visible_devices"),
         *("has_function", "list_function_names", "list_logical_devices", "list_physical_devices"),

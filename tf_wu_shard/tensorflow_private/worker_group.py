@@ -6,8 +6,26 @@ beside collectives is in `worker_cluster`.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.distribute import cross_device_utils
+
+
+@dataclasses.dataclass(frozen=True)
+class Peer:
+    """Another worker of a strategy.
+
+    Attributes:
+        task: Its name, as in "/job:worker/replica:0/task:1".
+        address: Its host and port; None where the cluster gives something else.
+    """
+
+    task: str
+    address: tuple[str, int] | None
 
 
 def number_of(strategy: tf.distribute.Strategy) -> int:
@@ -29,6 +47,62 @@ def members_of(strategy: tf.distribute.Strategy) -> tuple[int, ...]:
     """
     with tf.init_scope():
         own = tf.constant([number_of(strategy)], tf.int32)
-        launcher = strategy.extended._get_cross_device_ops(own)._launchers[0]
-        gathered = launcher._all_gather(own, None)
+        gathered = _launcher(strategy, own)._all_gather(own, None)
     return tuple(np.array(gathered).tolist())
+
+
+def counter_of(strategy: tf.distribute.Strategy) -> Callable[[], int]:
+    """What tells how many collectives this worker has begun.
+
+    Workers that took part in the same ones have begun as many.
+
+    Args:
+        strategy: A MultiWorkerMirroredStrategy of one replica a worker; what is returned does not
+            keep it alive.
+    """
+    with tf.init_scope():
+        keys = _launcher(strategy, tf.constant(0))._collective_keys
+    first = cross_device_utils.INSTANCE_KEY_START_NUMBER
+
+    def begun() -> int:
+        with keys._lock:
+            following = [
+                key for group in keys._instance_key_table.values() for key in group.values()
+            ]
+        return sum(key - first for key in following)
+
+    return begun
+
+
+def peers_of(strategy: tf.distribute.Strategy) -> dict[int, Peer]:
+    """The other workers, by number; none where the cluster has other tasks than the strategy.
+
+    Args:
+        strategy: A MultiWorkerMirroredStrategy of one replica a worker.
+    """
+    cluster = strategy.cluster_resolver.cluster_spec()
+    tasks = [
+        (job, index)
+        for job in ("chief", "worker")
+        if job in cluster.jobs
+        for index in cluster.task_indices(job)
+    ]
+    if len(tasks) != strategy.num_replicas_in_sync:
+        return {}
+    return {
+        number: Peer(
+            f"/job:{job}/replica:0/task:{index}", _address(cluster.task_address(job, index))
+        )
+        for number, (job, index) in enumerate(tasks)
+        if number != number_of(strategy)
+    }
+
+
+def _launcher(strategy: tf.distribute.Strategy, value: tf.Tensor) -> Any:
+    """What begins the collectives of this worker, for values that are where a value is."""
+    return strategy.extended._get_cross_device_ops(value)._launchers[0]
+
+
+def _address(text: str) -> tuple[str, int] | None:
+    host, _, port = text.rpartition(":")
+    return (host.strip("[]"), int(port)) if host and port.isdecimal() else None
