@@ -50,6 +50,7 @@ PUBLIC: tuple[Any, ...] = (
     *(tf.Variable, tf.data.Dataset, tf.distribute.Strategy, tf.distribute.DistributedValues),
     tf.distribute.experimental.CommunicationOptions(),
     *(tf.distribute.StrategyExtended, tf.distribute.cluster_resolver.TPUClusterResolver),
+    *(tf.train.ClusterSpec, tf.distribute.cluster_resolver.ClusterResolver, tf.errors.OpError),
     *(tf.tpu.experimental.DeviceAssignment, tf.tpu.experimental.Topology),
     *(
         tf.compat.v1.AttrValue(),

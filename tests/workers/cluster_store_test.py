@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import threading
+import time
 import types
 from typing import Any
 
@@ -11,6 +13,7 @@ import tensorflow as tf
 
 from tf_wu_shard.tensorflow_private import worker_cluster
 from tf_wu_shard.workers.cluster_store import ClusterStore
+from tf_wu_shard.workers.loss import Loss
 from tf_wu_shard.workers.store import StoreError
 
 
@@ -47,7 +50,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Service:
 def test_a_key_is_inserted_once_and_read_and_removed_under_the_packages_own(
     service: Service,
 ) -> None:
-    store = ClusterStore()
+    store = ClusterStore(Loss())
     assert store.insert("a/b", "first")
     assert not store.insert("a/b", "second")
     assert store.get("a/b", 0) == "first"
@@ -59,7 +62,7 @@ def test_a_key_is_inserted_once_and_read_and_removed_under_the_packages_own(
 def test_looking_once_leaves_the_service_time_to_answer(service: Service) -> None:
     # To the service 0 milliseconds are without end, which is what infinity stands for here.
     for seconds in (0, 0.0001, 2.5, math.inf):
-        ClusterStore().get("a", seconds)
+        ClusterStore(Loss()).get("a", seconds)
     assert service.waits == [100, 100, 2500, 0]
 
 
@@ -74,7 +77,7 @@ def test_a_service_that_is_gone_is_an_error_of_the_table(
         raise error(None, None, "Socket closed\nAdditional GRPC error information")
 
     monkeypatch.setattr(worker_cluster, "context", types.SimpleNamespace(context=gone))
-    store = ClusterStore()
+    store = ClusterStore(Loss())
     for call, verb in (
         (lambda: store.insert("a", ""), "insert"),
         (lambda: store.get("a", 0), "read"),
@@ -84,3 +87,26 @@ def test_a_service_that_is_gone_is_an_error_of_the_table(
             call()
         words = str(raised.value)
         assert f"did not {verb} 'tf_wu_shard/a' ({error.__name__}: Socket closed)" in words
+
+
+@pytest.mark.parametrize("verb", ["insert", "get", "remove"])
+def test_a_service_that_never_answers_is_waited_for_until_the_cluster_is_lost(
+    monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    never = threading.Event()
+    monkeypatch.setattr(
+        worker_cluster, "context", types.SimpleNamespace(context=lambda: never.wait(30))
+    )
+    loss = Loss()
+    store = ClusterStore(loss)
+    calls = {
+        "insert": lambda: store.insert("a", ""),
+        "get": lambda: store.get("a", math.inf),
+        "remove": lambda: store.remove("a"),
+    }
+    threading.Timer(0.1, loss.declare, ["worker 0 is stopped"]).start()
+    started = time.monotonic()
+    with pytest.raises(StoreError, match="the cluster is lost: worker 0 is stopped"):
+        calls[verb]()
+    assert time.monotonic() - started < 5
+    never.set()

@@ -67,8 +67,11 @@ REQUIRED = {
         *("_cross_device_ops", "_get_replica_id_in_sync_group"),
     ),
     "python.distribute.cross_device_ops:CollectiveAllReduce": ("_launchers",),
+    "python.distribute.cross_device_utils": ("INSTANCE_KEY_START_NUMBER",),
+    "python.distribute.cross_device_utils:CollectiveKeys": ("_instance_key_table", "_lock"),
     "python.distribute.cross_device_utils:CollectiveReplicaLauncher": (
-        *("_device", "_get_ordering_token", "_group_key", "_next_instance_key", "_options"),
+        *("_collective_keys", "_device", "_get_ordering_token", "_group_key"),
+        *("_next_instance_key", "_options"),
     ),
     "python.distribute.distribute_lib": ("StrategyExtendedV2", "get_strategy", "has_strategy"),
     "python.distribute.distribute_lib:StrategyExtendedV2": ("batch_reduce_to",),
@@ -101,7 +104,8 @@ REQUIRED = {
         "ensure_initialized",
     ),
     "python.eager.context:Context": (
-        *("_optimizer_experimental_options", "add_function_def", "delete_config_key_value"),
+        *("_optimizer_experimental_options", "abort_collective_ops", "add_function_def"),
+        *("check_collective_ops_peer_health", "delete_config_key_value"),
         *("get_compiler_ir", "get_config_key_value"),
         *("get_function_def", "get_optimizer_experimental_options", "get_visible_devices"),
         *("has_function", "list_function_names", "list_logical_devices", "list_physical_devices"),

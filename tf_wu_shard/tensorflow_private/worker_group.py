@@ -6,13 +6,30 @@ Answers are for MultiWorkerMirroredStrategy. What workers tell each other beside
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
+
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.distribute import cross_device_utils
 from tensorflow.python.ops import collective_ops
 
 from tf_wu_shard.errors import StorageError
 
 _BETWEEN_NODES = 1_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Peer:
+    """Another worker of a strategy.
+
+    Attributes:
+        task: Its name, as in "/job:worker/replica:0/task:1".
+        address: Its host and port; None where the cluster gives something else.
+    """
+
+    task: str
+    address: tuple[str, int] | None
 
 
 def replicas_of(strategy: tf.distribute.Strategy) -> int:
@@ -80,3 +97,53 @@ def members_of(strategy: tf.distribute.Strategy) -> tuple[int, ...]:
             " train with one device a worker, or with the sharded update off"
         )
     return orders.pop()
+
+
+def counter_of(strategy: tf.distribute.Strategy) -> Callable[[], int]:
+    """What tells how many collectives this worker has begun.
+
+    Workers that took part in the same ones have begun as many.
+
+    Args:
+        strategy: A MultiWorkerMirroredStrategy; what is returned does not keep it alive.
+    """
+    keys = strategy.extended._cross_device_ops._launchers[0]._collective_keys
+    first = cross_device_utils.INSTANCE_KEY_START_NUMBER
+
+    def begun() -> int:
+        with keys._lock:
+            following = [
+                key for group in keys._instance_key_table.values() for key in group.values()
+            ]
+        return sum(key - first for key in following)
+
+    return begun
+
+
+def peers_of(strategy: tf.distribute.Strategy) -> dict[int, Peer]:
+    """The other workers, by number; none where the cluster has other tasks than the strategy.
+
+    Args:
+        strategy: A MultiWorkerMirroredStrategy.
+    """
+    cluster = strategy.cluster_resolver.cluster_spec()
+    tasks = [
+        (job, index)
+        for job in ("chief", "worker")
+        if job in cluster.jobs
+        for index in cluster.task_indices(job)
+    ]
+    if len(tasks) != count_of(strategy):
+        return {}
+    return {
+        number: Peer(
+            f"/job:{job}/replica:0/task:{index}", _address(cluster.task_address(job, index))
+        )
+        for number, (job, index) in enumerate(tasks)
+        if number != number_of(strategy)
+    }
+
+
+def _address(text: str) -> tuple[str, int] | None:
+    host, _, port = text.rpartition(":")
+    return (host.strip("[]"), int(port)) if host and port.isdecimal() else None

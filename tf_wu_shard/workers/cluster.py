@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import collections
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -23,8 +24,12 @@ from tf_wu_shard.errors import StorageError
 from tf_wu_shard.tensorflow_private import worker_group
 from tf_wu_shard.workers.agreement import Decision, Proposal, Voter
 from tf_wu_shard.workers.cluster_store import ClusterStore
+from tf_wu_shard.workers.farewells import Farewells
+from tf_wu_shard.workers.loss import Loss
 from tf_wu_shard.workers.shard_exchange import ShardExchange, Snapshot
 from tf_wu_shard.workers.store import StoreError
+from tf_wu_shard.workers.tensorflow_collectives import TensorFlowCollectives
+from tf_wu_shard.workers.watch import Watch
 
 # How long a worker whose program has ended goes on handing its shards to others.
 _LINGER_SECONDS = 60.0
@@ -71,18 +76,22 @@ class WorkerCluster:
             first slot that lives in shards on.
     """
 
-    def __init__(self, number: int, total: int, members: Callable[[], tuple[int, ...]]) -> None:
-        """Prepares; nothing is asked of other workers yet.
+    def __init__(self, strategy: tf.distribute.Strategy) -> None:
+        """Begins to watch over the other workers; nothing is asked of them yet.
 
         Args:
-            number: This worker's number.
-            total: How many workers there are.
-            members: Asks all workers together for their numbers in the order of their group.
+            strategy: A MultiWorkerMirroredStrategy.
         """
-        self.number = number
-        self.total = total
-        self._members = members
-        self._store = ClusterStore()
+        self.number = worker_group.number_of(strategy)
+        self.total = worker_group.count_of(strategy)
+        self._members = functools.partial(worker_group.members_of, strategy)
+        loss = Loss()
+        self._store = ClusterStore(loss)
+        collectives = TensorFlowCollectives(strategy)
+        farewells = Farewells(self._store, self.number)
+        self._watch = Watch(collectives.addresses, collectives, farewells, loss)
+        self._ending = _Ending(self._watch, farewells, collectives)
+        atexit.register(self._ending)
         self._votes: collections.Counter[str] = collections.Counter()
         self._slots: collections.Counter[str] = collections.Counter()
         self._dropped: collections.deque[str] = collections.deque()
@@ -150,6 +159,7 @@ class WorkerCluster:
         ballot, self._open = self._open, None
         decision = self._vote(f"{ballot.name}/ready", Proposal({}, refusal), ballot.seconds)
         if decision.agreed:
+            self._watch.guard()
             ballot.once_made()
         return decision
 
@@ -167,8 +177,9 @@ class WorkerCluster:
 
     @functools.cached_property
     def _exchange(self) -> ShardExchange:
-        made = ShardExchange(self._store, self.number, self.total, self.read_seconds)
-        atexit.register(_leave, made)
+        leaves = self._watch.leaves
+        made = ShardExchange(self._store, self.number, self.total, self.read_seconds, leaves)
+        self._ending.exchange = made
         return made
 
     def offer(self, variable: str, source: Callable[[], Snapshot | None]) -> str:
@@ -209,11 +220,32 @@ class WorkerCluster:
         return [found[number] for number in self.members]
 
 
-def _leave(exchange: ShardExchange) -> None:
-    """Ends this worker's part of an exchange when its program ends."""
-    # The others of one that failed are to learn of it as fast as they do without sharding.
-    failed = getattr(sys, "last_value", None) is not None
-    exchange.leave(0.0 if failed else _LINGER_SECONDS)
+@dataclasses.dataclass
+class _Ending:
+    """What this worker does when its program ends; it does not keep the strategy alive.
+
+    Attributes:
+        watch: Goes on until all is done.
+        farewells: Where the others learn how many collectives it takes part in.
+        collectives: Know it.
+        exchange: Where shards are handed out, if there are any.
+    """
+
+    watch: Watch
+    farewells: Farewells
+    collectives: TensorFlowCollectives
+    exchange: ShardExchange | None = None
+
+    def __call__(self) -> None:
+        # The others of one that failed are to learn of it as fast as they do without sharding.
+        failed = getattr(sys, "last_value", None) is not None
+        if not failed:
+            # Where the table cannot be reached, nobody is left to hear it.
+            with contextlib.suppress(StoreError):
+                self.farewells.say(self.collectives.begun())
+        if self.exchange is not None:
+            self.exchange.leave(0.0 if failed else _LINGER_SECONDS)
+        self.watch.end()
 
 
 def worker_cluster(strategy: tf.distribute.Strategy) -> WorkerCluster:
@@ -225,8 +257,6 @@ def worker_cluster(strategy: tf.distribute.Strategy) -> WorkerCluster:
     with _lock:
         found: WorkerCluster | None = vars(strategy).get(_ATTRIBUTE)
         if found is None:
-            total = worker_group.count_of(strategy)
-            members = functools.partial(worker_group.members_of, strategy)
-            found = WorkerCluster(worker_group.number_of(strategy), total, members)
+            found = WorkerCluster(strategy)
             vars(strategy)[_ATTRIBUTE] = found
         return found

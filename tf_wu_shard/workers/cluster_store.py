@@ -1,7 +1,8 @@
 """The workers' table, kept by TensorFlow's coordination service in the process of worker 0.
 
-Answers: the `Store` of a MultiWorkerMirroredStrategy. It does not promise anything once worker 0
-has ended: every call raises `StoreError` then.
+Answers: the `Store` of a MultiWorkerMirroredStrategy. It does not promise anything once the cluster
+is lost, as it is when worker 0 has ended or another has died: every call raises `StoreError` then,
+and so does every one that waits.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from tf_wu_shard.tensorflow_private import worker_cluster
+from tf_wu_shard.workers.loss import Loss
 from tf_wu_shard.workers.store import StoreError
 
 _PREFIX = "tf_wu_shard/"
@@ -24,20 +26,29 @@ _SHORTEST_MILLISECONDS = 100
 class ClusterStore:
     """The table of a running cluster; made after the strategy, in each of its processes."""
 
+    def __init__(self, loss: Loss) -> None:
+        """Makes the table of this process.
+
+        Args:
+            loss: What ends waits.
+        """
+        self._loss = loss
+
     def insert(self, key: str, text: str) -> bool:
         """See `Store.insert`."""
         with _service("insert", key):
-            return worker_cluster.insert(_PREFIX + key, text)
+            return self._loss.unless_lost(lambda: worker_cluster.insert(_PREFIX + key, text))
 
     def get(self, key: str, seconds: float) -> str | None:
         """See `Store.get`; looking once for what is not there takes a tenth of a second."""
         with _service("read", key):
-            return worker_cluster.get(_PREFIX + key, _milliseconds(seconds))
+            wait = _milliseconds(seconds)
+            return self._loss.unless_lost(lambda: worker_cluster.get(_PREFIX + key, wait))
 
     def remove(self, key: str) -> None:
         """See `Store.remove`."""
         with _service("remove", key):
-            worker_cluster.remove(_PREFIX + key)
+            self._loss.unless_lost(lambda: worker_cluster.remove(_PREFIX + key))
 
 
 def _milliseconds(seconds: float) -> int:

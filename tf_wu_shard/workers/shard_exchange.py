@@ -47,7 +47,14 @@ _WHAT_TO_DO = "read or save it on all workers, between steps, or raise ShardingO
 class ShardExchange:
     """One worker's side of the exchange; any of its threads may use it."""
 
-    def __init__(self, store: Store, rank: int, total: int, read_seconds: float) -> None:
+    def __init__(
+        self,
+        store: Store,
+        rank: int,
+        total: int,
+        read_seconds: float,
+        leaves: Callable[[int], None] = lambda worker: None,
+    ) -> None:
         """Makes the side of a worker; nothing runs before the first offer or read.
 
         Args:
@@ -55,11 +62,13 @@ class ShardExchange:
             rank: The worker's number.
             total: How many workers there are.
             read_seconds: How long a reader waits for the others; the same on all workers.
+            leaves: Called with the number of each worker whose script has ended.
         """
         self._store = store
         self._rank = rank
         self._others = [worker for worker in range(total) if worker != rank]
         self._read_seconds = read_seconds
+        self._leaves = leaves
         self._log = RequestLog(store)
         self._sources: dict[str, Source] = {}
         self._thread: threading.Thread | None = None
@@ -208,6 +217,7 @@ class ShardExchange:
                 del self._dropped[slot]
             return None
         self._left.add(worker)
+        self._leaves(worker)
         if fields["kind"] == "gone":
             self._gone.add(worker)
         return None

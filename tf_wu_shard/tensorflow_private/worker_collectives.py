@@ -1,0 +1,72 @@
+"""The collectives of this process: whether TensorFlow has given them up, and how it is made to.
+
+When a worker is lost TensorFlow gives up all collectives of every other one, and that is for good.
+It says so to collectives alone, by an error of those that wait and of all later ones.
+"""
+
+from __future__ import annotations
+
+import tensorflow as tf
+from tensorflow.python.eager import context
+
+# TensorFlow counts the keys of its groups from 1. Each worker is a group of one, as worker 0 keeps
+# all groups.
+_FIRST_GROUP = 1 << 30
+
+# TensorFlow holds Python's lock while it asks.
+_ASKED_MILLISECONDS = 1000
+
+
+def are_given_up(worker: int) -> str | None:
+    """Why no collective of this process can succeed any more; None where they can.
+
+    A collective of this worker alone tells. It takes a tenth of a millisecond, and waits for
+    nobody, not even for a worker 0 that is stopped, but for its first time.
+
+    Args:
+        worker: This worker's number.
+    """
+    try:
+        with tf.device("/device:CPU:0"):
+            tf.raw_ops.CollectiveReduceV2(
+                input=tf.constant(0.0),
+                group_size=1,
+                group_key=_FIRST_GROUP + worker,
+                instance_key=1,
+                ordering_token=[],
+                merge_op="Add",
+                final_op="Id",
+            )
+    except tf.errors.OpError as error:
+        return _in_short(error.message)
+    return None
+
+
+def _in_short(message: str) -> str:
+    """What a message of TensorFlow's says of the cause, in one line, without what stands around."""
+    _, _, words = message.rpartition("Collective ops is aborted by: ")
+    for what_follows in ("Additional GRPC error information", "The error could be from"):
+        words, _, _ = words.partition(what_follows)
+    return " ".join(words.split())
+
+
+def give_up(reason: str) -> None:
+    """Ends all collectives of this process, for good, with an error that gives a reason."""
+    context.context().abort_collective_ops(tf.errors.UNAVAILABLE, reason)
+
+
+def is_lost(task: str) -> bool:
+    """Whether a worker cannot be reached, or was started anew; one that says nothing may be slow.
+
+    No other thread runs meanwhile, a second at most.
+
+    Args:
+        task: Its name, as in "/job:worker/replica:0/task:1".
+    """
+    try:
+        context.context().check_collective_ops_peer_health(task, _ASKED_MILLISECONDS)
+    except (tf.errors.UnavailableError, tf.errors.FailedPreconditionError):
+        return True
+    except tf.errors.OpError:
+        return False
+    return False

@@ -1,0 +1,48 @@
+"""The collectives of one strategy's worker, as the watch over the other workers asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from tf_wu_shard.tensorflow_private import worker_collectives, worker_group
+
+# A worker says once how many collectives it has begun, whatever their strategies.
+_counters: list[Callable[[], int]] = []
+
+
+class TensorFlowCollectives:
+    """See `watch.Collectives`; it does not keep the strategy alive."""
+
+    def __init__(self, strategy: tf.distribute.Strategy) -> None:
+        """Makes those of this worker.
+
+        Args:
+            strategy: A MultiWorkerMirroredStrategy of one replica a worker.
+        """
+        self._number = worker_group.number_of(strategy)
+        self._peers = worker_group.peers_of(strategy)
+        _counters.append(worker_group.counter_of(strategy))
+
+    @property
+    def addresses(self) -> dict[int, tuple[str, int]]:
+        """The other workers' hosts and ports, by number, as far as they are known."""
+        known = {number: peer.address for number, peer in self._peers.items()}
+        return {number: address for number, address in known.items() if address is not None}
+
+    def are_given_up(self) -> str | None:
+        """See `watch.Collectives`."""
+        return worker_collectives.are_given_up(self._number)
+
+    def give_up(self, reason: str) -> None:
+        """See `watch.Collectives`."""
+        worker_collectives.give_up(reason)
+
+    def is_lost(self, worker: int) -> bool:
+        """See `watch.Collectives`."""
+        return worker_collectives.is_lost(self._peers[worker].task)
+
+    def begun(self) -> int:
+        """See `watch.Collectives`; those of all strategies of this process."""
+        return sum(counter() for counter in _counters)

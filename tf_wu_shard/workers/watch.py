@@ -1,0 +1,144 @@
+"""Notices that another worker is lost, as soon as the system or TensorFlow knows it.
+
+TensorFlow notices a lost worker by a sum that waits for it, or after ten seconds by its heartbeat,
+and gives up all collectives of the process; nothing else is told. An all-to-all, which sharded
+steps have and others have not, waits for the heartbeat: it keeps its error until all of it has
+ended, and what it sends to a dead worker never does. So a thread holds a connection to every other
+worker and gives the collectives up when one has ended, once there are sharded steps. It also looks
+whether TensorFlow has. Both end all waits at the workers' table.
+
+A worker that is slow or stopped is not lost before TensorFlow says so, by its heartbeat. Nor is one
+whose program has ended as programs do, unless this one has begun a collective since: others may
+still be in the midst of the last one.
+
+Answers: nothing; it gives collectives up and declares the loss. It does not promise to notice
+anything sooner than TensorFlow does.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+from collections.abc import Mapping
+from typing import Protocol
+
+from tf_wu_shard.workers.connections import HeldConnections
+from tf_wu_shard.workers.farewells import Farewells
+from tf_wu_shard.workers.loss import Loss
+
+# How long waits at the table outlive the collectives at most.
+_SECONDS_BETWEEN_LOOKS = 0.25
+
+# For the thread to see that it is to end; asking TensorFlow for one worker takes a second at most.
+_LAST_SECONDS = 2.0
+
+_THREAD = "tf_wu_shard watch over workers"
+
+
+class Collectives(Protocol):
+    """What TensorFlow knows of the workers, and its collectives."""
+
+    def are_given_up(self) -> str | None:
+        """Why no collective of this process can succeed any more; None where they can."""
+        ...
+
+    def give_up(self, reason: str) -> None:
+        """Ends all collectives with an error that gives a reason."""
+        ...
+
+    def is_lost(self, worker: int) -> bool:
+        """Whether a worker cannot be reached any more, in TensorFlow's opinion."""
+        ...
+
+    def begun(self) -> int:
+        """How many collectives this worker has begun."""
+        ...
+
+
+class Watch:
+    """One worker's."""
+
+    def __init__(
+        self,
+        addresses: Mapping[int, tuple[str, int]],
+        collectives: Collectives,
+        farewells: Farewells,
+        loss: Loss,
+    ) -> None:
+        """Begins to watch.
+
+        Args:
+            addresses: The other workers' hosts and ports, by number; those that have none here are
+                watched by TensorFlow alone.
+            collectives: TensorFlow's.
+            farewells: What workers said at their end.
+            loss: What to declare.
+        """
+        self._addresses = addresses
+        self._collectives = collectives
+        self._farewells = farewells
+        self._loss = loss
+        self._connections = HeldConnections(addresses)
+        self._leaving: collections.deque[int] = collections.deque()
+        # How many collectives workers had begun whose programs have ended.
+        self._last: dict[int, int] = {}
+        self._guards = False
+        self._has_ended = False
+        self._thread = threading.Thread(target=self._look, name=_THREAD, daemon=True)
+        self._thread.start()
+
+    def guard(self) -> None:
+        """From now on collectives are given up where they would wait for a worker that is gone."""
+        self._guards = True
+
+    def leaves(self, worker: int) -> None:
+        """Says that a worker's program has ended; any thread may say so."""
+        self._leaving.append(worker)
+
+    def end(self) -> None:
+        """Ends it; call it once."""
+        self._has_ended = True
+        self._connections.wake()
+        self._thread.join(_LAST_SECONDS)
+
+    def _look(self) -> None:
+        try:
+            while not self._has_ended:
+                reason = self._died() or self._left_behind()
+                if reason is not None and self._guards:
+                    self._collectives.give_up(reason)
+                reason = reason or self._collectives.are_given_up()
+                if reason is not None:
+                    self._loss.declare(reason)
+                    return
+        finally:
+            self._connections.close()
+
+    def _died(self) -> str | None:
+        """Waits a little for a worker to end without a farewell, and says which has."""
+        for worker in self._connections.refused(_SECONDS_BETWEEN_LOOKS):
+            # One that ends may answer TensorFlow a little longer, and a proxy refuse by itself.
+            if not self._collectives.is_lost(worker):
+                self._connections.again(worker)
+            elif not self._hears(worker):
+                host, port = self._addresses[worker]
+                return f"worker {worker} has ended: nobody listens at {host}:{port} any more"
+        return None
+
+    def _left_behind(self) -> str | None:
+        """Says which worker has left while this one goes on to collectives."""
+        while self._leaving:
+            self._hears(self._leaving.popleft())
+        if not self._last:
+            return None
+        first = min(self._last, key=self._last.__getitem__)
+        if self._collectives.begun() <= self._last[first]:
+            return None
+        return f"the program of worker {first} has ended, and this worker waits for it"
+
+    def _hears(self, worker: int) -> bool:
+        """Whether a worker has said that its program ends; what it said is kept."""
+        begun = self._farewells.of(worker)
+        if begun is not None:
+            self._last[worker] = begun
+        return begun is not None
