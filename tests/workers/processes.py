@@ -143,6 +143,7 @@ def launch(
     workers: int = 2,
     seconds: float = 300,
     environment: Mapping[str, str] | None = None,
+    beside: Sequence[str] = (),
 ) -> list[CompletedWorker]:
     """Runs a program as every worker of a cluster, to the end.
 
@@ -152,6 +153,8 @@ def launch(
         workers: How many there are.
         seconds: How long all may take together; what one waits for, another may never send.
         environment: Variables to set besides, for every worker.
+        beside: Types of tasks of which the cluster has one each, such as "evaluator"; they come
+            after the workers.
 
     Returns:
         The workers in the order of their indices. One that failed is among them.
@@ -160,7 +163,7 @@ def launch(
         AssertionError: If one still runs when the time is over; the message shows what every worker
             wrote. All are killed then.
     """
-    with running(program, arguments, workers, environment) as started:
+    with running(program, arguments, workers, environment, beside) as started:
         return completed(started, seconds)
 
 
@@ -170,6 +173,7 @@ def running(
     arguments: Sequence[str] = (),
     workers: int = 2,
     environment: Mapping[str, str] | None = None,
+    beside: Sequence[str] = (),
 ) -> Iterator[list[Worker]]:
     """Starts a program as every worker of a cluster, and kills what is left of them in the end.
 
@@ -178,16 +182,17 @@ def running(
         arguments: What each worker gets on its command line.
         workers: How many there are.
         environment: Variables to set besides, for every worker.
+        beside: Types of tasks of which the cluster has one each; they come after the workers.
 
     Yields:
         The workers in the order of their indices.
     """
     command = [str(program)] if isinstance(program, pathlib.Path) else ["-m", program]
     with contextlib.ExitStack() as held:
-        ports = held.enter_context(cluster_addresses.held_ports(workers))
+        ports = held.enter_context(cluster_addresses.held_ports(workers + len(beside)))
         folder = pathlib.Path(held.enter_context(tempfile.TemporaryDirectory()))
         started = []
-        for index in range(workers):
+        for index in range(workers + len(beside)):
             files = folder / f"{index}.out", folder / f"{index}.err"
             with files[0].open("wb") as output, files[1].open("wb") as errors:
                 process = subprocess.Popen(
@@ -196,7 +201,7 @@ def running(
                         **os.environ,
                         **_ENVIRONMENT,
                         **(environment or {}),
-                        "TF_CONFIG": cluster_addresses.task_config(ports, index),
+                        "TF_CONFIG": _task_config(ports, index, beside),
                     },
                     stdin=subprocess.DEVNULL,
                     stdout=output,
@@ -207,6 +212,17 @@ def running(
             held.callback(process.kill)
             started.append(Worker(index, process, *files))
         yield started
+
+
+def _task_config(ports: Sequence[int], index: int, beside: Sequence[str]) -> str:
+    """The `TF_CONFIG` of one task; the last ones are of other types than workers."""
+    workers = len(ports) - len(beside)
+    config = json.loads(cluster_addresses.task_config(ports[:workers], index))
+    for kind, port in zip(beside, ports[workers:], strict=True):
+        config["cluster"][kind] = [f"127.0.0.1:{port}"]
+    if index >= workers:
+        config["task"] = {"type": beside[index - workers], "index": 0}
+    return json.dumps(config)
 
 
 def completed(workers: Sequence[Worker], seconds: float) -> list[CompletedWorker]:
