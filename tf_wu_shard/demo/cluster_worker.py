@@ -50,9 +50,10 @@ class _Worker:
             self._optimizer = self._task.optimizer()
             self._optimizer.build(self._model.trainable_variables)
         examples = self._task.training(workers, in_other_places=mode is Mode.REORDERED)
-        starts = range(own * self._task.batch, len(examples[0]) + 1, workers * self._task.batch)
+        size = self._task.batch
+        starts = [(step * workers + own) * size for step in range(self._task.steps)]
         self._batches = [
-            tuple(tf.constant(array[start : start + self._task.batch]) for array in examples)
+            tuple(tf.constant(array[start : start + size]) for array in examples)
             for start in starts
         ]
         self._train = custom_loop.train_function(
