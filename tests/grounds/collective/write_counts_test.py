@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
+import pytest
 import tensorflow as tf
 
 from tf_wu_shard.grounds.collective.write_counts import Counted, with_write_counts
@@ -27,10 +28,11 @@ def inputs_of(counted: Counted, name: str) -> set[str]:
     return set(found.input)
 
 
-def test_writes_begin_after_the_first_exchange_and_end_after_the_last_write() -> None:
+@pytest.mark.parametrize("exchange", [EXCHANGE, "CollectiveReduceScatterV2", "CollectiveGatherV2"])
+def test_writes_begin_after_the_first_exchange_and_end_after_the_last_write(exchange: str) -> None:
     nodes = [
         node("m", "Placeholder"),
-        node("g", EXCHANGE, "x"),
+        node("g", exchange, "x"),
         node("x", "Placeholder"),
         node("first", "AssignVariableOp", "m", "g"),
         node("second", "AssignVariableOp", "m", "g", "^first"),

@@ -16,7 +16,8 @@ from tf_wu_shard.dtypes import INT64
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.reachable import reachable
 
-_EXCHANGE = "CollectiveAllToAllV2"
+# What brings something from other workers: sums of gradients, or the entries of sparse ones.
+_EXCHANGES = {"CollectiveAllToAllV2", "CollectiveReduceScatterV2", "CollectiveGatherV2"}
 
 
 class Counter(Protocol):
@@ -85,7 +86,7 @@ def _first_exchange(nodes: Sequence[Any], writes: Sequence[str]) -> list[str]:
     """The first exchange that waits for no write, if there is one."""
     inputs = {node.name: [_source(text) for text in node.input] for node in nodes}
     for node in nodes:
-        if node.op == _EXCHANGE:
+        if node.op in _EXCHANGES:
             before = set(reachable([node.name], lambda name: inputs[name]))
             if before.isdisjoint(writes):
                 return [node.name]
