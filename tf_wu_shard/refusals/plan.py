@@ -23,7 +23,7 @@ class Plan(Kind):
     )
     STEP_TOO_SMALL = (
         "the step updates {elements} elements in all, below min_step_elements={limit}",
-        "ShardingOptions(min_step_elements=1); a step of so little takes longer sharded",
+        "ShardingOptions(min_step_elements=1); sharding so little gains nothing between processes",
     )
     ALL_IS_DONE = "its update touches no rows but those looked up, and has no slot: all is done"
     CUT_OTHERWISE = (
