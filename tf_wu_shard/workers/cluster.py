@@ -89,7 +89,7 @@ class WorkerCluster:
         self._store = ClusterStore(loss)
         collectives = TensorFlowCollectives(strategy)
         farewells = Farewells(self._store, self.number)
-        self._watch = Watch(collectives.addresses, collectives, farewells, loss)
+        self._watch = Watch(collectives.others, collectives.addresses, collectives, farewells, loss)
         self._ending = _Ending(self._watch, farewells, collectives)
         atexit.register(self._ending)
         self._votes: collections.Counter[str] = collections.Counter()

@@ -26,6 +26,11 @@ class TensorFlowCollectives:
         _counters.append(worker_group.counter_of(strategy))
 
     @property
+    def others(self) -> tuple[int, ...]:
+        """The other workers' numbers, as far as they are known."""
+        return tuple(self._peers)
+
+    @property
     def addresses(self) -> dict[int, tuple[str, int]]:
         """The other workers' hosts and ports, by number, as far as they are known."""
         known = {number: peer.address for number, peer in self._peers.items()}
@@ -42,6 +47,10 @@ class TensorFlowCollectives:
     def is_lost(self, worker: int) -> bool:
         """See `watch.Collectives`."""
         return worker_collectives.is_lost(self._peers[worker].task)
+
+    def answers(self, worker: int) -> bool:
+        """See `watch.Collectives`."""
+        return worker_collectives.answers(self._peers[worker].task)
 
     def begun(self) -> int:
         """See `watch.Collectives`; those of all strategies of this process."""
