@@ -13,8 +13,9 @@ from tf_wu_shard.workers.loss import Loss
 from tf_wu_shard.workers.store import LocalStore
 from tf_wu_shard.workers.watch import Watch
 
-# How long it may take on a busy machine; on an idle one it takes a quarter of a second.
-_SOON = 3.0
+# How long it may take on a busy machine; on an idle one it takes a quarter of a second, or two
+# seconds and a quarter.
+_SOON = 6.0
 
 # Several looks at everything.
 _A_WHILE = 0.8
@@ -27,6 +28,7 @@ class Collectives:
         self.reason: str | None = None
         self.count = 10
         self.lost = True
+        self.answering = True
         self.given_up: list[str] = []
 
     def are_given_up(self) -> str | None:
@@ -37,6 +39,9 @@ class Collectives:
 
     def is_lost(self, worker: int) -> bool:
         return self.lost
+
+    def answers(self, worker: int) -> bool:
+        return self.answering
 
     def begun(self) -> int:
         return self.count
@@ -51,7 +56,7 @@ class Watched:
         self.store = LocalStore()
         self.farewells = Farewells(self.store, 2)
         addresses = {1: worker.address}
-        self.watch = Watch(addresses, self.collectives, self.farewells, self.loss)
+        self.watch = Watch([1], addresses, self.collectives, self.farewells, self.loss)
         if guards:
             self.watch.guard()
 
@@ -101,10 +106,21 @@ def test_a_stopped_worker_is_lost_when_tensorflow_says_so(worker: Listener) -> N
     watched = Watched(worker)
     worker.stop()
     assert watched.reason(_A_WHILE) is None
+    watched.collectives.answering = False
+    assert watched.reason(_A_WHILE) is None
     watched.collectives.reason = "worker 1 has stopped sending heartbeats"
     assert watched.reason(_SOON) == watched.collectives.reason
     # TensorFlow has done that.
     assert watched.collectives.given_up == []
+    watched.watch.end()
+
+
+def test_collectives_that_were_given_up_lose_nobody_who_answers(worker: Listener) -> None:
+    watched = Watched(worker)
+    watched.collectives.reason = "shapes differ"
+    assert watched.reason(_A_WHILE) is None
+    watched.collectives.answering = False
+    assert watched.reason(_SOON) == "shapes differ"
     watched.watch.end()
 
 
@@ -151,5 +167,4 @@ def test_a_watch_that_has_ended_says_nothing_and_ends_at_once(worker: Listener) 
     assert time.monotonic() - started < 1.5
     assert not watched.watch._thread.is_alive()
     worker.kill()
-    watched.collectives.reason = "over"
     assert watched.reason(_A_WHILE) is None

@@ -13,9 +13,6 @@ from tensorflow.python.eager import context
 # all groups.
 _FIRST_GROUP = 1 << 30
 
-# TensorFlow holds Python's lock while it asks.
-_ASKED_MILLISECONDS = 1000
-
 
 def are_given_up(worker: int) -> str | None:
     """Why no collective of this process can succeed any more; None where they can.
@@ -63,10 +60,25 @@ def is_lost(task: str) -> bool:
     Args:
         task: Its name, as in "/job:worker/replica:0/task:1".
     """
+    error = _called(task, 1000)
+    return isinstance(error, tf.errors.UnavailableError | tf.errors.FailedPreconditionError)
+
+
+def answers(task: str) -> bool:
+    """Whether a worker answers; one that is stopped does not.
+
+    No other thread runs meanwhile, two seconds at most.
+
+    Args:
+        task: Its name.
+    """
+    return _called(task, 2000) is None
+
+
+def _called(task: str, milliseconds: int) -> tf.errors.OpError | None:
+    """What comes of a call of TensorFlow's to a worker; None where it has answered."""
     try:
-        context.context().check_collective_ops_peer_health(task, _ASKED_MILLISECONDS)
-    except (tf.errors.UnavailableError, tf.errors.FailedPreconditionError):
-        return True
-    except tf.errors.OpError:
-        return False
-    return False
+        context.context().check_collective_ops_peer_health(task, milliseconds)
+    except tf.errors.OpError as error:
+        return error
+    return None

@@ -5,11 +5,13 @@ and gives up all collectives of the process; nothing else is told. An all-to-all
 steps have and others have not, waits for the heartbeat: it keeps its error until all of it has
 ended, and what it sends to a dead worker never does. So a thread holds a connection to every other
 worker and gives the collectives up when one has ended, once there are sharded steps. It also looks
-whether TensorFlow has. Both end all waits at the workers' table.
+whether TensorFlow has, and whether a worker does not answer then. Both end all waits at the
+workers' table.
 
-A worker that is slow or stopped is not lost before TensorFlow says so, by its heartbeat. Nor is one
+A worker that is slow or stopped is not lost before TensorFlow's heartbeat says so. Nor is one
 whose program has ended as programs do, unless this one has begun a collective since: others may
-still be in the midst of the last one.
+still be in the midst of the last one. And where collectives were given up for another reason, such
+as an error of a step's own, all workers live and may still read and save.
 
 Answers: nothing; it gives collectives up and declares the loss. It does not promise to notice
 anything sooner than TensorFlow does.
@@ -19,7 +21,8 @@ from __future__ import annotations
 
 import collections
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from tf_wu_shard.workers.connections import HeldConnections
@@ -29,8 +32,11 @@ from tf_wu_shard.workers.loss import Loss
 # How long waits at the table outlive the collectives at most.
 _SECONDS_BETWEEN_LOOKS = 0.25
 
-# For the thread to see that it is to end; asking TensorFlow for one worker takes a second at most.
-_LAST_SECONDS = 2.0
+# How long waits outlive them besides, where a worker that was heard of until then stops later.
+_SECONDS_BETWEEN_CALLS = 2.0
+
+# For the thread to see that it is to end; calling a worker takes two seconds at most.
+_LAST_SECONDS = 3.0
 
 _THREAD = "tf_wu_shard watch over workers"
 
@@ -50,6 +56,10 @@ class Collectives(Protocol):
         """Whether a worker cannot be reached any more, in TensorFlow's opinion."""
         ...
 
+    def answers(self, worker: int) -> bool:
+        """Whether a worker answers when TensorFlow calls it."""
+        ...
+
     def begun(self) -> int:
         """How many collectives this worker has begun."""
         ...
@@ -60,6 +70,7 @@ class Watch:
 
     def __init__(
         self,
+        others: Sequence[int],
         addresses: Mapping[int, tuple[str, int]],
         collectives: Collectives,
         farewells: Farewells,
@@ -68,12 +79,14 @@ class Watch:
         """Begins to watch.
 
         Args:
-            addresses: The other workers' hosts and ports, by number; those that have none here are
-                watched by TensorFlow alone.
+            others: The other workers' numbers.
+            addresses: Their hosts and ports; those that have none here are watched by TensorFlow
+                alone.
             collectives: TensorFlow's.
             farewells: What workers said at their end.
             loss: What to declare.
         """
+        self._others = others
         self._addresses = addresses
         self._collectives = collectives
         self._farewells = farewells
@@ -82,6 +95,9 @@ class Watch:
         self._leaving: collections.deque[int] = collections.deque()
         # How many collectives workers had begun whose programs have ended.
         self._last: dict[int, int] = {}
+        # Why TensorFlow has given up collectives, and when workers are called next then.
+        self._given_up: str | None = None
+        self._next_call = 0.0
         self._guards = False
         self._has_ended = False
         self._thread = threading.Thread(target=self._look, name=_THREAD, daemon=True)
@@ -107,7 +123,7 @@ class Watch:
                 reason = self._died() or self._left_behind()
                 if reason is not None and self._guards:
                     self._collectives.give_up(reason)
-                reason = reason or self._collectives.are_given_up()
+                reason = reason or self._out_of_reach()
                 if reason is not None:
                     self._loss.declare(reason)
                     return
@@ -135,6 +151,16 @@ class Watch:
         if self._collectives.begun() <= self._last[first]:
             return None
         return f"the program of worker {first} has ended, and this worker waits for it"
+
+    def _out_of_reach(self) -> str | None:
+        """Says why TensorFlow has given up the collectives if a worker does not answer either."""
+        self._given_up = self._given_up or self._collectives.are_given_up()
+        if self._given_up is None or time.monotonic() < self._next_call:
+            return None
+        if self._others and all(self._collectives.answers(worker) for worker in self._others):
+            self._next_call = time.monotonic() + _SECONDS_BETWEEN_CALLS
+            return None
+        return self._given_up
 
     def _hears(self, worker: int) -> bool:
         """Whether a worker has said that its program ends; what it said is kept."""
