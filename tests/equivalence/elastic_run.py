@@ -22,7 +22,7 @@ from tests.equivalence.in_process import turn_on
 from tests.equivalence.net import INPUTS, OUTPUTS, TARGETS, WIDTH
 
 # What 1, 2, 3, 4 and 8 replicas can share.
-_EXAMPLES = np.repeat(INPUTS, 3, axis=0), np.repeat(TARGETS, 3, axis=0)
+EXAMPLES = np.repeat(INPUTS, 3, axis=0), np.repeat(TARGETS, 3, axis=0)
 
 
 def main(folder: str) -> None:
@@ -44,7 +44,7 @@ def main(folder: str) -> None:
     last = tf.train.latest_checkpoint(folder)
     if last is not None:
         kept.restore(last).assert_consumed()
-    data = tf.data.Dataset.from_tensor_slices(_EXAMPLES).batch(24).repeat(2)
+    data = tf.data.Dataset.from_tensor_slices(EXAMPLES).batch(24).repeat(2)
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     state = [*model.weights, *model.optimizer.variables]

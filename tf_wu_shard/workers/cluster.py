@@ -1,19 +1,16 @@
 """The workers of one strategy as this process sees them: votes, its place, its slots' shards.
 
 One for each strategy, made when a step is first traced that trains on several workers. It knows no
-graph: `weight_update.all_workers` asks it, `storage.slot_of_workers` keeps slots by it.
+graph: `weight_update.all_workers` asks it, `storage.worker_shards` keeps slots by it.
 """
 
 from __future__ import annotations
 
-import atexit
 import collections
-import contextlib
 import dataclasses
 import functools
 import hashlib
 import re
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -24,15 +21,10 @@ from tf_wu_shard.errors import StorageError
 from tf_wu_shard.tensorflow_private import worker_group
 from tf_wu_shard.workers.agreement import Decision, Proposal, Voter
 from tf_wu_shard.workers.cluster_store import ClusterStore
-from tf_wu_shard.workers.farewells import Farewells
 from tf_wu_shard.workers.loss import Loss
+from tf_wu_shard.workers.presence import Presence
 from tf_wu_shard.workers.shard_exchange import ShardExchange, Snapshot
 from tf_wu_shard.workers.store import StoreError
-from tf_wu_shard.workers.tensorflow_collectives import TensorFlowCollectives
-from tf_wu_shard.workers.watch import Watch
-
-# How long a worker whose program has ended goes on handing its shards to others.
-_LINGER_SECONDS = 60.0
 
 # How long a reader waits for other workers where the user says nothing else.
 READ_SECONDS = 30.0
@@ -77,21 +69,16 @@ class WorkerCluster:
     """
 
     def __init__(self, strategy: tf.distribute.Strategy) -> None:
-        """Begins to watch over the other workers; nothing is asked of them yet.
+        """Prepares; nothing is asked of other workers yet, and nothing watched.
 
         Args:
             strategy: A MultiWorkerMirroredStrategy.
         """
         self.number = worker_group.number_of(strategy)
         self.total = worker_group.count_of(strategy)
-        self._members = functools.partial(worker_group.members_of, strategy)
-        loss = Loss()
-        self._store = ClusterStore(loss)
-        collectives = TensorFlowCollectives(strategy)
-        farewells = Farewells(self._store, self.number)
-        self._watch = Watch(collectives.others, collectives.addresses, collectives, farewells, loss)
-        self._ending = _Ending(self._watch, farewells, collectives)
-        atexit.register(self._ending)
+        self._strategy = strategy
+        self._loss = Loss()
+        self._store = ClusterStore(self._loss)
         self._votes: collections.Counter[str] = collections.Counter()
         self._slots: collections.Counter[str] = collections.Counter()
         self._dropped: collections.deque[str] = collections.deque()
@@ -102,7 +89,7 @@ class WorkerCluster:
     @functools.cached_property
     def members(self) -> tuple[int, ...]:
         """The workers' numbers in the order of their group; all workers ask together."""
-        return self._members()
+        return worker_group.members_of(self._strategy)
 
     @property
     def rank(self) -> int:
@@ -159,11 +146,17 @@ class WorkerCluster:
         ballot, self._open = self._open, None
         decision = self._vote(f"{ballot.name}/ready", Proposal({}, refusal), ballot.seconds)
         if decision.agreed:
-            self._watch.guard()
+            self._presence.watch.guard()
             ballot.once_made()
         return decision
 
+    @functools.cached_property
+    def _presence(self) -> Presence:
+        """Made when something is first asked of the others."""
+        return Presence(self._strategy, self._store, self._loss)
+
     def _vote(self, topic: str, proposal: Proposal, seconds: float) -> Decision:
+        _ = self._presence
         begun = time.monotonic()
         try:
             voted = Voter(self._store, self.number, self.total, seconds).vote(topic, proposal)
@@ -177,9 +170,9 @@ class WorkerCluster:
 
     @functools.cached_property
     def _exchange(self) -> ShardExchange:
-        leaves = self._watch.leaves
+        leaves = self._presence.watch.leaves
         made = ShardExchange(self._store, self.number, self.total, self.read_seconds, leaves)
-        self._ending.exchange = made
+        self._presence.exchange = made
         return made
 
     def offer(self, variable: str, source: Callable[[], Snapshot | None]) -> str:
@@ -218,34 +211,6 @@ class WorkerCluster:
         """
         found = self._exchange.read(name)
         return [found[number] for number in self.members]
-
-
-@dataclasses.dataclass
-class _Ending:
-    """What this worker does when its program ends; it does not keep the strategy alive.
-
-    Attributes:
-        watch: Goes on until all is done.
-        farewells: Where the others learn how many collectives it takes part in.
-        collectives: Know it.
-        exchange: Where shards are handed out, if there are any.
-    """
-
-    watch: Watch
-    farewells: Farewells
-    collectives: TensorFlowCollectives
-    exchange: ShardExchange | None = None
-
-    def __call__(self) -> None:
-        # The others of one that failed are to learn of it as fast as they do without sharding.
-        failed = getattr(sys, "last_value", None) is not None
-        if not failed:
-            # Where the table cannot be reached, nobody is left to hear it.
-            with contextlib.suppress(StoreError):
-                self.farewells.say(self.collectives.begun())
-        if self.exchange is not None:
-            self.exchange.leave(0.0 if failed else _LINGER_SECONDS)
-        self.watch.end()
 
 
 def worker_cluster(strategy: tf.distribute.Strategy) -> WorkerCluster:

@@ -13,7 +13,11 @@ _counters: list[Callable[[], int]] = []
 
 
 class TensorFlowCollectives:
-    """See `watch.Collectives`; it does not keep the strategy alive."""
+    """See `watch.Collectives`; it does not keep the strategy alive.
+
+    Attributes:
+        number: This worker's number.
+    """
 
     def __init__(self, strategy: tf.distribute.Strategy) -> None:
         """Makes those of this worker.
@@ -21,7 +25,7 @@ class TensorFlowCollectives:
         Args:
             strategy: A MultiWorkerMirroredStrategy of one replica a worker.
         """
-        self._number = worker_group.number_of(strategy)
+        self.number = worker_group.number_of(strategy)
         self._peers = worker_group.peers_of(strategy)
         _counters.append(worker_group.counter_of(strategy))
 
@@ -38,7 +42,7 @@ class TensorFlowCollectives:
 
     def are_given_up(self) -> str | None:
         """See `watch.Collectives`."""
-        return worker_collectives.are_given_up(self._number)
+        return worker_collectives.are_given_up(self.number)
 
     def give_up(self, reason: str) -> None:
         """See `watch.Collectives`."""
