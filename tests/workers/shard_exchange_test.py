@@ -354,6 +354,20 @@ def test_a_worker_that_left_answers_until_the_last_has_left(three: Cluster) -> N
     _fails(three.workers[0], "all workers' scripts have ended")
 
 
+def test_all_are_told_at_once_who_has_left(store: LocalStore) -> None:
+    told: list[list[int]] = [[], [], []]
+    workers = [ShardExchange(store, w, 3, 5.0, told[w].append) for w in range(3)]
+    for worker in workers:
+        worker.offer("m", Slot(0).source)
+    leaving = threading.Thread(target=workers[1].leave, args=(9.0,))
+    leaving.start()
+    assert _comes_true(lambda: told == [[1]] * 3)
+    for worker in (workers[0], workers[2]):
+        worker.leave(0.01)
+    leaving.join(3)
+    assert not leaving.is_alive()
+
+
 def test_a_worker_lingers_no_longer_than_it_was_told(three: Cluster) -> None:
     started = time.monotonic()
     three.workers[1].leave(0.1)

@@ -108,8 +108,9 @@ class Watch:
         self._guards = True
 
     def leaves(self, worker: int) -> None:
-        """Says that a worker's program has ended; any thread may say so."""
-        self._leaving.append(worker)
+        """Says that the program of a worker, or this one's, has ended; any thread may say so."""
+        if worker in self._others:
+            self._leaving.append(worker)
 
     def end(self) -> None:
         """Ends it; call it once."""
