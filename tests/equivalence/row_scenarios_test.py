@@ -11,7 +11,14 @@ from tests.equivalence.own_process import answer_of
 from tests.equivalence.row_scenarios import SCENARIOS
 
 # Slots in shards of the table and the kernel.
-SLOTS = {"clipped_by_rows": 2, "decayed_adam": 4, "densified": 2}
+SLOTS = {
+    "clipped_by_rows": 2,
+    "decayed_adam": 4,
+    "densified": 2,
+    "unlike_batches_by_rows": 4,
+    "unlike_batches_in_branches": 6,
+    "unlike_batches_shared": 4,
+}
 
 
 @functools.cache
