@@ -18,6 +18,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+import tf_wu_shard
 from tf_wu_shard.bench import custom_loop
 from tf_wu_shard.bench.conversation import serve
 from tf_wu_shard.config import FLAG
@@ -40,7 +41,9 @@ class _Worker:
         # Before anything else asks TensorFlow for its devices.
         self.strategy = tf.distribute.MultiWorkerMirroredStrategy()
         if mode is Mode.SHARDED:
-            tf.config.optimizer.set_experimental_options({FLAG: True})
+            # A quick demo's steps are so small that they would be left alone.
+            options = tf_wu_shard.ShardingOptions(min_step_elements=1)
+            tf.config.optimizer.set_experimental_options({FLAG: options})
         self._mode = mode
         self._task = tasks.task(name, quick)
         workers, own = self.strategy.num_replicas_in_sync, self.strategy.cluster_resolver.task_id
