@@ -11,7 +11,8 @@ import tensorflow as tf
 from tests.storage.slots import memory_of, mirrored, shard, values_of
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.layout import Layout, flat_layout
-from tf_wu_shard.storage.sharded_slot import against_shards, prepare, sharded_slot_of, unshard
+from tf_wu_shard.storage import shardable
+from tf_wu_shard.storage.sharded_slot import prepare, sharded_slot_of, unshard
 
 Strategies = Callable[[int], tf.distribute.MirroredStrategy]
 
@@ -216,15 +217,17 @@ def test_a_variable_that_cannot_be_sharded_is_refused_with_its_reason(
     ):
         with pytest.raises(StorageError, match=reason):
             prepare(one, cut)
-    assert None not in [against_shards(one) for one in (tf.Variable(1.0), on_read, done, text)]
-    assert against_shards(variable) is None
+    assert None not in [
+        shardable.against_shards(one) for one in (tf.Variable(1.0), on_read, done, text)
+    ]
+    assert shardable.against_shards(variable) is None
 
 
 def test_a_variable_of_unknown_shape_is_refused(strategy_of: Strategies) -> None:
     growing = mirrored(strategy_of(2), tf.zeros((1, 2)), shape=(None, 2))
     with pytest.raises(StorageError, match="not fully known"):
         prepare(growing, flat_layout((1, 2), 2, 4))
-    assert against_shards(growing) is not None
+    assert shardable.against_shards(growing) is not None
 
 
 def test_a_variable_made_while_its_function_is_traced_waits_for_its_value(
@@ -238,7 +241,7 @@ def test_a_variable_made_while_its_function_is_traced_waits_for_its_value(
     def step() -> tf.Tensor:
         if not made:
             made.append(mirrored(strategy, value))
-        seen.append(against_shards(made[0]) is None)
+        seen.append(shardable.against_shards(made[0]) is None)
         return made[0].read_value()
 
     step()

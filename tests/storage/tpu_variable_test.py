@@ -17,7 +17,7 @@ from hypothesis import strategies as draw
 from tests.emulation.replicas import run
 from tests.storage.slots import values_of
 from tf_wu_shard.layout import TileLayout, tile_layout
-from tf_wu_shard.storage import sharded_slot
+from tf_wu_shard.storage import shardable, sharded_slot
 from tf_wu_shard.storage.parts import cut, cut_all, join
 from tf_wu_shard.storage.sharded_slot import ShardedSlot, sharded_slot_of
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
@@ -152,4 +152,4 @@ def test_unsharding_gives_every_replica_the_whole_value_back(
 def test_a_variable_whose_replicas_differ_is_refused(four: tf.distribute.TPUStrategy) -> None:
     with four.scope():
         variable = tf.Variable(VALUE, synchronization=tf.VariableSynchronization.ON_READ)
-    assert sharded_slot.against_shards(variable) is not None
+    assert shardable.against_shards(variable) is not None

@@ -15,27 +15,17 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard import refusals
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.layout import AnyLayout
-from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.storage import free_pages
+from tf_wu_shard.storage import free_pages, shardable
 from tf_wu_shard.storage.parts import cut, cut_all, join
 from tf_wu_shard.storage.replica_views import ReplicaViews
 from tf_wu_shard.storage.worker_shards import OwnShards, WorkerShards, WriteCounts
 from tf_wu_shard.tensorflow_private import resources, sharded_variables, tpu_graph
-from tf_wu_shard.tensorflow_private.distributed_variables import (
-    is_exporting,
-    original_handle,
-    replicas_elsewhere,
-)
+from tf_wu_shard.tensorflow_private.distributed_variables import is_exporting, original_handle
 from tf_wu_shard.tensorflow_private.sharded_components import storage_of
 from tf_wu_shard.tensorflow_private.traced_only import is_traced_only
 from tf_wu_shard.workers.cluster import worker_cluster
-
-_FLOATS = {tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64, tf.complex128}
-_INTEGERS = {tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint16, tf.uint32, tf.uint64}
-_DTYPES = _FLOATS | _INTEGERS | {tf.bool}
 
 _APPLY: dict[str, Callable[[tf.Tensor, tf.Tensor], tf.Tensor]] = {
     "assign": lambda value, operand: operand,
@@ -207,8 +197,7 @@ class PendingSlot:
             # Nothing is ever run, and the components have no value to take over.
             return ShardedSlot(variable, self.layout, self.shards)
         # Nothing else of what `prepare` checked can change.
-        if not sharded_variables.can_be_sharded(variable):
-            raise StorageError(_not_mirrored(variable).about(_named(variable)).reason)
+        shardable.check_mirrored(variable)
         with tf.init_scope():
             with tf.device(variable.values[0].device):
                 parts = self._own_parts(variable.values[0].value())
@@ -260,7 +249,7 @@ def prepare(
     Raises:
         StorageError: If the variable cannot be stored so.
     """
-    _check_shardable(variable, layout)
+    shardable.check(variable, layout)
     replicas = list(enumerate(variable.values))
     # Where nothing is ever run, one shard stands for all, as one component does.
     made = replicas[:1] if is_traced_only(variable.distribute_strategy) else replicas
@@ -355,46 +344,3 @@ def unshard(slot: ShardedSlot) -> None:
                 _by_shard.pop(id(handle), None)
         resources.refill(handles, [whole] * len(handles))
         resources.free(slot.handles, variable.dtype)
-
-
-def _check_shardable(variable: Any, layout: AnyLayout) -> None:
-    """Raises StorageError unless the variable can be stored in shards of this layout."""
-    if (refusal := against_shards(variable)) is not None:
-        raise StorageError(refusal.about(_named(variable)).reason)
-    if (misfit := _misfit(variable, layout)) is not None:
-        raise StorageError(f"{_named(variable)} cannot be stored in shards: {misfit}")
-
-
-def _named(variable: Any) -> str:
-    return f"variable {getattr(variable, 'name', variable)!r}"
-
-
-def _not_mirrored(variable: Any) -> Refusal:
-    return refusals.Storage.OTHER_VARIABLE.at(type=type(variable).__name__)
-
-
-def against_shards(variable: Any) -> Refusal | None:
-    """What keeps a variable, whatever it is, from being stored in shards of any layout, or None."""
-    if not sharded_variables.can_be_sharded(variable):
-        return _not_mirrored(variable)
-    if not variable.shape.is_fully_defined():
-        return refusals.Storage.OPEN_SHAPE.at(shape=str(variable.shape))
-    if variable.dtype not in _DTYPES:
-        return refusals.Storage.NOT_COPIED.at(dtype=variable.dtype.name)
-    if is_traced_only(variable.distribute_strategy):
-        return None
-    if not all(sharded_variables.is_plain_component(value) for value in variable.values):
-        return refusals.Storage.NOT_PLAIN.at()
-    if not resources.have_values([original_handle(component) for component in variable.values]):
-        return refusals.Storage.NO_VALUE.at()
-    return None
-
-
-def _misfit(variable: Any, layout: AnyLayout) -> str | None:
-    """How a layout does not fit a variable of known shape."""
-    components = len(variable.values) + replicas_elsewhere(variable)
-    if components != layout.num_shards:
-        return f"it has {components} components for {layout.num_shards} shards"
-    if tuple(variable.shape) != layout.shape:
-        return f"its shape {tuple(variable.shape)} is not the layout's {layout.shape}"
-    return None

@@ -17,13 +17,8 @@ from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.step.accesses import accesses, ignores
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.replicas import workers_of
-from tf_wu_shard.storage import captured_slots, sharded_slot
-from tf_wu_shard.storage.sharded_slot import (
-    PendingSlot,
-    ShardedSlot,
-    against_shards,
-    sharded_slot_of,
-)
+from tf_wu_shard.storage import captured_slots, shardable, sharded_slot
+from tf_wu_shard.storage.sharded_slot import PendingSlot, ShardedSlot, sharded_slot_of
 from tf_wu_shard.storage.worker_shards import WriteCounts
 from tf_wu_shard.tensorflow_private import (
     creating_traces,
@@ -136,7 +131,7 @@ def storage_constraints(
 
 def _against_storage(variable: Any) -> Refusal | None:
     """What in the storage of a variable that lives whole speaks against shards."""
-    refusal = against_shards(variable)
+    refusal = shardable.against_shards(variable)
     if refusal is None:
         return None
     handles = [original_handle(component) for component in variable.values]
