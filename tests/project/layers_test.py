@@ -60,7 +60,8 @@ PURE_FILES = (
     *("tf_wu_shard/workers/farewells.py", "tf_wu_shard/workers/loss.py"),
     *("tf_wu_shard/workers/messages.py", "tf_wu_shard/workers/request_log.py"),
     *("tf_wu_shard/workers/shard_answers.py", "tf_wu_shard/workers/shard_exchange.py"),
-    *("tf_wu_shard/workers/store.py", "tf_wu_shard/workers/watch.py"),
+    *("tf_wu_shard/workers/shard_reader.py", "tf_wu_shard/workers/store.py"),
+    "tf_wu_shard/workers/watch.py",
 )
 
 SOURCES = CHECKOUT.sources("tf_wu_shard", "models")

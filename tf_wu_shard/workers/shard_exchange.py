@@ -12,15 +12,23 @@ a shard that keeps coming is taken however long that takes.
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.workers import messages, shard_answers
 from tf_wu_shard.workers.messages import MessageError
 from tf_wu_shard.workers.request_log import RequestLog
-from tf_wu_shard.workers.shard_answers import Excuse, ShardHeader, Snapshot
+from tf_wu_shard.workers.shard_answers import Excuse, Snapshot
+from tf_wu_shard.workers.shard_reader import (
+    FIRST_PAUSE,
+    LONGEST_PAUSE,
+    ShardReader,
+    Silence,
+    answer_key,
+)
 from tf_wu_shard.workers.store import Store, StoreError
 
 __all__ = ["ShardExchange", "Snapshot"]
@@ -33,15 +41,10 @@ Source = Callable[[], Snapshot | None]
 _LONGEST_WAIT = 1.0
 _SHARE_OF_READ = 0.25
 
-_FIRST_PAUSE = 0.005
-_LONGEST_PAUSE = 0.25
-
 # For the thread to see the entry that ends it.
 _LAST_SECONDS = 1.0
 
 _THREAD = "tf_wu_shard shard exchange"
-
-_WHAT_TO_DO = "read or save it on all workers, between steps, or raise ShardingOptions.read_seconds"
 
 
 class ShardExchange:
@@ -72,13 +75,15 @@ class ShardExchange:
         self._log = RequestLog(store)
         self._sources: dict[str, Source] = {}
         self._thread: threading.Thread | None = None
-        self._ended: str | None = None
         # By slot, the workers that need it no more.
         self._dropped: dict[str, set[int]] = {}
         self._left: set[int] = set()
-        self._gone: set[int] = set()
+        self._silence = Silence()
         self._lock = threading.Lock()
         self._reading = threading.Lock()
+        self._reader = ShardReader(
+            store, self._log, rank, self._others, read_seconds, self._silence
+        )
 
     def offer(self, name: str, source: Source) -> None:
         """Gives a slot's shard to whoever asks for it from now on.
@@ -97,7 +102,7 @@ class ShardExchange:
         Raises:
             StorageError: The table cannot be reached.
         """
-        if not self._others or self._ended is not None:
+        if not self._others or self._silence.reason is not None:
             self.withdraw(name)
             return
         try:
@@ -129,7 +134,8 @@ class ShardExchange:
         """
         with self._reading:
             try:
-                return self._read(name)
+                self._start()
+                return self._reader.read(name, self._copy)
             except StoreError as error:
                 raise StorageError(
                     f"the sharded slot {name!r} cannot be gathered, as the workers' table cannot be"
@@ -150,7 +156,7 @@ class ShardExchange:
         with self._lock:
             thread = self._thread
             if thread is None:
-                self._ended = "its script has ended"
+                self._silence.reason = "its script has ended"
         try:
             if thread is None:
                 self._log.append(_departure("gone", self._rank))
@@ -167,7 +173,7 @@ class ShardExchange:
 
     def _start(self) -> None:
         with self._lock:
-            if not self._others or self._thread is not None or self._ended is not None:
+            if not self._others or self._thread is not None or self._silence.reason is not None:
                 return
             self._thread = threading.Thread(target=self._follow, name=_THREAD, daemon=True)
             self._thread.start()
@@ -178,7 +184,7 @@ class ShardExchange:
         ended = "all workers' scripts have ended"
         answering: list[threading.Thread] = []
         try:
-            while self._rank not in self._gone and len(self._left) <= len(self._others):
+            while self._rank not in self._silence.gone and len(self._left) <= len(self._others):
                 number, text = self._log.follow()
                 answer = self._answer_to(text)
                 if answer is not None:
@@ -196,7 +202,7 @@ class ShardExchange:
             ended = f"its thread failed: {error!r}"
             raise
         finally:
-            self._ended = ended
+            self._silence.reason = ended
 
     def _answer_to(self, text: str) -> Callable[[], Snapshot | Excuse] | None:
         """What gives this worker's answer to an entry; None for one that wants none."""
@@ -208,7 +214,7 @@ class ShardExchange:
             return lambda: damaged
         worker, slot = fields["worker"], fields["slot"]
         if fields["kind"] == "read":
-            return None if worker == self._rank else lambda: self._copy(slot, self._patience)
+            return None if worker == self._rank else lambda: self._copy(slot)
         if fields["kind"] == "drops":
             needless = self._dropped.setdefault(slot, set())
             needless.add(worker)
@@ -219,24 +225,21 @@ class ShardExchange:
         self._left.add(worker)
         self._leaves(worker)
         if fields["kind"] == "gone":
-            self._gone.add(worker)
+            self._silence.gone.add(worker)
         return None
 
     def _answer(self, number: int, answer: Callable[[], Snapshot | Excuse]) -> None:
-        key = _answer_key(number, self._rank)
+        key = answer_key(number, self._rank)
         # The thread that follows the requests meets the same error, and keeps it.
         with contextlib.suppress(StoreError):
             if shard_answers.claim(self._store, key):
                 shard_answers.leave(self._store, key, answer())
 
-    @property
-    def _patience(self) -> float:
-        return min(_LONGEST_WAIT, self._read_seconds * _SHARE_OF_READ)
-
-    def _copy(self, name: str, seconds: float) -> Snapshot | Excuse:
-        """Copies this worker's own shard; waits so long for its offer and the end of a write."""
-        deadline = time.monotonic() + seconds
-        pause = _FIRST_PAUSE
+    def _copy(self, name: str, seconds: float = math.inf) -> Snapshot | Excuse:
+        """Copies this worker's own shard; waits for its offer and the end of a write, a moment."""
+        patience = min(_LONGEST_WAIT, self._read_seconds * _SHARE_OF_READ, seconds)
+        deadline = time.monotonic() + patience
+        pause = FIRST_PAUSE
         while True:
             with self._lock:
                 source = self._sources.get(name)
@@ -249,7 +252,7 @@ class ShardExchange:
             if time.monotonic() + pause > deadline:
                 break
             time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            pause = min(2 * pause, LONGEST_PAUSE)
         if source is None:
             return Excuse(
                 "unknown",
@@ -258,142 +261,6 @@ class ShardExchange:
             )
         return Excuse("busy", "was writing the slot all the time, as in a step under way")
 
-    # The reader.
-
-    def _read(self, name: str) -> list[bytes]:
-        self._start()
-        deadline = time.monotonic() + self._read_seconds
-        pause = _FIRST_PAUSE
-        before: str | None = None
-        while True:
-            answers = self._ask(name, deadline)
-            if isinstance(answers, list):
-                return answers
-            if time.monotonic() + pause >= deadline:
-                # The last time may have been too short for an answer; the one before says more.
-                earlier = f", and before that: {before}" if before not in (None, answers) else ""
-                raise self._error(name, f"{answers}{earlier}")
-            before = answers
-            time.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
-
-    def _ask(self, name: str, deadline: float) -> list[bytes] | str:
-        """Asks all workers once; text says why another time may do better."""
-        own = self._copy(name, min(self._patience, deadline - time.monotonic()))
-        if isinstance(own, Excuse):
-            return self._excuses(name, {self._rank: own})
-        if not self._others:
-            return [own.shard]
-        if self._ended is not None:
-            raise self._error(name, f"this worker exchanges no shards any more: {self._ended}")
-        if self._gone:
-            raise self._error(name, _ended_scripts(sorted(self._gone)))
-        number = self._log.append(
-            messages.write({"kind": "read", "worker": self._rank, "slot": name})
-        )
-        headers: dict[int, ShardHeader | Excuse] = {}
-        shards = {self._rank: own.shard}
-        try:
-            for worker in self._others:
-                header = self._header(name, number, worker, deadline)
-                if header is None:
-                    return self._silent(number, worker)
-                headers[worker] = header
-                if isinstance(header, Excuse) and header.kind != "busy":
-                    break
-            found = self._of_one_moment(name, own.writes, headers)
-            if isinstance(found, str):
-                return found
-            for worker, shard_header in found.items():
-                shards[worker] = self._take(name, number, worker, shard_header)
-            return [shards[worker] for worker in sorted(shards)]
-        finally:
-            self._clear(number, [worker for worker in self._others if worker not in shards])
-            if len(headers) == len(self._others):
-                self._log.release(number)
-
-    def _header(
-        self, name: str, number: int, worker: int, deadline: float
-    ) -> ShardHeader | Excuse | None:
-        """What a worker says; None when it says nothing until the deadline."""
-        key = _answer_key(number, worker)
-        try:
-            header = shard_answers.await_header(
-                self._store,
-                key,
-                deadline,
-                lambda: self._ended is not None or worker in self._gone,
-            )
-        except MessageError as error:
-            return Excuse("failed", f"gave an answer that cannot be read: {error}")
-        if header is not None:
-            return header
-        if worker in self._gone:
-            raise self._error(name, _ended_scripts([worker]))
-        if self._ended is not None:
-            raise self._error(name, f"this worker exchanges no shards any more: {self._ended}")
-        return None
-
-    def _silent(self, number: int, first: int) -> str:
-        """Says who has not answered a request; `first` is the first of them."""
-        later = [worker for worker in self._others if worker > first]
-        keys = {worker: f"{_answer_key(number, worker)}/header" for worker in later}
-        silent = [worker for worker in later if self._store.get(keys[worker], 0) is None]
-        return f"{_workers([first, *silent])} did not answer"
-
-    def _of_one_moment(
-        self, name: str, own_writes: int, headers: Mapping[int, ShardHeader | Excuse]
-    ) -> dict[int, ShardHeader] | str:
-        """The others' shards, all after as many writes as this worker's; text says why not."""
-        excuses = {w: header for w, header in headers.items() if isinstance(header, Excuse)}
-        if excuses:
-            return self._excuses(name, excuses)
-        found = {w: header for w, header in headers.items() if isinstance(header, ShardHeader)}
-        writes = {self._rank: own_writes} | {w: header.writes for w, header in found.items()}
-        if len(set(writes.values())) == 1:
-            return found
-        counts = ", ".join(f"worker {worker} {writes[worker]}" for worker in sorted(writes))
-        return f"the workers have finished different numbers of writes of it ({counts})"
-
-    def _take(self, name: str, number: int, worker: int, header: ShardHeader) -> bytes:
-        key = _answer_key(number, worker)
-        try:
-            return shard_answers.take(self._store, key, header, self._read_seconds)
-        except MessageError as error:
-            raise self._error(
-                name, f"the shard of worker {worker} did not come whole: {error}"
-            ) from error
-
-    def _excuses(self, name: str, excuses: Mapping[int, Excuse]) -> str:
-        said = "; ".join(f"worker {worker} {excuses[worker].reason}" for worker in sorted(excuses))
-        if any(excuse.kind != "busy" for excuse in excuses.values()):
-            raise self._error(name, said)
-        return said
-
-    def _clear(self, number: int, workers: list[int]) -> None:
-        """Removes what workers answered; what is still to come they remove when it has come."""
-        for worker in workers:
-            shard_answers.give_up(self._store, _answer_key(number, worker))
-
-    def _error(self, name: str, reason: str) -> StorageError:
-        return StorageError(
-            f"the sharded slot {name!r} cannot be gathered by worker {self._rank} alone within"
-            f" {self._read_seconds:.3g} seconds: {reason}; {_WHAT_TO_DO}"
-        )
-
-
-def _answer_key(number: int, worker: int) -> str:
-    return f"answers/{number}/{worker}"
-
 
 def _departure(kind: str, worker: int) -> str:
     return messages.write({"kind": kind, "worker": worker, "slot": ""})
-
-
-def _ended_scripts(workers: list[int]) -> str:
-    return f"{_workers(workers)} ended without waiting any longer for this one"
-
-
-def _workers(workers: list[int]) -> str:
-    numbers = ", ".join(str(worker) for worker in workers)
-    return f"worker {numbers}" if len(workers) == 1 else f"workers {numbers}"
