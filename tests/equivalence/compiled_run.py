@@ -23,7 +23,7 @@ from tests.equivalence.in_process import turn_off, turn_on
 from tests.equivalence.nested_scenarios import adam
 from tests.equivalence.net import INPUTS, TARGETS, Net
 from tests.equivalence.scenarios_run import digest
-from tests.workers.strategy import worker_strategy
+from tests.strategies import mirrored_strategy, worker_strategy
 from tf_wu_shard.errors import StorageError
 
 
@@ -92,13 +92,7 @@ def read_by_xla(strategy: tf.distribute.Strategy) -> str:
 def main(ground: str) -> None:
     """Prints, as one line of JSON, what came of each step without the flag and with it."""
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    if ground == "workers":
-        strategy = worker_strategy(1)
-    else:
-        cpu = tf.config.list_physical_devices("CPU")[0]
-        halves = [tf.config.LogicalDeviceConfiguration()] * 2
-        tf.config.set_logical_device_configuration(cpu, halves)
-        strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    strategy = worker_strategy() if ground == "workers" else mirrored_strategy()
     turn_on(dialect="auto" if ground == "workers" else ground)
     found: dict[str, Any] = {"read": read_by_xla(strategy)}
     for name in STEPS:

@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.equivalence.in_process import dense_model, examples, turn_on
+from tests.strategies import mirrored_strategy
 
 # Each epoch, and each interval between checkpoints of the custom loop, has STEPS steps.
 EPOCHS, STEPS, BATCH, REPLICAS = 3, 4, 4, 2
@@ -118,10 +119,8 @@ def train(
 
 def main(folder: str, way: str) -> None:
     """Trains, sharded, until the deadly step."""
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     turn_on(on_refusal="raise")
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    strategy = mirrored_strategy()
     train(strategy, pathlib.Path(folder), way, DEADLY)
 
 

@@ -23,7 +23,7 @@ from tests.equivalence.in_process import turn_off, turn_on
 from tests.equivalence.net import INPUTS, TARGETS, WIDTH, Net
 from tests.nccl.on_cpus import stand_in_for_nccl
 from tests.nccl.orders import exchanges_of
-from tests.workers.strategy import worker_strategy
+from tests.strategies import mirrored_strategy, worker_strategy
 from tf_wu_shard.step import swap
 
 OPTIMIZERS: dict[str, Callable[[], keras.optimizers.Optimizer]] = {
@@ -79,13 +79,7 @@ def trained(strategy: tf.distribute.Strategy, name: str, is_on: bool) -> list[np
 def main(ground: str) -> None:
     """Prints, as one line of JSON and by step, the orders and what differs from unsharded."""
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    if ground == "workers":
-        strategy = worker_strategy(1)
-    else:
-        cpu = tf.config.list_physical_devices("CPU")[0]
-        halves = [tf.config.LogicalDeviceConfiguration()] * 2
-        tf.config.set_logical_device_configuration(cpu, halves)
-        strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    strategy = worker_strategy() if ground == "workers" else mirrored_strategy()
     emitted = stand_in_for_nccl(strategy)
     orders: list[dict[str, list[str]]] = []
     rebuild = vars(swap)["rebuild"]

@@ -27,7 +27,7 @@ import tf_wu_shard
 from tests.equivalence.in_process import in_shards, turn_off, turn_on
 from tests.equivalence.nested_scenarios import Left, Scenario
 from tests.nccl.on_cpus import stand_in_for_nccl
-from tests.workers.strategy import worker_strategy
+from tests.strategies import mirrored_strategy, worker_strategy
 from tf_wu_shard.emulation import emulated_tpu_strategy
 from tf_wu_shard.grounds.registry import dialect_names
 
@@ -56,14 +56,9 @@ def main(module: str, *names: str) -> None:
 def _strategy(ground: str) -> tf.distribute.Strategy:
     if ground in ("workers", "workers_of_two"):
         return worker_strategy(2 if ground == "workers_of_two" else 1)
-    return _mirrored(ground) if ground in _REDUCTIONS else emulated_tpu_strategy(4)
-
-
-def _mirrored(ground: str) -> tf.distribute.Strategy:
-    # Two replicas have one order of summing.
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], _REDUCTIONS[ground]())
+    if ground in _REDUCTIONS:
+        return mirrored_strategy(_REDUCTIONS[ground]())
+    return emulated_tpu_strategy(4)
 
 
 def compared(strategy: tf.distribute.Strategy, scenario: Scenario, dialect: str) -> dict[str, Any]:

@@ -16,6 +16,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from tests.strategies import mirrored_strategy
+
 
 def main(file: str, mode: str) -> None:
     """Trains one step by `fit` and one by a custom loop and writes all graphs, in order."""
@@ -24,9 +26,7 @@ def main(file: str, mode: str) -> None:
     if mode in ("off", "on"):
         options = {"weight_update_sharding": mode == "on"}
         tf.config.optimizer.set_experimental_options(options)
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    strategy = mirrored_strategy()
     made: list[Any] = []
     own = tf.function
 

@@ -29,7 +29,7 @@ from tests.equivalence.in_process import turn_off, turn_on
 from tests.equivalence.nested_scenarios import adam
 from tests.equivalence.net import INPUTS, TARGETS, Net
 from tests.equivalence.scenarios_run import compared, digest
-from tests.workers.strategy import worker_strategy
+from tests.strategies import worker_strategy
 from tf_wu_shard.storage.sharded_slot import sharded_slot_of
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
 

@@ -27,6 +27,7 @@ import tf_wu_shard
 from tests.equivalence.in_process import in_shards, turn_off
 from tests.real.corpus import programs
 from tests.real.program import MIRRORED, Program, Trained
+from tests.strategies import mirrored_strategy
 from tf_wu_shard.emulation import emulated_tpu_strategy
 
 _TPU_REPLICAS = 4
@@ -51,9 +52,7 @@ def _strategy(ground: str) -> tf.distribute.Strategy:
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     if ground != MIRRORED:
         return emulated_tpu_strategy(_TPU_REPLICAS)
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    return mirrored_strategy()
 
 
 def run(

@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 import tf_wu_shard
+from tests.strategies import mirrored_strategy
 from tests.workers.keras_on_workers import Bug, keras_on_workers
 
 # The last batch of 22 examples is smaller, that of 17 leaves nothing for the second replica.
@@ -80,10 +81,7 @@ def main(where: str, bugs: Sequence[str]) -> None:
     # Keras leaves its own frames out of a traceback; a failure is to show where in Keras it is.
     keras.config.disable_traceback_filtering()
     if where == "mirrored":
-        cpu = tf.config.list_physical_devices("CPU")[0]
-        halves = [tf.config.LogicalDeviceConfiguration()] * 2
-        tf.config.set_logical_device_configuration(cpu, halves)
-        strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+        strategy = mirrored_strategy()
     else:
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
     if where == "sharded":

@@ -1,4 +1,4 @@
-"""A MultiWorkerMirroredStrategy of several replicas a worker, as TensorFlow makes of GPUs alone."""
+"""Strategies of the logical CPU devices of a process, made before TensorFlow asks for devices."""
 
 from __future__ import annotations
 
@@ -8,8 +8,16 @@ from typing import Any
 import tensorflow as tf
 
 
+def mirrored_strategy(
+    cross_device_ops: tf.distribute.CrossDeviceOps | None = None,
+) -> tf.distribute.Strategy:
+    """A MirroredStrategy of two replicas, which have one order of summing."""
+    _divide_cpu(2)
+    return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], cross_device_ops)
+
+
 def worker_strategy(replicas: int = 1) -> tf.distribute.Strategy:
-    """The strategy of this process's worker, TF_CONFIG set; before TensorFlow asks for devices.
+    """The strategy of this process's worker, TF_CONFIG set.
 
     Args:
         replicas: How many replicas a worker has, each on a logical CPU device.
@@ -23,7 +31,11 @@ def worker_strategy(replicas: int = 1) -> tf.distribute.Strategy:
         return tuple(f"{worker_device}/device:CPU:{i}" for i in range(replicas)), "CPU"
 
     strategies.CollectiveAllReduceExtended._initialize_local_devices = devices
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    each = [tf.config.LogicalDeviceConfiguration() for _ in range(replicas)]
-    tf.config.set_logical_device_configuration(cpu, each)
+    _divide_cpu(replicas)
     return tf.distribute.MultiWorkerMirroredStrategy()
+
+
+def _divide_cpu(count: int) -> None:
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    each = [tf.config.LogicalDeviceConfiguration() for _ in range(count)]
+    tf.config.set_logical_device_configuration(cpu, each)
