@@ -27,7 +27,7 @@ class ShardingOptions:
 
     Attributes:
         min_elements: Variables with fewer elements stay replicated; at least 1. None means 1024
-            where all replicas share one process, N * 1024 on N TPU cores.
+            where all replicas share one process, 1 between workers, N * 1024 on N TPU cores.
         min_step_elements: A step that updates fewer elements in all is left alone; at least 1, that
             is none. None means 1, but between workers on CPUs 1,000,000, below which sharding
             a step gains nothing, as collectives take milliseconds each: with 300,000 on 4
@@ -35,7 +35,7 @@ class ShardingOptions:
             given it means 1 there, too.
         bucket_bytes: Small variables travel together in buckets of about this many bytes; at
             least 1. A variable as large as this travels alone, uncopied. None means 256 KiB where
-            all replicas share one process, 4 MiB between workers; on TPUs 20 MiB, or more where a
+            all replicas share one process, 8 MiB between workers; on TPUs 20 MiB, or more where a
             step would have more than 24 collectives of a kind.
         on_refusal: What happens when a function is traced with the flag on and none of it can be
             sharded, or less than `min_sharded`: "warn" logs the reason, "raise" raises

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tf_wu_shard.dtypes import item_bytes
 from tf_wu_shard.graph.builder import Emitter
@@ -39,3 +39,10 @@ def divided(at: Emitter, total: Value, divisor: int) -> Value:
     if divisor == 1:
         return total
     return at.op("RealDiv", [total, at.constant(divisor, at.dtype(total))], "mean")
+
+
+def lists_of_each(
+    at: Emitter, devices: Sequence[str], parts: Mapping[str, Sequence[Value]]
+) -> dict[str, list[Value]]:
+    """Lists put one after the other, by name, once on every device."""
+    return {name: [at.on(d).concat(lists, name) for d in devices] for name, lists in parts.items()}

@@ -9,7 +9,8 @@ so that nothing of the strategy is asked.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tf_wu_shard.dtypes import INT32
@@ -38,7 +39,7 @@ class Member:
         tokens: What orders the collectives of the device.
         attributes: Those that every collective has: hint, timeout, number of tokens.
         by_nccl: Whether NCCL carries them out, see `runs_by_nccl`.
-        emitted: Names of the device's collectives so far; "" for one that it stood aside from.
+        instances: Numbers the keys that the device takes; its memberships share them.
     """
 
     device: str
@@ -48,7 +49,7 @@ class Member:
     tokens: tuple[Value, ...]
     attributes: dict[str, Any]
     by_nccl: bool
-    emitted: list[str] = dataclasses.field(default_factory=list, compare=False)
+    instances: Iterator[int] = dataclasses.field(default_factory=itertools.count, compare=False)
 
     def collective(
         self, at: Emitter, op_type: str, operand: Value, name: str, **attributes: Any
@@ -68,9 +69,7 @@ class Member:
         own = at.on(self.device)
         instance = self._key_of_instance(own, name)
         inputs = [operand, *map(own.value, (self.size, self.key)), instance, *self.tokens]
-        found = own.op(op_type, inputs, name, **self.attributes, **attributes)
-        self.emitted.append(found.op)
-        return found
+        return own.op(op_type, inputs, name, **self.attributes, **attributes)
 
     def stand_aside(self, at: Emitter, name: str) -> None:
         """Takes a key for a collective that another replica of the process takes part in for all.
@@ -83,14 +82,13 @@ class Member:
             name: The collective's name.
         """
         self._key_of_instance(at.on(self.device), name)
-        self.emitted.append("")
 
     def _key_of_instance(self, own: Emitter, name: str) -> Value:
         """An input for a key that no other collective has."""
         key = own.op("Placeholder", [], f"{name}/instance_key", dtype=INT32, shape=())
         # The n-th key that one member takes is the n-th of each other.
         own.builder.nodes[-1].attr[CALL_TIME].list.s.append(self.instance.encode())
-        own.builder.nodes[-1].attr[CALL_TIME].list.i.append(len(self.emitted))
+        own.builder.nodes[-1].attr[CALL_TIME].list.i.append(next(self.instances))
         return key
 
 

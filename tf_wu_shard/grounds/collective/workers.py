@@ -13,13 +13,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
-from tf_wu_shard.dtypes import INT32
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.grounds.collective.collectives import Collectives, gathered
+from tf_wu_shard.grounds.collective.collectives import Collectives
 from tf_wu_shard.grounds.collective.group import Member, between_nodes
+from tf_wu_shard.grounds.collective.lists import gathered_lists
 from tf_wu_shard.grounds.collective.stacks import WorkerStacks
 from tf_wu_shard.grounds.dialect import Stacks, Uneven
 from tf_wu_shard.layout import Layout
@@ -31,14 +31,15 @@ class WorkerCollectives(Collectives):
     """One worker's half of every exchange.
 
     Attributes:
-        preferences: A collective takes milliseconds, whatever it moves, so that small tensors
-            travel together in larger buckets than within a process; on CPUs small steps are not
-            worth it.
+        preferences: A collective takes milliseconds, whatever it moves. So what is small travels
+            with others, in larger buckets than within a process, and nothing stays behind that
+            would need a collective of its own; on CPUs small steps are not worth it. Measured on
+            4 workers, see docs/benchmark.md.
     """
 
     preferences = Preferences(
-        min_elements=1024,
-        bucket_bytes=4 * 1024 * 1024,
+        min_elements=1,
+        bucket_bytes=8 * 1024 * 1024,
         narrow_sums=True,
         min_step_elements=1_000_000,
     )
@@ -80,45 +81,15 @@ class WorkerCollectives(Collectives):
     def gather_entries(
         self, at: Emitter, parts: Mapping[str, Sequence[Value]]
     ) -> dict[str, list[Value]]:
-        """See `Entries.gather_entries`.
-
-        Lists are filled up to the longest, as a gather takes only what is of one size everywhere,
-        and what was filled in is left out of what came. The entries of one worker follow those of
-        another in the order of their group, as in TensorFlow's own gathering.
-        """
+        """See `Entries.gather_entries`. The first replica of a worker speaks for all of them."""
         self._by_collectives()
-        own, member = at.on(self.devices[0]), self._group[0]
+        own = at.on(self.devices[0])
         here = {name: own.concat(lists, f"{name}/here") for name, lists in parts.items()}
-        shapes = {
-            name: own.op("Shape", [value], f"{name}/shape", out_type=INT32)
-            for name, value in here.items()
-        }
-        count = own.run(next(iter(shapes.values())), 0, 1, "count")
-        counts = gathered(own, member, count)
-        most = own.op("Max", [counts, own.constant([0])], "most")
-        missing = own.op("Sub", [most, count], "missing")
-        numbers = own.op("Range", [own.constant(0), most, own.constant(1)], "numbers")
-        column = own.reshape(counts, (-1, 1), "column")
-        held = own.flat(own.op("Less", [numbers, column], "held"), "held/flat")
-        places = own.flat(own.op("Where", [held], "where"), "places")
-        found = {}
-        for name, value in here.items():
-            row = own.block(shapes[name], [1], [-1], f"{name}/row")
-            elements = own.op("Prod", [row, own.constant([0])], f"{name}/elements", keep_dims=True)
-            size = own.op("Mul", [missing, elements], f"{name}/missing")
-            zero = own.constant(0, own.dtype(value))
-            filled = own.concat(
-                [own.flat(value, f"{name}/flat"), own.op("Fill", [size, zero], f"{name}/zeros")],
-                f"{name}/filled",
-            )
-            shape = own.concat([own.constant([-1]), row], f"{name}/rows/shape")
-            rows = own.op("Reshape", [gathered(own, member, filled), shape], f"{name}/rows")
-            whole = own.op("GatherV2", [rows, places, own.constant(0)], name)
-            found[name] = [whole] * len(self.devices)
+        found = gathered_lists(own, self._group[0], here)
         for other in self._group[1:]:
             for name in ("counts", *here):
                 other.stand_aside(at, name)
-        return found
+        return {name: [whole] * len(self.devices) for name, whole in found.items()}
 
     @property
     def _nodes(self) -> tuple[tuple[int, ...], ...]:

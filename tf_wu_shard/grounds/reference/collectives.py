@@ -73,10 +73,7 @@ class Reference(CopyOfEachReplica):
         self, at: Emitter, parts: Mapping[str, Sequence[Value]]
     ) -> dict[str, list[Value]]:
         """See `Entries.gather_entries`. Each replica makes a list of its own."""
-        return {
-            name: [at.on(device).concat(operands, name) for device in self.devices]
-            for name, operands in parts.items()
-        }
+        return plain_ops.lists_of_each(at, self.devices, parts)
 
     def _combined(self, at: Emitter, terms: Sequence[Value], combine: Combine) -> Value:
         return plain_ops.combined(at.on(self.devices[0]), terms, combine, "sum")
