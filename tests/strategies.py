@@ -16,14 +16,16 @@ def mirrored_strategy(
     return tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], cross_device_ops)
 
 
-def worker_strategy(replicas: int = 1) -> tf.distribute.Strategy:
+def worker_strategy(replicas: int = 1, bytes_per_pack: int = 0) -> tf.distribute.Strategy:
     """The strategy of this process's worker, TF_CONFIG set.
 
     Args:
         replicas: How many replicas a worker has, each on a logical CPU device.
+        bytes_per_pack: How many bytes of gradients travel together; 0 for all of them.
     """
+    options = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=bytes_per_pack)
     if replicas == 1:
-        return tf.distribute.MultiWorkerMirroredStrategy()
+        return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
     strategies = sys.modules["tensorflow.python.distribute.collective_all_reduce_strategy"]
 
     def devices(self: Any, cluster_resolver: Any, worker_device: str) -> Any:
@@ -32,7 +34,7 @@ def worker_strategy(replicas: int = 1) -> tf.distribute.Strategy:
 
     strategies.CollectiveAllReduceExtended._initialize_local_devices = devices
     _divide_cpu(replicas)
-    return tf.distribute.MultiWorkerMirroredStrategy()
+    return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
 
 
 def _divide_cpu(count: int) -> None:

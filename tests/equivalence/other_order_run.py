@@ -1,11 +1,12 @@
 """Trains 20 steps as one of several workers, with some optimizers, and keeps what came of it.
 
-    TF_CONFIG=... python -m tests.equivalence.other_order_run FOLDER MODE OPTIMIZER...
+    TF_CONFIG=... python -m tests.equivalence.other_order_run FOLDER REPLICAS MODE OPTIMIZER...
 
-MODE is `plain`, `packed_otherwise`, `sharded` or `restored`. Packed otherwise, gradients travel in
-packs of other sizes, so that TensorFlow's ring begins to add them up on other workers: the same
-sums in another order. Worker 0 writes MODE-OPTIMIZER.npz and a checkpoint, of which `restored`
-reads the sharded one and trains nothing; each prints digests of its weights and slots.
+REPLICAS is how many each worker has. MODE is `plain`, `packed_otherwise`, `sharded` or `restored`.
+Packed otherwise, gradients travel in packs of other sizes, so that TensorFlow's ring begins to add
+them up on other workers: the same sums in another order. Worker 0 writes MODE-OPTIMIZER.npz and a
+checkpoint, of which `restored` reads the sharded one and trains nothing; each prints digests of its
+weights and slots.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import tf_wu_shard
 from tests.equivalence.in_process import turn_off, turn_on
 from tests.equivalence.net import Net
 from tests.equivalence.scenarios_run import digest
+from tests.strategies import worker_strategy
 from tf_wu_shard.storage.sharded_slot import sharded_slot_of
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
 from tf_wu_shard.workers.cluster import worker_cluster
@@ -65,13 +67,11 @@ def kept(net: Net) -> list[tuple[int, int]]:
     ]
 
 
-def main(folder: str, mode: str, *optimizers: str) -> None:
+def main(folder: str, replicas: str, mode: str, *optimizers: str) -> None:
     """Prints, as one line of JSON and by optimizer, digests and what was sharded."""
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     size = _BYTES_PER_PACK if mode == "packed_otherwise" else 0
-    strategy = tf.distribute.MultiWorkerMirroredStrategy(
-        communication_options=tf.distribute.experimental.CommunicationOptions(bytes_per_pack=size)
-    )
+    strategy = worker_strategy(int(replicas), bytes_per_pack=size)
     found: dict[str, Any] = {}
     for name in optimizers:
         tf_wu_shard.clear_reports()
