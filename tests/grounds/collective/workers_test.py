@@ -153,11 +153,12 @@ def test_what_has_no_known_size_is_summed_whole(cluster: tuple[int, int]) -> Non
 @pytest.mark.parametrize(
     "dtype", [np.float32, tf.bfloat16.as_numpy_dtype, np.complex128, np.int64, np.bool_]
 )
+@pytest.mark.parametrize("lengths", [(3, 0, 5, 1, 3, 2, 0, 4), (0,) * 8], ids=["some", "none"])
 def test_lists_of_any_lengths_stand_one_after_the_other_on_every_replica(
-    cluster: tuple[int, int], dtype: Any
+    cluster: tuple[int, int], dtype: Any, lengths: tuple[int, ...]
 ) -> None:
     count, random = cluster[0] * cluster[1], np.random.default_rng(4)
-    lengths = [3, 0, 5, 1, 3, 2, 0, 4][:count]
+    lengths = lengths[:count]
     rows = [random.integers(0, 50, n).astype(np.int32) for n in lengths]
     values = [(10 * random.standard_normal((n, 2, 3))).astype(dtype) for n in lengths]
 

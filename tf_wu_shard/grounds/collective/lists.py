@@ -1,7 +1,8 @@
 """Gathers lists of which each member of a group has one of a length of its own.
 
 A gather takes only what is of one size everywhere. So lists are filled up to the longest, and what
-was filled in is left out of what came. All of this is known only when the step runs.
+was filled in is left out of what came. All of this is known only when the step runs. Where nobody
+has an entry each fills in one, as TensorFlow's ring ends the process that gathers nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def gathered_lists(at: Emitter, member: Member, lists: Mapping[str, Value]) -> d
     }
     count = at.run(next(iter(shapes.values())), 0, 1, "count")
     counts = gathered(at, member, count)
-    most = at.op("Max", [counts, at.constant([0])], "most")
+    longest = at.op("Max", [counts, at.constant([0])], "longest")
+    most = at.op("Maximum", [longest, at.constant(1)], "most")
     missing = at.op("Sub", [most, count], "missing")
     places = _places(at, counts, most)
     found = {}
