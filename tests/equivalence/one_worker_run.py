@@ -167,6 +167,22 @@ def smaller_on_one(strategy: tf.distribute.Strategy) -> Left:
     return run.left()
 
 
+def looked_at_anothers_slots(strategy: tf.distribute.Strategy) -> Left:
+    """A second optimizer of the same kind, of which the chief traced a function before its step."""
+    run = Run(strategy)
+    run.train(2)
+    first = run.net.optimizer
+    with strategy.scope():
+        run.net.optimizer = adam()()
+        run.net.build_optimizer()
+    evaluation = tf.function(run.length)
+    if run.is_chief:
+        evaluation()
+    run.step = run.step_of()
+    run.train(2)
+    return Left([*run.net.state, *(v.value for v in first.variables)], [evaluation()])
+
+
 def traced_once_more(strategy: tf.distribute.Strategy) -> Left:
     """The chief alone traces another step of the same weights when slots live in shards."""
     run = Run(strategy)
@@ -188,6 +204,7 @@ CASES = {
         read_by_all,
         read_in_anothers_step,
         smaller_on_one,
+        looked_at_anothers_slots,
         traced_once_more,
     )
 }

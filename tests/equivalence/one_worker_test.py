@@ -20,6 +20,10 @@ _LEFT_ALONE = {
 }
 
 
+# Here the workers agree on the first optimizer's step, and not on the second's.
+_SECOND_LEFT_ALONE = "looked_at_anothers_slots"
+
+
 @functools.cache
 def found() -> list[Any]:
     """What came of all cases, by worker."""
@@ -35,7 +39,7 @@ def test_nothing_differs_by_a_bit(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in CASES if name not in _LEFT_ALONE])
+@pytest.mark.parametrize("name", [n for n in CASES if n not in {*_LEFT_ALONE, _SECOND_LEFT_ALONE}])
 def test_slots_live_in_shards_all_the_same(name: str) -> None:
     for worker in found():
         assert worker[name]["in_shards"] >= 8
@@ -49,6 +53,15 @@ def test_what_is_left_alone_has_its_reason_on_both_workers(name: str) -> None:
         assert worker[name]["in_shards"] == 0
         assert worker[name]["verdicts"] == ["nothing sharded"]
         assert all(_LEFT_ALONE[name] in reason for reason in worker[name]["reasons"])
+
+
+@pytest.mark.slow
+def test_slots_of_another_optimizer_take_a_vote_of_their_own() -> None:
+    for worker in found():
+        assert worker[_SECOND_LEFT_ALONE]["in_shards"] == 8
+        assert worker[_SECOND_LEFT_ALONE]["verdicts"] == ["sharded", "nothing sharded"]
+        (reason,) = worker[_SECOND_LEFT_ALONE]["reasons"]
+        assert "worker 0 proposed plan" in reason and "worker 1 proposed plan" in reason
 
 
 @pytest.mark.slow

@@ -5,8 +5,9 @@ them. So workers vote before anything is changed: once that they all want the sa
 options and versions, and once more that all have made it. Who says no, says otherwise or nothing
 in time leaves all as they were, and each worker's report has the reasons.
 
-A step that was voted on is not voted on again when another trace of it comes to the same: workers
-trace at times of their own.
+A step that was voted on is not voted on again when another trace of it comes to the same and finds
+its slots in shards: workers trace at times of their own. Slots that are whole yet are those of
+another optimizer, which some workers may have to leave whole: that takes a vote of its own.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def against_others(
         return None
     plan = _digest(captured, sharding)
     agreed_on = _agreed_on(captured, trained)
-    if plan in agreed_on:
+    if plan in agreed_on and _moves_nothing(captured, sharding):
         return None
     subject = {
         "version": importlib.metadata.version("tf-wu-shard"),
@@ -136,6 +137,12 @@ def _trained(analysis: Analysis, captured: Captured) -> list[str]:
     keys |= {refused.variable for refused in analysis.refused}
     keys &= captured.variables.keys()
     return sorted({k for k in keys if captured.variables[k].trainable} or keys)
+
+
+def _moves_nothing(captured: Captured, sharding: Sharding) -> bool:
+    """Whether all slots of a plan live in shards already."""
+    held = captured_slots.slots_in_shards(captured)
+    return all(slot.variable in held for slot in sharding.plan.in_shards)
 
 
 def _agreed_on(captured: Captured, trained: list[str]) -> set[str]:

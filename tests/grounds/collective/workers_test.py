@@ -137,6 +137,22 @@ def test_all_reduce_takes_the_largest_elements(cluster: tuple[int, int]) -> None
     assert all(same(own, np.max(np.stack(operands[0]), 0)) for own in found[0])
 
 
+def test_what_has_no_elements_travels_with_others_only() -> None:
+    shapes: list[tuple[int, ...]] = [(0,), (3, 0, 2), (5,)]
+    for some, travels in ((shapes[:2], 0), (shapes, 2)):
+        operands = contributions(some, 2)
+
+        def summed(
+            made: WorkerCollectives, at: Emitter, values: Any, some: Any = some
+        ) -> list[list[Value]]:
+            return made.all_reduce(at, values, some)
+
+        found, nodes = emitted((2, 1), operands, summed)
+        for terms, own in zip(operands, found, strict=True):
+            assert all(same(total, by_worker((2, 1), terms)) for total in own)
+        assert sum(node.op.startswith("Collective") for node in nodes) == travels
+
+
 @pytest.mark.parametrize("cluster", CLUSTERS, ids=str)
 def test_what_has_no_known_size_is_summed_whole(cluster: tuple[int, int]) -> None:
     operands = contributions([(48,)], cluster[0] * cluster[1])

@@ -196,6 +196,9 @@ class Collectives(InProcess):
         if not self._by_collectives():
             return super().all_reduce(at, operands, shapes, combine)
         sizes = [math.prod(shape) for shape in shapes]
+        if not any(sizes):
+            # TensorFlow's process crashes where workers gather nothing.
+            return [[*own] for own in operands]
         packs = [
             at.on(m.device).concat([at.on(m.device).flat(o[r], "flat") for o in operands], "pack")
             for r, m in enumerate(self._group)
