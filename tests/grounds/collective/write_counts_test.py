@@ -32,8 +32,8 @@ def inputs_of(counted: Counted, name: str) -> set[str]:
 def test_writes_begin_after_the_first_exchange_and_end_after_the_last_write(exchange: str) -> None:
     nodes = [
         node("m", "Placeholder"),
-        node("g", exchange, "x"),
         node("x", "Placeholder"),
+        node("g", exchange, "x"),
         node("first", "AssignVariableOp", "m", "g"),
         node("second", "AssignVariableOp", "m", "g", "^first"),
     ]
@@ -58,8 +58,33 @@ def test_an_exchange_that_waits_for_a_write_is_not_waited_for() -> None:
     assert "^g" not in inputs_of(counted, "wu_shard/writes_0/begin")
 
 
+def test_each_of_several_updates_is_counted_by_itself() -> None:
+    nodes = [
+        node("m", "Placeholder"),
+        node("x", "Placeholder"),
+        node("g", EXCHANGE, "x"),
+        node("again", "AssignVariableOp", "m", "h"),
+        node("weights", EXCHANGE, "x", "^write"),
+        node("h", EXCHANGE, "weights"),
+        node("write", "AssignVariableOp", "m", "g"),
+        node("later", "AssignVariableOp", "m", "g", "^write"),
+    ]
+    own = counter()
+    written = {name: [own] for name in ("write", "later", "again")}
+    counted = with_write_counts(nodes, (), written)
+    found = {
+        frozenset(inputs_of(counted, end)) & {"^write", "^later", "^again"}: begin
+        for begin, end in ((f"wu_shard/writes_{i}/begin", f"wu_shard/writes_{i}/end") for i in "01")
+    }
+    assert set(found) == {frozenset(("^write", "^later")), frozenset(("^again",))}
+    assert "^g" in inputs_of(counted, found[frozenset(("^write", "^later"))])
+    assert "^h" in inputs_of(counted, found[frozenset(("^again",))])
+
+
 def test_slots_of_two_models_are_counted_apart() -> None:
-    nodes = [node(name, "AssignVariableOp", f"handle_{name}", "x") for name in ("a", "b", "both")]
+    names = ("a", "b", "both")
+    nodes = [node("m", "Placeholder"), node("x", "Placeholder")]
+    nodes += [node(name, "AssignVariableOp", "m", "x") for name in names]
     one, other = counter(), counter()
     counted = with_write_counts(nodes, (), {"a": [one], "b": [other], "both": [one, other]})
     ends = [n for n in counted.nodes if n.name.endswith("/end")]

@@ -4,17 +4,20 @@ Another worker may ask for a shard while a step runs. It gets what was there bet
 learns that there is a step: where as many writes ended as began, none is under way. Writes begin
 once the first exchange has brought something, so that a worker that waits in a step for a reader
 has not begun.
+
+Where a step updates several times, each time is counted by itself: an update is whole on all
+workers when the next one's exchange begins, and stays readable if that one fails.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from tf_wu_shard.dtypes import INT64
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.reachable import reachable
+from tf_wu_shard.graph.ordering import ordered_ops
 
 # What brings something from other workers: sums of gradients, or the entries of sparse ones.
 _EXCHANGES = {"CollectiveAllToAllV2", "CollectiveReduceScatterV2", "CollectiveGatherV2"}
@@ -60,20 +63,25 @@ def with_write_counts(
     Returns:
         The graph; the same one where it writes no shard.
     """
-    by_counter: dict[int, list[Any]] = {}
+    if not writes:
+        return Counted((*nodes,), tuple(control_outputs), {})
+    places, first = _places(nodes, writes)
+    together: dict[tuple[int, int], list[Any]] = {}
     for node in nodes:
         for counter in {id(counter) for counter in writes.get(node.name, ())}:
-            by_counter.setdefault(counter, []).append(node)
+            together.setdefault((counter, places[node.name].level), []).append(node)
     by_id = {id(counter): counter for counters in writes.values() for counter in counters}
-    first = _first_exchange(nodes, [*writes]) if writes else []
     builder = GraphBuilder(node.name for node in nodes)
     bindings: dict[str, Any] = {}
-    for number, (counter, written) in enumerate(by_counter.items()):
+    for number, ((counter, _), written) in enumerate(together.items()):
         at = builder.at(written[0].device, f"wu_shard/writes_{number}")
         begun, ended = (at.handle_input(name) for name in ("begun", "ended"))
         bindings |= {begun.op: by_id[counter].begun.handle, ended.op: by_id[counter].ended.handle}
         one = at.constant(1, INT64)
-        begin = at.op("AssignAddVariableOp", [begun, one], "begin", controls=first)
+        earliest = min(places[node.name] for node in written)
+        begin = at.op(
+            "AssignAddVariableOp", [begun, one], "begin", controls=first.get(earliest, ())
+        )
         after = [begin.op, *(node.name for node in written)]
         end = at.op("AssignAddVariableOp", [ended, one], "end", controls=after)
         for node in written:
@@ -82,16 +90,35 @@ def with_write_counts(
     return Counted((*nodes, *builder.nodes), tuple(control_outputs), bindings)
 
 
-def _first_exchange(nodes: Sequence[Any], writes: Sequence[str]) -> list[str]:
-    """The first exchange that waits for no write, if there is one."""
-    inputs = {node.name: [_source(text) for text in node.input] for node in nodes}
-    for node in nodes:
-        if node.op in _EXCHANGES:
-            before = set(reachable([node.name], lambda name: inputs[name]))
-            if before.isdisjoint(writes):
-                return [node.name]
-    return []
+class _Place(NamedTuple):
+    """Where an op stands among exchanges and writes.
+
+    Attributes:
+        level: How often something was exchanged, after earlier writes, on the way to it.
+        depth: How many exchanges of this level come one after the other on the way.
+    """
+
+    level: int = 0
+    depth: int = 0
 
 
-def _source(text: str) -> str:
-    return text.lstrip("^").partition(":")[0]
+def _places(
+    nodes: Iterable[Any], writes: Collection[str]
+) -> tuple[dict[str, _Place], dict[_Place, tuple[str, ...]]]:
+    """The place of each op; and the first exchange of each place."""
+    places: dict[str, _Place] = {}
+    # The level that an exchange would have here.
+    following: dict[str, int] = {}
+    first: dict[_Place, tuple[str, ...]] = {}
+    for op in ordered_ops(nodes):
+        sources = [*(value.op for value in op.inputs), *op.controls]
+        # The deepest of the highest level.
+        place = max((places[name] for name in sources), default=_Place())
+        after = max((following[name] for name in sources), default=0)
+        if op.type in _EXCHANGES:
+            deeper = _Place(place.level, place.depth + 1)
+            place = max(deeper, _Place(after, 1))
+            first.setdefault(place, (op.name,))
+        places[op.name] = place
+        following[op.name] = max(after, place.level + 1) if op.name in writes else after
+    return places, first
