@@ -183,6 +183,42 @@ def looked_at_anothers_slots(strategy: tf.distribute.Strategy) -> Left:
     return Left([*run.net.state, *(v.value for v in first.variables)], [evaluation()])
 
 
+def reset_one_after_the_other(strategy: tf.distribute.Strategy) -> Left:
+    """All workers read each slot, and write it; the chief is ahead."""
+    run = Run(strategy)
+    run.train(2)
+    for variable in run.net.optimizer.variables:
+        if not run.is_chief:
+            time.sleep(0.1)
+        variable.assign(-tf.convert_to_tensor(variable))
+    run.train(1)
+    return run.left()
+
+
+def failed_in_its_second_update(strategy: tf.distribute.Strategy) -> Left:
+    """A step updates twice and fails between; its slots are read, and the training goes on."""
+    run = Run(strategy)
+
+    def checked(rows: Any, wanted: Any, factor: Any) -> Any:
+        loss = tf.debugging.check_numerics(run.net.loss(rows, wanted) * factor, "the loss")
+        with tf.control_dependencies([loss]):
+            return run.net.train(tf.identity(rows), wanted)
+
+    @tf.function
+    def step(rows: Any, wanted: Any, factor: Any) -> Any:
+        strategy.run(run.net.train, (rows, wanted))
+        return strategy.run(checked, (rows, wanted, factor))
+
+    step(*run.given, tf.constant(1.0))
+    try:
+        step(*run.given, tf.constant(np.nan, tf.float32))
+    except tf.errors.InvalidArgumentError as error:
+        print("failed:", error.message, flush=True)
+    lengths = [tf.norm(v.value) for v in run.net.optimizer.variables if v.shape.rank]
+    step(*run.given, tf.constant(1.0))
+    return run.left(*lengths)
+
+
 def traced_once_more(strategy: tf.distribute.Strategy) -> Left:
     """The chief alone traces another step of the same weights when slots live in shards."""
     run = Run(strategy)
@@ -205,6 +241,8 @@ CASES = {
         read_in_anothers_step,
         smaller_on_one,
         looked_at_anothers_slots,
+        reset_one_after_the_other,
+        failed_in_its_second_update,
         traced_once_more,
     )
 }

@@ -25,14 +25,22 @@ class Slot:
         self.writes = writes
         self.busy = False
         self.asked = 0
+        self.keeps = False
 
-    def source(self) -> Snapshot | None:
+    def source(self, seen: int | None) -> Snapshot | None:
         self.asked += 1
+        if self.keeps and seen is not None:
+            return Snapshot(seen, bytes([self.worker]) * seen)
         return None if self.busy else Snapshot(self.writes, self.shard)
 
     @property
     def shard(self) -> bytes:
         return bytes([self.worker]) * self.writes
+
+
+def always(snapshot: Snapshot) -> Callable[[int | None], Snapshot]:
+    """A source of a slot that nobody writes."""
+    return lambda seen: snapshot
 
 
 class Cluster:
@@ -126,7 +134,7 @@ def test_a_shard_of_several_pieces_comes_bit_for_bit(store: LocalStore) -> None:
     shards = [random.bytes(size) for size in (2_500_001, 3 << 18, 0)]
     workers = [ShardExchange(store, worker, 3, 5.0) for worker in range(3)]
     for worker, shard in zip(workers, shards, strict=True):
-        worker.offer("m", partial(Snapshot, 7, shard))
+        worker.offer("m", always(Snapshot(7, shard)))
     assert workers[2].read("m") == shards
     assert workers[0].read("m") == shards
     assert _holds_only(store, set())
@@ -143,7 +151,7 @@ def test_concurrent_readers_on_several_workers_and_threads_all_succeed(
     three: Cluster, store: LocalStore
 ) -> None:
     for slot, worker in zip(three.slots, three.workers, strict=True):
-        worker.offer("v", partial(Snapshot, 2, b"v" + slot.shard))
+        worker.offer("v", always(Snapshot(2, b"v" + slot.shard)))
     wanted = {"m": [b"\0", b"\1", b"\2"], "v": [b"v\0", b"v\1", b"v\2"]}
     names = [name for _ in range(4) for name in ("m", "v")]
     readers = [partial(worker.read, name) for worker in three.workers for name in names]
@@ -191,6 +199,12 @@ def test_one_workers_step_in_between_is_read_again(three: Cluster) -> None:
     assert three.slots[1].asked > 1
 
 
+def test_a_worker_ahead_gives_what_it_has_kept_to_one_behind(impatient: Cluster) -> None:
+    ahead = impatient.slots[1]
+    ahead.writes, ahead.keeps = 3, True
+    assert impatient.workers[0].read("m") == [b"\0", b"\1"]
+
+
 def test_workers_that_stay_at_different_writes_are_named(impatient: Cluster) -> None:
     impatient.slots[1].writes = 3
     _fails(impatient.workers[0], r"different numbers of writes of it \(worker 0 1, worker 1 3\)")
@@ -222,7 +236,7 @@ def test_an_answer_that_is_late_for_its_reader_is_cleaned_up(store: LocalStore) 
     cluster = Cluster(store, 2, read_seconds=0.2)
     slow = threading.Event()
 
-    def source() -> Snapshot:
+    def source(seen: int | None) -> Snapshot:
         slow.wait(5)
         return Snapshot(1, b"late")
 
@@ -253,7 +267,7 @@ def test_a_slot_that_another_worker_offers_a_moment_later_is_waited_for(three: C
 
 
 def test_a_source_that_raises_is_told_to_the_reader_and_ends_no_thread(impatient: Cluster) -> None:
-    def source() -> Snapshot:
+    def source(seen: int | None) -> Snapshot:
         raise OSError("out of memory")
 
     impatient.workers[1].offer("m", source)
@@ -289,7 +303,7 @@ def test_a_worker_that_dies_while_its_shard_comes_is_an_error_in_time() -> None:
             return super().insert(key, text)
 
     cluster = Cluster(LosingStore(), 2, read_seconds=0.4).start()
-    cluster.workers[1].offer("m", lambda: Snapshot(1, bytes(1_000_000)))
+    cluster.workers[1].offer("m", always(Snapshot(1, bytes(1_000_000))))
     _fails(cluster.workers[0], "worker 1 did not come whole: piece 1 of 2 did not come within 0.4")
     cluster.stop()
 
@@ -303,7 +317,7 @@ def test_a_shard_that_keeps_coming_is_taken_however_long_that_takes() -> None:
 
     cluster = Cluster(SlowStore(), 2, read_seconds=0.4).start()
     shard = bytes(7_000_000)
-    cluster.workers[1].offer("m", lambda: Snapshot(1, shard))
+    cluster.workers[1].offer("m", always(Snapshot(1, shard)))
     started = time.monotonic()
     assert cluster.workers[0].read("m") == [b"\0", shard]
     assert time.monotonic() - started > 0.4
@@ -315,7 +329,7 @@ def test_a_reader_does_not_wait_for_a_slot_that_another_one_waits_for(three: Clu
     three.workers[0].offer("v", three.slots[0].source)
     slow = threading.Event()
 
-    def source() -> Snapshot:
+    def source(seen: int | None) -> Snapshot:
         slow.wait(5)
         return Snapshot(1, b"slow")
 

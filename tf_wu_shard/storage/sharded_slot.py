@@ -226,7 +226,9 @@ class PendingSlot:
         if self.write_counts is None:
             return None
         cluster = worker_cluster(self._variable.distribute_strategy)
-        own = OwnShards(self._variable.name, self.shards, self.write_counts)
+        # Who is behind may come to a read so late, and then read for as long.
+        seconds = 2 * cluster.read_seconds
+        own = OwnShards(self._variable.name, self.shards, self.write_counts, seconds)
         return WorkerShards(self.layout, cluster, own)
 
 

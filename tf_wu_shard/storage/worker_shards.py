@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from tf_wu_shard.layout import AnyLayout
+from tf_wu_shard.storage.earlier_shards import EarlierShards
 from tf_wu_shard.tensorflow_private import resources
 from tf_wu_shard.workers.cluster import WorkerCluster
 from tf_wu_shard.workers.shard_exchange import Snapshot
@@ -56,42 +57,75 @@ class OwnShards:
     """
 
     def __init__(
-        self, variable: str, shards: tuple[resources.Shard, ...], counts: WriteCounts
+        self,
+        variable: str,
+        shards: tuple[resources.Shard, ...],
+        counts: WriteCounts,
+        earlier_seconds: float,
     ) -> None:
-        """Takes them as they are."""
+        """Takes them as they are.
+
+        Args:
+            variable: The variable's name.
+            shards: The shards.
+            counts: What functions that write them count.
+            earlier_seconds: How long a worker behind may read what Python code has written since.
+        """
         self.variable = variable
         self.shards = shards
         self.counts = counts
         # Per shard, how often Python code began to write it, and how often it ended that.
         self._begun = [0] * len(shards)
         self._ended = [0] * len(shards)
+        self._earlier = EarlierShards(earlier_seconds)
 
-    def snapshot(self) -> Snapshot | None:
-        """The shards, one after the other, as they are after one step; None in the midst of one."""
+    def snapshot(self, writes: int | None = None) -> Snapshot | None:
+        """The shards, one after the other, as they are after one step; None in the midst of one.
+
+        Args:
+            writes: How many writes a reader has seen. It gets the shards of that moment, where they
+                are kept, in place of what they are now.
+        """
+        earlier = None if writes is None else self._earlier.after(writes)
+        if writes is not None and earlier is not None:
+            return Snapshot(writes, _content(earlier))
         state = self._state()
         if state is None:
             return None
-        with tf.init_scope():
-            content = b"".join(shard.value().numpy().tobytes() for shard in self.shards)
-        return Snapshot(state, content) if self._state() == state else None
+        values = self._values()
+        return Snapshot(state, _content(values)) if self._state() == state else None
 
     @contextlib.contextmanager
     def writing(self, place: int) -> Iterator[None]:
         """While it lasts, and until all shards were written as often, they are handed to nobody.
 
+        What they were before is still given to who has seen no later write, see `EarlierShards`.
+
         Args:
             place: The place of the shard that is written.
         """
+        state, steps = self._state(), self.counts.settled()
+        if state is not None and steps is not None:
+            self._earlier.keep(state, steps, self._values())
         self._begun[place] += 1
         try:
             yield
         finally:
             self._ended[place] += 1
 
+    def _values(self) -> tuple[tf.Tensor, ...]:
+        """The shards' values. They share memory with the shards, until these are written."""
+        with tf.init_scope():
+            return tuple(shard.value() for shard in self.shards)
+
     def _state(self) -> int | None:
         """How often each shard was written; None while one is."""
         steps, writes = self.counts.settled(), {*self._begun, *self._ended}
         return None if steps is None or len(writes) > 1 else steps + writes.pop()
+
+
+def _content(values: tuple[tf.Tensor, ...]) -> bytes:
+    return b"".join(value.numpy().tobytes() for value in values)
 
 
 class WorkerShards:

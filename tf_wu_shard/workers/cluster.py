@@ -175,7 +175,7 @@ class WorkerCluster:
         self._presence.exchange = made
         return made
 
-    def offer(self, variable: str, source: Callable[[], Snapshot | None]) -> str:
+    def offer(self, variable: str, source: Callable[[int | None], Snapshot | None]) -> str:
         """Hands this worker's shard of a slot to whoever asks for the whole.
 
         Args:

@@ -33,7 +33,8 @@ from tf_wu_shard.workers.store import Store, StoreError
 
 __all__ = ["ShardExchange", "Snapshot"]
 
-Source = Callable[[], Snapshot | None]
+# Given how many writes a reader has seen, or None.
+Source = Callable[[int | None], Snapshot | None]
 
 # A worker waits so long for a write of its own to end, and for a slot that it will have in a
 # moment, as workers prepare theirs a little apart; at most this share of a reader's patience, so
@@ -90,7 +91,8 @@ class ShardExchange:
 
         Args:
             name: The slot's name, the same on all workers; a second offer replaces the first.
-            source: Copies the shard, in any thread; None while a write of the slot is under way.
+            source: Copies the shard, in any thread: as it was after as many writes as it is called
+                with, where it can, else as it is; None while a write of the slot is under way.
         """
         with self._lock:
             self._sources[name] = source
@@ -208,13 +210,16 @@ class ShardExchange:
         """What gives this worker's answer to an entry; None for one that wants none."""
         try:
             fields = messages.read(text, {"kind": str, "worker": int, "slot": str})
+            if fields["kind"] == "read":
+                fields |= messages.read(text, {"writes": int})
         except MessageError as error:
             # Whoever wrote it learns from this answer what is wrong with it.
             damaged = Excuse("failed", f"cannot read the request: {error}")
             return lambda: damaged
         worker, slot = fields["worker"], fields["slot"]
         if fields["kind"] == "read":
-            return None if worker == self._rank else lambda: self._copy(slot)
+            seen = fields["writes"]
+            return None if worker == self._rank else lambda: self._copy(slot, seen=seen)
         if fields["kind"] == "drops":
             needless = self._dropped.setdefault(slot, set())
             needless.add(worker)
@@ -235,7 +240,9 @@ class ShardExchange:
             if shard_answers.claim(self._store, key):
                 shard_answers.leave(self._store, key, answer())
 
-    def _copy(self, name: str, seconds: float = math.inf) -> Snapshot | Excuse:
+    def _copy(
+        self, name: str, seconds: float = math.inf, seen: int | None = None
+    ) -> Snapshot | Excuse:
         """Copies this worker's own shard; waits for its offer and the end of a write, a moment."""
         patience = min(_LONGEST_WAIT, self._read_seconds * _SHARE_OF_READ, seconds)
         deadline = time.monotonic() + patience
@@ -244,7 +251,7 @@ class ShardExchange:
             with self._lock:
                 source = self._sources.get(name)
             try:
-                snapshot = source and source()
+                snapshot = source and source(seen)
             except Exception as error:
                 return Excuse("failed", f"could not read its shard: {error!r}")
             if snapshot is not None:

@@ -109,7 +109,9 @@ class ShardReader:
         if self._silence.gone:
             raise self._error(name, _ended_scripts(sorted(self._silence.gone)))
         number = self._log.append(
-            messages.write({"kind": "read", "worker": self._rank, "slot": name})
+            messages.write(
+                {"kind": "read", "worker": self._rank, "slot": name, "writes": own.writes}
+            )
         )
         headers: dict[int, ShardHeader | Excuse] = {}
         shards = {self._rank: own.shard}
