@@ -22,9 +22,8 @@ import tensorflow as tf
 import tf_keras
 
 import tf_wu_shard
-from tests.equivalence.elastic_run import EXAMPLES, digests
+from tests.equivalence.elastic_run import batches, compiled_model, digests
 from tests.equivalence.in_process import turn_on
-from tests.equivalence.net import OUTPUTS, WIDTH
 
 EPOCHS = 4
 _FATAL_EPOCH, _FATAL_BATCH = 2, 0
@@ -66,15 +65,7 @@ def main(folder: str, start: str, victim: str = "-1") -> None:
     number = strategy.cluster_resolver.task_id
     turn_on()
     tf_keras.utils.set_random_seed(11 + number)
-    with strategy.scope():
-        model = tf_keras.Sequential(
-            [
-                tf_keras.layers.Dense(64, "tanh", input_shape=(WIDTH,)),
-                tf_keras.layers.Dense(OUTPUTS),
-            ]
-        )
-        model.compile(tf_keras.optimizers.Adam(0.01), "mse")
-        model.optimizer.build(model.trainable_variables)
+    model = compiled_model(strategy)
     files = pathlib.Path(folder) / "checkpoints"
     first = 0
     if start == "checkpoint":
@@ -89,11 +80,8 @@ def main(folder: str, start: str, victim: str = "-1") -> None:
     if start != "checkpoint":
         backup = tf_keras.callbacks.BackupAndRestore(str(pathlib.Path(folder) / "backup"))
         callbacks.insert(0, backup)
-    data = tf.data.Dataset.from_tensor_slices(EXAMPLES).batch(24)
-    options = tf.data.Options()
-    options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
     model.fit(
-        data.with_options(options),
+        batches(),
         **{"epochs": EPOCHS, "initial_epoch": first, "verbose": 0},
         callbacks=callbacks,
     )

@@ -30,6 +30,31 @@ def main(folder: str) -> None:
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
     turn_on()
     tf_keras.utils.set_random_seed(11)
+    model = compiled_model(strategy)
+    kept = tf.train.Checkpoint(model=model, optimizer=model.optimizer)
+    manager = tf.train.CheckpointManager(kept, _own(folder, strategy), max_to_keep=None)
+    last = tf.train.latest_checkpoint(folder)
+    if last is not None:
+        kept.restore(last).assert_consumed()
+    data = batches().repeat(2)
+    state = [*model.weights, *model.optimizer.variables]
+    restored = digests(state)
+    model.fit(data, verbose=0)
+    if last is not None:
+        # Into slots that live in shards by now.
+        kept.restore(last).assert_consumed()
+    again = digests(state)
+    model.fit(data, verbose=0)
+    trained = digests(state)
+    manager.save()
+    verdicts = sorted({report.verdict for report in tf_wu_shard.reports()})
+    print(
+        json.dumps({"restored": restored, "again": again, "trained": trained, "verdicts": verdicts})
+    )
+
+
+def compiled_model(strategy: tf.distribute.Strategy) -> tf_keras.Model:
+    """A model whose optimizer has its slots."""
     with strategy.scope():
         model = tf_keras.Sequential(
             [
@@ -39,28 +64,14 @@ def main(folder: str) -> None:
         )
         model.compile(tf_keras.optimizers.Adam(0.01), "mse")
         model.optimizer.build(model.trainable_variables)
-    kept = tf.train.Checkpoint(model=model, optimizer=model.optimizer)
-    manager = tf.train.CheckpointManager(kept, _own(folder, strategy), max_to_keep=None)
-    last = tf.train.latest_checkpoint(folder)
-    if last is not None:
-        kept.restore(last).assert_consumed()
-    data = tf.data.Dataset.from_tensor_slices(EXAMPLES).batch(24).repeat(2)
+    return model
+
+
+def batches() -> tf.data.Dataset:
+    """The examples in global batches, of which each worker takes its part."""
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
-    state = [*model.weights, *model.optimizer.variables]
-    restored = digests(state)
-    model.fit(data.with_options(options), verbose=0)
-    if last is not None:
-        # Into slots that live in shards by now.
-        kept.restore(last).assert_consumed()
-    again = digests(state)
-    model.fit(data.with_options(options), verbose=0)
-    trained = digests(state)
-    manager.save()
-    verdicts = sorted({report.verdict for report in tf_wu_shard.reports()})
-    print(
-        json.dumps({"restored": restored, "again": again, "trained": trained, "verdicts": verdicts})
-    )
+    return tf.data.Dataset.from_tensor_slices(EXAMPLES).batch(24).with_options(options)
 
 
 def _own(folder: str, strategy: tf.distribute.Strategy) -> str:

@@ -4,7 +4,7 @@ Every worker makes the same writes, but one is ahead of another, who may be read
 before. A step needs no such thing: it writes when all workers have come to it.
 
 Answers: a slot's shards after so many writes, while they are kept. They are kept for some time, the
-last few of them, and no longer than until the next step.
+last few of them, and no longer than until the next write after a step.
 """
 
 from __future__ import annotations
