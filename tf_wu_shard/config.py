@@ -19,6 +19,7 @@ FLAG = "weight_update_sharding"
 OnRefusal = Literal["warn", "raise"]
 GatherDtype = Literal["bfloat16"]
 WireDtype = Literal["bfloat16"]
+CompileUpdate = Literal["exact", "fast", False]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -59,6 +60,12 @@ class ShardingOptions:
             replica's gradient is rounded to 8 bits, by 1/256 of itself at most, and the sum is
             made in float32. It changes nothing where replicas of a process read each other's
             gradients, nor on TPUs, where sums would be bfloat16, too.
+        compile_update: Whether XLA compiles what an update computes on its shard, op after op, into
+            about one pass over memory; on CPUs alone, and not for rows of tables, nor for updates
+            that one replica does. "exact" keeps every bit: powers, exponentials, reciprocal square
+            roots and whatever TensorFlow's graph optimizer may replace stay as they are. "fast"
+            compiles them, too, and lets XLA round a product and a sum once. Each device compiles
+            when the step first runs. False leaves all ops to their own kernels.
         agreement_seconds: How long workers of a MultiWorkerMirroredStrategy wait for each other to
             agree on sharding a step, when it is traced; more than 0. Where one did not answer, all
             are left as they were. All workers need the same.
@@ -83,6 +90,7 @@ class ShardingOptions:
     deterministic: bool = False
     gather_dtype: GatherDtype | None = None
     wire_dtype: WireDtype | None = None
+    compile_update: CompileUpdate = False
     agreement_seconds: float = 60.0
     read_seconds: float = 30.0
     dialect: str = "auto"
@@ -100,6 +108,7 @@ class ShardingOptions:
             _check_word("gather_dtype", self.gather_dtype, get_args(GatherDtype))
         if self.wire_dtype is not None:
             _check_word("wire_dtype", self.wire_dtype, get_args(WireDtype))
+        _check_word("compile_update", self.compile_update, get_args(CompileUpdate))
         _check_seconds("agreement_seconds", self.agreement_seconds)
         _check_seconds("read_seconds", self.read_seconds)
         _check_share("min_sharded", self.min_sharded)
@@ -189,8 +198,9 @@ def _check_seconds(field: str, value: object) -> None:
         )
 
 
-def _check_word(field: str, value: object, words: tuple[str, ...]) -> None:
-    if value not in words:
+def _check_word(field: str, value: object, words: tuple[object, ...]) -> None:
+    # 0 equals False, and is nobody's intention.
+    if not any(type(value) is type(word) and value == word for word in words):
         valid = " or ".join(repr(word) for word in words)
         raise OptionError(f"ShardingOptions.{field} must be {valid}, not {_shown(value)}")
 

@@ -11,6 +11,7 @@ from tf_wu_shard.errors import WuShardError
 FLOAT32 = 1
 FLOAT64 = 2
 INT32 = 3
+INT16 = 5
 INT64 = 9
 BOOL = 10
 BFLOAT16 = 14

@@ -23,6 +23,7 @@ class Preferences:
             step reads them, instead of being gathered after the update.
         narrow_sums: Whether gradients may travel in fewer bits than they are summed in.
         min_step_elements: Steps that update fewer elements in all are left alone.
+        compiles_updates: Whether XLA may compile what an update computes on its shard.
         layout: How a variable is cut, from its shape and the bytes of an element; None for the flat
             cut, one run for each replica.
     """
@@ -34,4 +35,5 @@ class Preferences:
     weights_in_shards: bool = False
     narrow_sums: bool = False
     min_step_elements: int = 1
+    compiles_updates: bool = False
     layout: Callable[[tuple[int, ...], int], AnyLayout] | None = None

@@ -39,7 +39,13 @@ REDUCTIONS: dict[str, Callable[[], tf.distribute.CrossDeviceOps]] = {
     "in_order": lambda: tf.distribute.ReductionToOneDevice(accumulation_fn=_sum_in_order),
 }
 DECAY_LOST = "decay_lost"
-DIALECTS = {"sharded": "auto", "reference": "reference", DECAY_LOST: "auto"}
+COMPILED = "compiled"
+DIALECTS = {
+    "sharded": "auto",
+    "reference": "reference",
+    DECAY_LOST: "auto",
+    COMPILED: "auto",
+}
 
 
 def main(job: dict[str, Any]) -> None:
@@ -87,7 +93,10 @@ def set_mode(mode: str, min_elements: int | None) -> None:
     if mode in DIALECTS:
         dialect: Any = DIALECTS[mode]
         options = tf_wu_shard.ShardingOptions(
-            min_elements=min_elements, dialect=dialect, on_refusal="raise"
+            min_elements=min_elements,
+            dialect=dialect,
+            on_refusal="raise",
+            compile_update="exact" if mode == COMPILED else False,
         )
     tf.config.optimizer.set_experimental_options({"weight_update_sharding": options})
 

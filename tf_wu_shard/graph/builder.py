@@ -22,7 +22,7 @@ from tf_wu_shard.tensorflow_private.function_graph import op_def
 
 # Grappler's arithmetic optimizer merges trees of additions into one AddN, in another order, unless
 # a node carries this mark of having been merged already (arithmetic_optimizer.cc).
-_KEEP_ORDER = "_grappler_ArithmeticOptimizer_AddOpsRewriteStage"
+KEEP_ORDER = "_grappler_ArithmeticOptimizer_AddOpsRewriteStage"
 
 
 def graph_def_of(nodes: Iterable[Any], source: Any) -> Any:
@@ -103,7 +103,7 @@ class GraphBuilder:
             Its first output.
         """
         self.nodes.append(node)
-        for index, dtype in enumerate(_signature(node.op).result_types(node.attr)):
+        for index, dtype in enumerate(result_types(node)):
             self._dtypes[Value(node.name, index)] = dtype
         return Value(node.name)
 
@@ -324,11 +324,16 @@ class Emitter:
     ) -> Value:
         """Adds an op, named as its type by default, that Grappler merges with no neighbour."""
         made = self.op(op_type, inputs, name or op_type, controls=controls)
-        self.builder.nodes[-1].attr[_KEEP_ORDER].b = True
+        self.builder.nodes[-1].attr[KEEP_ORDER].b = True
         return made
 
     def _full(self, name: str) -> str:
         return f"{self.scope}/{name}" if self.scope and name else self.scope or name
+
+
+def result_types(node: Any) -> list[int]:
+    """The element types of what a NodeDef yields, as DataType numbers."""
+    return _signature(node.op).result_types(node.attr)
 
 
 @functools.cache

@@ -89,6 +89,8 @@ class Report:
             where only their slots live in shards.
         place: Where the replicas sit and which groups follow from that; "" where all of them share
             one process.
+        compile_update: How XLA compiles what the updates compute on their shards, "exact" or
+            "fast"; "" where each op has its own kernel.
         changes: What other passes changed in the function, by their flags.
         pass_ms: Milliseconds spent in the pass.
         trace_ms: Milliseconds of the whole trace that the pass was part of.
@@ -108,6 +110,7 @@ class Report:
     held_back: HeldBack | None = None
     weight_bytes_per_replica: Bytes = Bytes(0, 0)
     place: str = ""
+    compile_update: str = ""
     changes: Mapping[str, str] = dataclasses.field(default_factory=dict)
     pass_ms: float = 0.0
     trace_ms: float = 0.0
@@ -217,6 +220,8 @@ def facts(report: Report) -> list[str]:
     """What concerns the whole step: other passes, places, how weights travel, what is whole."""
     found = [f"{flag}: {change}" for flag, change in report.changes.items()]
     found += [f"replicas: {report.place}"] if report.place else []
+    if report.compile_update and report.variables:
+        found.append(f"updates compiled by XLA, {report.compile_update}, on their shards")
     for dtype in sorted({v.gathered_in for v in report.variables} - {""}):
         count = sum(v.gathered_in == dtype for v in report.variables)
         found.append(

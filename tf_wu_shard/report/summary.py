@@ -67,6 +67,7 @@ def summarize(
         held_back=held_back(left, share),
         weight_bytes_per_replica=_weight_bytes(analysis, plan),
         place=place,
+        compile_update=plan.compile_update,
     )
 
 

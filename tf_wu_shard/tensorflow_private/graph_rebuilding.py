@@ -6,11 +6,13 @@ The old FuncGraph is never changed.
 from __future__ import annotations
 
 import dataclasses
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.client import pywrap_tf_session as c_api
+from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import atomic_function
 from tensorflow.python.framework import c_api_util, importer, ops
 from tensorflow.python.framework import func_graph as func_graph_module
@@ -20,6 +22,9 @@ from tf_wu_shard.colocation import rename_wishes, wishes
 from tf_wu_shard.tensorflow_private import call_time_inputs, creating_traces
 
 _HANDLE_TYPES = (tf.resource, tf.variant)
+
+# Functions for XLA to compile, by TensorFlow's context and their names, as long as they are in use.
+_COMPILED: weakref.WeakValueDictionary[tuple[Any, str], Any] = weakref.WeakValueDictionary()
 
 # What follows the name of a traced function in that of one made of it.
 MADE = "_wu_shard_"
@@ -126,6 +131,39 @@ def make_function(
     new.outputs = [_tensor(new, name, inputs) for name in body.outputs]
     new.control_outputs = [new.get_operation_by_name(name) for name in body.control_outputs]
     return atomic_function.from_func_graph(new.name, new, {})
+
+
+def make_compiled_function(
+    name: str,
+    nodes: Sequence[Any],
+    arguments: Sequence[str],
+    outputs: Sequence[str],
+    effects: Sequence[str],
+) -> Any:
+    """Makes a function that XLA compiles when it is first called.
+
+    Args:
+        name: Its name; the runtime knows functions by it, so equal names are equal functions.
+        nodes: Its NodeDefs; each argument is a Placeholder.
+        arguments: Names of the arguments, in order.
+        outputs: Names ("op:index") of the returned tensors.
+        effects: Names of the ops that must run.
+
+    Raises:
+        ValueError: If TensorFlow does not accept the nodes.
+    """
+    key = (context.context().function_scope_id, name)
+    function = _COMPILED.get(key)
+    if function is None:
+        graph = func_graph_module.FuncGraph(name)
+        with graph.as_default(), ops.name_scope(None):
+            _import(graph, tf.compat.v1.GraphDef(node=nodes), {})
+        graph.inputs = [graph.get_tensor_by_name(f"{argument}:0") for argument in arguments]
+        graph.outputs = [graph.get_tensor_by_name(output) for output in outputs]
+        graph.control_outputs = [graph.get_operation_by_name(effect) for effect in effects]
+        attributes = {"_XlaMustCompile": True}
+        function = _COMPILED[key] = atomic_function.from_func_graph(name, graph, attributes)
+    return function
 
 
 def traced_name(name: str) -> str:

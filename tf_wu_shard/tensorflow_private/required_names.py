@@ -106,7 +106,7 @@ REQUIRED = {
     "python.eager.context:Context": (
         *("_optimizer_experimental_options", "abort_collective_ops", "add_function_def"),
         *("check_collective_ops_peer_health", "delete_config_key_value"),
-        *("get_compiler_ir", "get_config_key_value"),
+        *("function_scope_id", "get_compiler_ir", "get_config_key_value"),
         *("get_function_def", "get_optimizer_experimental_options", "get_visible_devices"),
         *("has_function", "list_function_names", "list_logical_devices", "list_physical_devices"),
         *("remove_function", "set_config_key_value", "set_optimizer_experimental_options"),

@@ -34,9 +34,11 @@ from tf_wu_shard.step.replicas import in_process_dialect, tpu_dialect, workers_o
 from tf_wu_shard.step.step import Step
 from tf_wu_shard.storage import captured_slots, sharded_slot
 from tf_wu_shard.tensorflow_private import python_calls, xla_contexts
-from tf_wu_shard.tensorflow_private.graph_rebuilding import NewBody
+from tf_wu_shard.tensorflow_private.graph_rebuilding import NewBody, make_compiled_function
 from tf_wu_shard.weight_update import function_slots
+from tf_wu_shard.weight_update.rewrite.compiled_body import CompiledBody
 from tf_wu_shard.weight_update.rewrite.lowering import Lowered, lower_slot_accesses
+from tf_wu_shard.weight_update.rewrite.outlining import outlined
 from tf_wu_shard.weight_update.rewrite.result import ShardInput
 from tf_wu_shard.weight_update.rewrite.tpu_accesses import Host
 from tf_wu_shard.weight_update.rewrite.tpu_lowering import lower_accesses_on_tpus
@@ -104,7 +106,6 @@ def handed_over(step: Step, outcome: Outcome, options: ShardingOptions | None) -
         owners += [s.shards for s in slots.values()]
         for added in lowered.shard_inputs:
             bound[added.placeholder] = _handle(slots[added.slot], added)
-    outputs = [f"{v.op}:{v.index}" for v in final.outputs]
     nodes, control_outputs = final.nodes, final.control_outputs
     counts = {
         id(handle): slot.write_counts
@@ -120,15 +121,30 @@ def handed_over(step: Step, outcome: Outcome, options: ShardingOptions | None) -
         nodes, control_outputs = counted.nodes, counted.control_outputs
         bound |= counted.bindings
         owners.append(tuple(counters.values()))
+    regions = outcome.result.regions if outcome.result is not None else ()
+    exact = outcome.sharding is None or outcome.sharding.plan.compile_update == "exact"
+    made = outlined(nodes, final.outputs, control_outputs, regions, exact=exact)
+    outputs = [f"{v.op}:{v.index}" for v in made.outputs]
     return dataclasses.replace(
         step,
         bindings=bound,
         owners=tuple(owners),
         is_changed=True,
-        body=NewBody(in_one_order(nodes), outputs, control_outputs, functions.values()),
+        body=NewBody(
+            in_one_order(made.nodes),
+            outputs,
+            made.control_outputs,
+            (*functions.values(), *map(_compiled, made.bodies)),
+        ),
         dropped=function_slots.unused(graph, final, captured.view, {*slots, *pending}),
         pending=tuple(pending.values()),
     )
+
+
+def _compiled(body: CompiledBody) -> Any:
+    """The function that XLA compiles of a body."""
+    outputs = [f"{v.op}:{v.index}" for v in body.outputs]
+    return make_compiled_function(body.name, body.nodes, body.arguments, outputs, body.effects)
 
 
 def _check_not_compiled(graph: Any, slots: Collection[str]) -> None:

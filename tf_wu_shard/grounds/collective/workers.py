@@ -42,6 +42,7 @@ class WorkerCollectives(Collectives):
         bucket_bytes=8 * 1024 * 1024,
         narrow_sums=True,
         min_step_elements=1_000_000,
+        compiles_updates=True,
     )
 
     def __init__(self, replicas: Replicas, rank: Callable[[], int]) -> None:

@@ -31,7 +31,7 @@ class InProcess(CopyOfEachReplica):
             below `bucket_bytes` tensors are packed, as the copy costs less than their edges.
     """
 
-    preferences = Preferences(min_elements=1024, bucket_bytes=256 * 1024)
+    preferences = Preferences(min_elements=1024, bucket_bytes=256 * 1024, compiles_updates=True)
 
     def reduce_scatter(
         self, at: Emitter, operands: Sequence[Sequence[Value]], layouts: Sequence[Layout]

@@ -104,6 +104,7 @@ def make_plan(
         summed_whole=_summed_whole(analysis.reductions, variables),
         left_alone=tuple(left),
         stacks=plan_stacks(analysis, ((number, layouts) for number, _, layouts in chosen)),
+        compile_update=_compile_update(analysis, options, preferences),
     )
 
 
@@ -275,6 +276,13 @@ def _variable_plan(
         whole_because=reasons[0] if reasons else None,
         other_layouts=layouts[1:],
     )
+
+
+def _compile_update(analysis: Analysis, options: ShardingOptions, preferences: Preferences) -> str:
+    """How XLA compiles what the updates compute; its bits are proved on CPUs alone."""
+    devices = {device for update in analysis.updates for device in update.devices}
+    on_cpus = all("device:cpu:" in device.lower() for device in devices)
+    return (options.compile_update or "") if preferences.compiles_updates and on_cpus else ""
 
 
 def _gather_dtype(weight: UpdatedVariable, options: ShardingOptions) -> int:

@@ -103,6 +103,8 @@ class ShardingPlan:
             sharded one travelled in it too; an all-reduce of their own takes its place.
         left_alone: What stays as it was.
         stacks: Who computes the matrix functions of sharded updates.
+        compile_update: How XLA compiles what updates compute on their shards, "exact" or "fast"; ""
+            where it does not.
     """
 
     fingerprint: str
@@ -111,6 +113,7 @@ class ShardingPlan:
     summed_whole: tuple[int, ...]
     left_alone: tuple[LeftAlone, ...]
     stacks: tuple[StackPlan, ...] = ()
+    compile_update: str = ""
 
     @property
     def in_shards(self) -> tuple[SlotPlan, ...]:

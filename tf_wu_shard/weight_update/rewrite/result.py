@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 from tf_wu_shard.graph.builder import graph_def_of
@@ -34,6 +35,23 @@ class ShardInput:
 
 
 @dataclasses.dataclass(frozen=True)
+class Region:
+    """What was emitted for a bucket whose updates XLA may compile.
+
+    Attributes:
+        name: The name of the bucket.
+        ops: Names of the ops that were emitted for it, whatever they do.
+        shards: Names of the handles of the shards that they read and write.
+        variables: By device, the handle of a variable there that has a value.
+    """
+
+    name: str
+    ops: frozenset[str]
+    shards: frozenset[str]
+    variables: Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
 class RewriteResult:
     """A rewritten graph.
 
@@ -45,6 +63,7 @@ class RewriteResult:
         outputs: The values that the graph returns, in the old order.
         emitted: How many communication steps of each kind were emitted; `Report` lists the kinds.
         assigns: Per sharded weight, by replica, the ops that write it.
+        regions: What of it XLA may compile.
     """
 
     nodes: tuple[Any, ...]
@@ -54,6 +73,7 @@ class RewriteResult:
     outputs: tuple[Value, ...]
     emitted: dict[str, int]
     assigns: dict[str, tuple[tuple[str, ...], ...]]
+    regions: tuple[Region, ...] = ()
 
     @functools.cached_property
     def graph_def(self) -> Any:

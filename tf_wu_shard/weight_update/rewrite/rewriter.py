@@ -24,7 +24,7 @@ from tf_wu_shard.weight_update.rewrite.graph_edit import GraphEdit
 from tf_wu_shard.weight_update.rewrite.names import LEFT_WHOLE
 from tf_wu_shard.weight_update.rewrite.operands import Operands
 from tf_wu_shard.weight_update.rewrite.owner_emitter import OwnerEmitter
-from tf_wu_shard.weight_update.rewrite.result import RewriteResult, ShardInput
+from tf_wu_shard.weight_update.rewrite.result import Region, RewriteResult, ShardInput
 from tf_wu_shard.weight_update.rewrite.row_updates import emit_rows, exchange_rows
 from tf_wu_shard.weight_update.rewrite.schedule import CollectiveSchedule
 from tf_wu_shard.weight_update.rewrite.stack_emitter import StackEmitter, Wholes
@@ -79,6 +79,7 @@ class _Rewriter:
         self._emitted: collections.Counter[str] = collections.Counter()
         self._assigns: dict[str, tuple[tuple[str, ...], ...]] = {}
         self._parts: list[Parts] = []
+        self._regions: list[Region] = []
         # For each update, by its position, the emitters of its copies.
         self._emitters: dict[int, Sequence[BodyEmitter]] = {}
 
@@ -104,6 +105,7 @@ class _Rewriter:
             outputs=outputs,
             emitted=dict(self._emitted),
             assigns=self._assigns | self._gathers.assigns,
+            regions=tuple(self._regions),
         )
 
     def _add_shard_inputs(self, variable: VariablePlan) -> None:
@@ -167,6 +169,7 @@ class _Rewriter:
 
     def _by_elements(self, bucket: Sequence[VariablePlan]) -> list[list[BodyEmitter]]:
         """Emits the bodies of a bucket; for each, its emitters by replica."""
+        first = len(self._builder.nodes)
         gradients = self._reduce_scatter(bucket)
         emitters: list[list[BodyEmitter]] = []
         for variable in bucket:
@@ -180,7 +183,22 @@ class _Rewriter:
                 emitter.emit()
             emitters.append(per_replica)
             self._emitters[variable.update] = per_replica
+        if self._plan.compile_update:
+            self._note_region(bucket, first)
         return emitters
+
+    def _note_region(self, bucket: Sequence[VariablePlan], first: int) -> None:
+        """Notes what was emitted for a bucket, from a place on: XLA is to compile it."""
+        weight = self._analysis.updates[bucket[0].update].variables[0]
+        slots = [slot.variable for variable in bucket for slot in variable.slots]
+        self._regions.append(
+            Region(
+                bucket_name(bucket),
+                frozenset(node.name for node in self._builder.nodes[first:]),
+                frozenset(handle.op for key in slots for handle in self._emission.handles[key]),
+                dict(zip(self._devices, weight.handles, strict=True)),
+            )
+        )
 
     def _by_rows(self, variable: VariablePlan) -> list[list[BodyEmitter]]:
         """Emits the body of an update that a sparse gradient feeds, which travels alone."""

@@ -1,0 +1,251 @@
+"""Makes one call of what an update computes on a device, for XLA to compile: GraphDef to GraphDef.
+
+Op by op, each op of an update reads its operands from memory and writes its result there; compiled,
+a body is about one pass over memory. Of the ops that were emitted for a bucket, those that XLA can
+compile are taken out of the graph, device by device. Ops that stay (a sum over a shard, a power)
+may stand between them, so a bucket has as many calls on a device as such ops come one after the
+other, plus one; see `_levels`.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tf_wu_shard.dtypes import INT32, RESOURCE
+from tf_wu_shard.graph.builder import GraphBuilder, result_types
+from tf_wu_shard.graph.nodes import rewired
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.ordering import ordered_ops
+from tf_wu_shard.rules.compiled import can_compile
+from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.weight_update.rewrite.compiled_body import CompiledBody, compiled_body
+from tf_wu_shard.weight_update.rewrite.left_to_grappler import left_to_grappler
+from tf_wu_shard.weight_update.rewrite.names import scope_of
+from tf_wu_shard.weight_update.rewrite.result import Region
+
+_RELABELS = frozenset(("Reshape", "Identity"))
+
+
+class _Group(NamedTuple):
+    """Where ops may be compiled together: one region on one device."""
+
+    region: int
+    device: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Outlined:
+    """A graph that calls functions which XLA compiles.
+
+    Attributes:
+        nodes: Its NodeDefs.
+        outputs: The values that it returns.
+        control_outputs: Names of the ops that must run.
+        bodies: The functions that it calls, each once.
+    """
+
+    nodes: tuple[Any, ...]
+    outputs: tuple[Value, ...]
+    control_outputs: tuple[str, ...]
+    bodies: tuple[CompiledBody, ...] = ()
+
+
+def outlined(
+    nodes: Sequence[Any],
+    outputs: Sequence[Value],
+    control_outputs: Sequence[str],
+    regions: Sequence[Region],
+    *,
+    exact: bool,
+) -> Outlined:
+    """Takes the bodies of updates out of a graph.
+
+    Args:
+        nodes: Its NodeDefs; they stay as they are.
+        outputs: The values that it returns.
+        control_outputs: Names of the ops that must run.
+        regions: Which of them may be compiled.
+        exact: Whether the functions compute the very bits that the ops do.
+
+    Returns:
+        The graph; the same one where no region has anything to compile.
+    """
+    if not regions:
+        return Outlined((*nodes,), (*outputs,), (*control_outputs,))
+    ops = ordered_ops(nodes)
+    groups = _groups(ops, regions, exact=exact)
+    levels = _levels(ops, groups)
+    clusters: dict[tuple[_Group, int], list[Op]] = collections.defaultdict(list)
+    for op in ops:
+        if op.name in groups:
+            clusters[groups[op.name], levels.get(op.name, 0)].append(op)
+    worth = {place: own for place, own in clusters.items() if _num_computed(own) > 1}
+    return _Outlining(ops, regions, exact=exact).run(worth, outputs, control_outputs)
+
+
+def _num_computed(ops: Iterable[Op]) -> int:
+    """How many ops compute something: one alone is no faster compiled."""
+    return sum(op.type not in _RELABELS and op.type != READ for op in ops)
+
+
+def _groups(ops: Sequence[Op], regions: Sequence[Region], *, exact: bool) -> dict[str, _Group]:
+    """For each op that may be compiled, by name, with whom."""
+    by_name = {op.name: op for op in ops}
+    members = {name: i for i, region in enumerate(regions) for name in region.ops}
+    stays: set[str] = set()
+    for region in regions if exact else ():
+        stays |= left_to_grappler(region.ops, by_name)
+    readers = collections.defaultdict(list)
+    for op in ops:
+        for value in op.inputs:
+            if value.op in members:
+                readers[value.op].append(op.name)
+    found: dict[str, _Group] = {}
+    reads: list[Op] = []
+    for name, number in members.items():
+        member, region = by_name.get(name), regions[number]
+        if member is None or name in stays or member.device not in region.variables:
+            continue
+        if member.type == READ:
+            reads.append(member)
+        elif _may_compile(member, by_name, region, exact=exact):
+            found[name] = _Group(number, member.device)
+    for read in reads:
+        region = regions[members[read.name]]
+        group = _Group(members[read.name], read.device)
+        # What else looks at the value takes it as it is read; compiled, it would be copied out.
+        own = all(found.get(name) == group for name in readers[read.name])
+        if own and read.inputs[0].op in region.shards:
+            found[read.name] = group
+    return found
+
+
+def _may_compile(op: Op, ops: Mapping[str, Op], region: Region, *, exact: bool) -> bool:
+    if op.type in WRITES:
+        return op.inputs[0].op in region.shards
+    if op.type == "Reshape":
+        return ops[op.inputs[1].op].type == "Const"
+    types = {attribute.type for attribute in op.node.attr.values() if attribute.type}
+    return op.type in _RELABELS or can_compile(op.type, types, exact=exact)
+
+
+def _levels(ops: Iterable[Op], groups: Mapping[str, _Group]) -> dict[str, int]:
+    """How many times at most the way to an op leaves a group; ops at 0 are left out.
+
+    Of a group, the ops of one level can run at once: a way between two of them that leaves the
+    group would lead to a higher level.
+    """
+    levels: dict[str, int] = {}
+    for op in ops:
+        own = groups.get(op.name)
+        level = 0
+        for source in (*(value.op for value in op.inputs), *op.controls):
+            group = groups.get(source)
+            left = group is not None and group != own
+            level = max(level, levels.get(source, 0) + left)
+        if level:
+            levels[op.name] = level
+    return levels
+
+
+class _Outlining:
+    """One graph whose clusters of ops become calls."""
+
+    def __init__(self, ops: Sequence[Op], regions: Sequence[Region], *, exact: bool) -> None:
+        self._ops = ops
+        self._by_name = {op.name: op for op in ops}
+        self._regions = regions
+        self._exact = exact
+        self._builder = GraphBuilder(self._by_name)
+        self._zeros: dict[str, Value] = {}
+        self._bodies: dict[str, CompiledBody] = {}
+        # What a value and an op of a cluster are now.
+        self._values: dict[Value, Value] = {}
+        self._calls: dict[str, str] = {}
+
+    def run(
+        self,
+        clusters: Mapping[tuple[_Group, int], Sequence[Op]],
+        outputs: Sequence[Value],
+        control_outputs: Sequence[str],
+    ) -> Outlined:
+        """Makes the graph."""
+        inside = {op.name: place for place, own in clusters.items() for op in own}
+        read: dict[tuple[_Group, int], dict[Value, None]] = collections.defaultdict(dict)
+        for op in self._ops:
+            for value in op.inputs:
+                place = inside.get(value.op)
+                if place is not None and inside.get(op.name) != place:
+                    read[place][value] = None
+        for value in outputs:
+            if value.op in inside:
+                read[inside[value.op]][value] = None
+        for place, own in clusters.items():
+            self._call(place[0], own, list(read[place]))
+        kept = [self._redirected(op) for op in self._ops if op.name not in inside]
+        added = [rewired(node, self._inputs(node.input)) for node in self._builder.nodes]
+        return Outlined(
+            (*kept, *added),
+            tuple(self._values.get(value, value) for value in outputs),
+            tuple(dict.fromkeys(self._calls.get(name, name) for name in control_outputs)),
+            tuple(self._bodies.values()),
+        )
+
+    def _call(self, group: _Group, ops: Sequence[Op], results: Sequence[Value]) -> None:
+        """Makes the call that takes the place of some ops."""
+        region = self._regions[group.region]
+        body, arguments = compiled_body(ops, results, self._by_name, exact=self._exact)
+        self._bodies.setdefault(body.name, body)
+        types = [result_types(self._by_name[v.op].node)[v.index] for v in arguments]
+        inputs = list(arguments)
+        if body.takes_zero:
+            inputs.insert(0, self._zero(region, group.device))
+            types.insert(0, INT32)
+        own = {op.name for op in ops}
+        controls = {control for op in ops for control in op.controls if control not in own}
+        for value, dtype in zip(inputs, types, strict=True):
+            self._builder.note(value, dtype)
+        call = self._builder.op(
+            "StatefulPartitionedCall",
+            inputs,
+            name=scope_of(region.name, "update/compiled"),
+            device=group.device,
+            controls=controls,
+            attributes={"Tout": [result_types(self._by_name[v.op].node)[v.index] for v in results]},
+        )
+        attributes = self._builder.nodes[-1].attr
+        attributes["f"].func.name = body.name
+        # What makes the runtime hand the call to XLA, and Grappler leave it as it is.
+        attributes["_XlaMustCompile"].b = True
+        self._values |= {value: Value(call.op, i) for i, value in enumerate(results)}
+        self._calls |= dict.fromkeys(own, call.op)
+
+    def _zero(self, region: Region, device: str) -> Value:
+        """A zero that is known only when the step runs: whether a variable lacks a value."""
+        if device not in self._zeros:
+            at = self._builder.at(device, scope_of(region.name, "update/zero"))
+            handle = self._builder.note(Value(region.variables[device]), RESOURCE)
+            has = at.op("VarIsInitializedOp", [handle], "has_value")
+            lacks = at.op("LogicalNot", [has], "has_none")
+            self._zeros[device] = at.op("Cast", [lacks], "", DstT=INT32)
+        return self._zeros[device]
+
+    def _redirected(self, op: Op) -> Any:
+        if any(v in self._values for v in op.inputs) or any(c in self._calls for c in op.controls):
+            return rewired(op.node, self._inputs(op.node.input))
+        return op.node
+
+    def _inputs(self, inputs: Iterable[str]) -> list[str]:
+        """Inputs as NodeDefs name them, with calls in the place of what they took over."""
+        found = []
+        for text in inputs:
+            if text.startswith("^"):
+                found.append(f"^{self._calls.get(text[1:], text[1:])}")
+            else:
+                name, _, index = text.partition(":")
+                value = Value(name, int(index or 0))
+                found.append(str(self._values.get(value, value)))
+        return found
