@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from tf_wu_shard.dtypes import INT32, RESOURCE
 from tf_wu_shard.graph.builder import GraphBuilder, result_types
 from tf_wu_shard.graph.nodes import rewired
-from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.op import Op, Value, parse_value
 from tf_wu_shard.graph.ordering import ordered_ops
 from tf_wu_shard.rules.compiled import can_compile
 from tf_wu_shard.rules.variables import READ, WRITES
@@ -245,7 +245,6 @@ class _Outlining:
             if text.startswith("^"):
                 found.append(f"^{self._calls.get(text[1:], text[1:])}")
             else:
-                name, _, index = text.partition(":")
-                value = Value(name, int(index or 0))
+                value = parse_value(text)
                 found.append(str(self._values.get(value, value)))
         return found
