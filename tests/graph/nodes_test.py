@@ -10,6 +10,7 @@ from tf_wu_shard.graph.nodes import (
     control_inputs,
     copy_of,
     data_inputs,
+    rename_ops,
     rewired,
     waiting,
     with_inputs,
@@ -33,6 +34,13 @@ def test_a_copy_may_be_changed_and_the_node_stays() -> None:
     new = copy_of(old)
     new.name, new.input[0] = "other", "x"
     assert (old.name, inputs(old)) == ("sum", ["a", "b:1", "^c"])
+
+
+def test_ops_are_renamed_wherever_they_are_named() -> None:
+    made = [node(), tf.compat.v1.NodeDef(name="c"), tf.compat.v1.NodeDef(name="aa", input=["aa/b"])]
+    rename_ops(made, {"a": "aa", "b": "x/b", "c": "d", "sum": "total"})
+    assert [one.name for one in made] == ["total", "d", "aa"]
+    assert [inputs(one) for one in made] == [["aa", "x/b:1", "^d"], [], ["aa/b"]]
 
 
 def test_control_inputs_come_last_and_once() -> None:

@@ -18,6 +18,22 @@ def copy_of(node: Any) -> Any:
     return new
 
 
+def rename_ops(nodes: Iterable[Any], names: Mapping[str, str]) -> None:
+    """Gives ops other names, wherever NodeDefs, which are changed, name them.
+
+    Args:
+        nodes: All NodeDefs of a graph; those that name none of the ops stay as they are.
+        names: For each op, its new name.
+    """
+    for node in nodes:
+        if node.name in names:
+            node.name = names[node.name]
+        for number, text in enumerate(node.input):
+            name = text.partition(":")[0].removeprefix("^")
+            if name in names:
+                node.input[number] = text.replace(name, names[name], 1)
+
+
 def data_inputs(node: Any) -> list[str]:
     """What a NodeDef computes with, as it names it."""
     return [text for text in node.input if not text.startswith("^")]

@@ -140,7 +140,7 @@ def test_what_waits_for_a_value_that_goes_waits_for_what_computes_it_now(
     for name in behind:
         sources = (text.lstrip("^").partition(":")[0] for text in nodes[name].input)
         behind += [source for source in sources if source not in behind]
-    assert any(name.startswith(scope_of("weight", "update")) for name in behind)
+    assert any(name.startswith(scope_of("weight", "reduce_scatter")) for name in behind)
 
 
 def test_the_outputs_keep_their_shapes(strategy_of: Strategies) -> None:

@@ -107,6 +107,6 @@ def test_parts_of_sums_of_16_bits_travel_in_32(strategy: Any) -> None:
         return strategy.run(replica)
 
     stages = run_stages(step.get_concrete_function().graph)
-    parts = [n for n in stages.result.nodes if n.op == "Sum" and n.name.startswith("wu_shard")]
+    parts = [n for n in stages.result.nodes if n.op == "Sum" and "/wu_shard/" in n.name]
     assert {n.attr["T"].type for n in parts} == {tf.float32.as_datatype_enum}
     assert len(parts) == 2 and stages.result.emitted["all_reduce"] == 1

@@ -87,6 +87,8 @@ def test_a_slot_that_is_still_written_whole_is_caught(stages: Stages) -> None:
         )
         node = graph_def.node.add()
         node.CopyFrom(old.node)
+        # The write of the shard has its name.
+        node.name = "kept"
         handle = old.inputs[0]
         del node.input[:]
         node.input.extend([str(handle), nodes_of(graph_def, "Slice")[0].name])

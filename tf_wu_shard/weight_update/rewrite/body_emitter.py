@@ -7,18 +7,22 @@ value, carried from write to write as a plain value, and handed back to be gathe
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
+from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.grounds.scratch import scratch_variable
-from tf_wu_shard.layout import AnyLayout, of_size
+from tf_wu_shard.layout import AnyLayout, Layout, of_size
 from tf_wu_shard.rules.elementwise import ON_VECTORS
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ, WRITES
 from tf_wu_shard.weight_update.analysis.types import BodyOp, Operand, OperandKind, WeightUpdate
 from tf_wu_shard.weight_update.rewrite.access_order import AccessOrder
 from tf_wu_shard.weight_update.rewrite.emission import Emission
+from tf_wu_shard.weight_update.rewrite.grappler_order import gradients_in_chains, named_like
+from tf_wu_shard.weight_update.rewrite.names import in_place_of
 from tf_wu_shard.weight_update.rewrite.own_shard import OwnShard
 from tf_wu_shard.weight_update.rewrite.sums import part
 from tf_wu_shard.weight_update.rewrite.weight_reads import idle_reads
@@ -37,6 +41,8 @@ class BodyEmitter:
         versions: After `emit`: for each weight, what it is whenever it has to be whole.
         emitted: After `emit`: for each op of the old body on this replica that goes away, the
             ops that took its place; for a write of a weight none yet (see `replace_writes`).
+        stand_ins: After `emit`: those of these that do on the shard just what the old op did, with
+            its name: each takes it in the end, see `names`.
         parts: After `emit`: for each sum over several shards, by its old op, what the replica's
             shard adds to it.
         entering: After `emit`: for each matrix function, the shards that enter it. What it yields
@@ -75,8 +81,13 @@ class BodyEmitter:
         self._order = AccessOrder()
         # The shards of weights that were read or written, as they are now.
         self._weights: dict[str, Value] = {}
+        # XLA goes by no names, and entries of a table are added in an order of their own.
+        of_vectors = isinstance(self.layout, Layout)
+        self._in_chains = gradients_in_chains(update.body) if of_vectors else frozenset()
+        self._named: dict[tuple[str, int], Value] = {}
         self.versions = {w.key: weight_versions(w) for w in update.weights}
         self.emitted: dict[str, list[str]] = {}
+        self.stand_ins: dict[str, str] = {}
         self.parts: dict[str, Value] = {}
         self.entering: dict[int, tuple[Value, ...]] = {}
         self._drop_idle_reads()
@@ -130,15 +141,14 @@ class BodyEmitter:
     def _read(self, op: BodyOp) -> Value:
         key, name = op.variable, op.ops[self._replica]
         if key in self._shard_handles:
-            local = self._at.like(
+            local = self._in_place_of(name).like(
                 self._view.ops[name].node,
                 [self._shard_handles[key][self._replica]],
-                op.type,
+                "",
                 controls=self._before(key, name, writes=False),
             )
             self._order.after(key, local.op, writes=False)
-            self.emitted[name] = [local.op]
-            return local
+            return self._stands_for(name, local)
         if key in self._weights:
             if any(0 < len(v.writes) < v.num_writes for v in self.versions[key]):
                 # Between these writes only the body looks, and they become one: a write that
@@ -146,24 +156,26 @@ class BodyEmitter:
                 self.emitted[name] = []
             return self._weights[key]
         # The old read of the whole weight stays as it is; the shard is cut from what it read.
-        return self._slice(Value(name), self._variables[key].shape, "own_shard")
+        at = self._in_place_of(name).within("own_shard")
+        return self._slice(at, Value(name), self._variables[key].shape)
 
     def _write(self, op: BodyOp) -> None:
         key, name = op.variable, op.ops[self._replica]
         operand = self._local(op, op.operands[1])
         if key in self._shard_handles:
-            local = self._at.like(
+            local = self._in_place_of(name).like(
                 self._view.ops[name].node,
                 [self._shard_handles[key][self._replica], operand],
-                op.type,
+                "",
                 controls=self._before(key, name, writes=True),
             )
             self._order.after(key, local.op, writes=True)
-            self.emitted[name] = [local.op]
+            self._stands_for(name, local)
             return
         arithmetic = WRITES[op.type]
         if arithmetic is not None:
-            operand = self._at.in_order(arithmetic, [self._present(key, name), operand])
+            terms = [self._present(key, name), operand]
+            operand = self._in_place_of(name).in_order(arithmetic, terms)
         self._replace_weight(key, name, operand)
 
     def _apply(self, op: BodyOp) -> None:
@@ -183,20 +195,22 @@ class BodyEmitter:
                 controls.add(filled)
         scalars = [self._local(op, operand) for operand in op.operands[fused.num_handles :]]
         node = self._view.ops[name].node
-        applied = self._at.like(node, [*handles, *scalars], op.type, controls=controls)
+        at = self._in_place_of(name)
+        applied = at.like(node, [*handles, *scalars], "", controls=controls)
         for key, handle in zip(keys, handles, strict=True):
             if key in self._shard_handles:
                 self._order.after(key, applied.op, writes=True)
                 continue
-            self._replace_weight(key, name, self._read_of(key, handle, [applied.op]))
-        self.emitted.setdefault(name, [applied.op])
+            self._replace_weight(key, name, self._read_of(at, key, handle, [applied.op]))
+        if name not in self.emitted:
+            self._stands_for(name, applied)
 
     def _scratch(self, key: str, name: str) -> tuple[Value, str]:
         """A variable that holds the weight's shard during this step; see `scratch_variable`."""
         present = self._present(key, name)
         own = self._variables[key]
         shape = self.layout_of(math.prod(own.shape)).shard_shape(self._shard)
-        return scratch_variable(self._at, present, shape)
+        return scratch_variable(self._in_place_of(name), present, shape)
 
     def _add(self, op: BodyOp) -> None:
         """A sum over several shards: what this one adds to it."""
@@ -204,22 +218,25 @@ class BodyEmitter:
         shard = self._local(op, op.operands[0])
         assert op.sum is not None, f"{op.type} is no sum"
         layout = self.layout_of(math.prod(op.sum.shape))
-        own = OwnShard(self._at.within(op.type), self._dialect, layout, self._shard)
+        own = OwnShard(self._in_place_of(name), self._dialect, layout, self._shard)
         self.parts[name] = part(own, op, shard)
         self.emitted[name] = [self.parts[name].op]
 
     def _compute(self, op: BodyOp) -> Value | None:
         name = op.ops[self._replica]
         operands = [self._local(op, operand) for operand in op.operands]
-        node = self._view.ops[name].node
+        for number, operand in enumerate(op.operands):
+            if operand.kind is OperandKind.GRADIENT and operand.index in self._in_chains:
+                operands[number] = self._named_as_before(
+                    self._view.ops[name].inputs[number], operand
+                )
+        node, at = self._view.ops[name].node, self._in_place_of(name)
         controls = self._external_controls(name)
         if op.type in ON_VECTORS:
-            on_vectors = ON_VECTORS[op.type]
-            local = self._at.in_order(on_vectors, operands, op.type, controls=controls)
+            local = at.in_order(ON_VECTORS[op.type], operands, "", controls=controls)
         else:
-            local = self._at.like(node, operands, op.type, controls=controls)
-        self.emitted[name] = [local.op]
-        return local
+            local = at.like(node, operands, "", controls=controls)
+        return self._stands_for(name, local)
 
     def _local(self, op: BodyOp, operand: Operand) -> Value:
         """An operand as it is on this replica's shard."""
@@ -237,32 +254,54 @@ class BodyEmitter:
             if operand.shape == () or op.type in FUSED:
                 return value
             # A one-element tensor of rank 2 would turn the shard into a matrix.
-            return self._at.reshape(value, (), "scalar")
+            return self._in_place_of(value.op).reshape(value, (), "scalar")
         if operand.kind is OperandKind.BROADCAST:
             own_shape = self._view.shape(value)
             assert own_shape is not None, f"{value} has no static shape"
             layout = self.layout_of(math.prod(operand.shape))
+            # Grappler adds what is smaller last; of the shards' size, it comes last by this name.
             own = OwnShard(self._at.within("broadcast"), self._dialect, layout, self._shard)
             return own.broadcast(value, own_shape, operand.shape)
-        return self._slice(value, operand.shape, "slice")
+        return self._slice(self._in_place_of(value.op).within("slice"), value, operand.shape)
 
-    def _slice(self, value: Value, shape: tuple[int, ...], name: str) -> Value:
+    def _stands_for(self, name: str, local: Value) -> Value:
+        """Notes that the op that computes `local` does on the shard what an old op did."""
+        self.emitted[name] = [local.op]
+        self.stand_ins[local.op] = name
+        return local
+
+    def _named_as_before(self, old: Value, gradient: Operand) -> Value:
+        """The shard of a gradient by a name like that of the old value."""
+        source = self._view.source(old)
+        key = (source.name, gradient.index)
+        if key not in self._named:
+            local = self._gradients[gradient.index][self._replica]
+            shape = self.layout.shard_shape(self._shard)
+            self._named[key] = named_like(self._view, source, local, shape, self._in_place_of)
+        return self._named[key]
+
+    def _in_place_of(self, name: str) -> Emitter:
+        """Where to emit what takes the place of an old op, or a part of it."""
+        return dataclasses.replace(self._at, scope=in_place_of(name, self._at.scope))
+
+    def _slice(self, at: Emitter, value: Value, shape: tuple[int, ...]) -> Value:
         """The own shard of a value of `shape` that is whole."""
         layout = self.layout_of(math.prod(shape))
-        return self._dialect.slice_own(self._at.within(name), value, layout, self._shard)
+        return self._dialect.slice_own(at, value, layout, self._shard)
 
-    def _read_of(self, key: str, handle: Value, controls: Sequence[str]) -> Value:
+    def _read_of(self, at: Emitter, key: str, handle: Value, controls: Sequence[str]) -> Value:
         """A read of a handle of a variable."""
         dtype = self._variables[key].dtype
-        return self._at.op(READ, [handle], READ, controls=controls, dtype=dtype)
+        return at.op(READ, [handle], READ, controls=controls, dtype=dtype)
 
     def _present(self, key: str, write: str) -> Value:
         """The weight's shard before the old op `write`."""
         if key not in self._weights:
             variable = self._variables[key]
             handle = Value(variable.handles[self._replica])
-            whole = self._read_of(key, handle, self._external_controls(write))
-            self._weights[key] = self._slice(whole, variable.shape, "own_shard")
+            at = self._in_place_of(write)
+            whole = self._read_of(at, key, handle, self._external_controls(write))
+            self._weights[key] = self._slice(at.within("own_shard"), whole, variable.shape)
             open_version(self.versions[key]).controls.append(whole.op)
         return self._weights[key]
 

@@ -2,9 +2,10 @@
 
 The variable is the weight, or for what is done to a slot alone, the slot. Where several weights
 share an op, `bucket_0`, `sums_0`, `left_whole` or `reads` stands in its place. Constants are shared
-by everything and lie in `wu_shard/constant`. An op that takes the place of one of the program's own
-has that one's name, and what goes with it ends in `/wu_shard_...`. A name that the graph has
-already gets a number (`graph.builder.GraphBuilder.unique`).
+by everything and lie in `wu_shard/constant`. An op that takes the whole place of one of the
+program's own has that one's name in the end, as an op of an update has that does on the shard what
+it did; what goes with it has that name before all this, or ends in `/wu_shard_...`. A name that
+the graph has already gets a number (`graph.builder.GraphBuilder.unique`).
 """
 
 from __future__ import annotations
@@ -44,3 +45,15 @@ def scope_of(variable: str, what: str) -> str:
             it.
     """
     return f"{SCOPE}/{re.sub(r'[^A-Za-z0-9_./-]', '_', variable)}/{what}"
+
+
+def in_place_of(name: str, scope: str) -> str:
+    """The name scope for what computes a shard of what an op computed.
+
+    The old name comes first, for the order that `grappler_order` is about.
+
+    Args:
+        name: The old op's name.
+        scope: What `scope_of` gave.
+    """
+    return f"{name}/{scope}"

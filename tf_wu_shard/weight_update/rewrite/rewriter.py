@@ -6,10 +6,12 @@ Pure: the old graph is never touched, so giving up at any point leaves it as it 
 from __future__ import annotations
 
 import collections
+import dataclasses
 from collections.abc import Sequence
 
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.nodes import rename_ops
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Dialect, Gathered
@@ -82,6 +84,9 @@ class _Rewriter:
         self._regions: list[Region] = []
         # For each update, by its position, the emitters of its copies.
         self._emitters: dict[int, Sequence[BodyEmitter]] = {}
+        # The names that ops of theirs take in the end.
+        self._stand_ins: dict[str, str] = {}
+        self._stood_for: set[str] = set()
 
     def run(self) -> RewriteResult:
         for bucket in self._plan.buckets:
@@ -96,17 +101,24 @@ class _Rewriter:
         self._sum_whole()
         self._emitted += collections.Counter(all_gather=self._gathers.count)
         nodes, control_outputs, outputs = self._edit.collect()
+        nodes += self._builder.nodes
         self._dialect.adopt(self._builder.nodes)
+        rename_ops(nodes, self._stand_ins)
         return RewriteResult(
-            nodes=(*nodes, *self._builder.nodes),
+            nodes=tuple(nodes),
             source=self._view.graph_def,
             shard_inputs=tuple(self._shard_inputs),
-            control_outputs=control_outputs,
-            outputs=outputs,
+            control_outputs=tuple(self._stand_ins.get(name, name) for name in control_outputs),
+            outputs=tuple(Value(self._stand_ins.get(v.op, v.op), v.index) for v in outputs),
             emitted=dict(self._emitted),
             assigns=self._assigns | self._gathers.assigns,
-            regions=tuple(self._regions),
+            regions=tuple(self._named(region) for region in self._regions),
         )
+
+    def _named(self, region: Region) -> Region:
+        """A region with the names that its ops have in the end."""
+        ops = frozenset(self._stand_ins.get(name, name) for name in region.ops)
+        return dataclasses.replace(region, ops=ops)
 
     def _add_shard_inputs(self, variable: VariablePlan) -> None:
         update = self._analysis.updates[variable.update]
@@ -165,6 +177,13 @@ class _Rewriter:
         for per_replica in emitters:
             for emitter in per_replica:
                 self._edit.replace_ops(emitter.emitted)
+                self._stand_ins |= {
+                    new: old
+                    for new, old in emitter.stand_ins.items()
+                    # Several updates may have a copy of an op each.
+                    if old not in self._stood_for
+                }
+                self._stood_for.update(emitter.stand_ins.values())
             self._parts += parts_of(per_replica[0].update, [e.parts for e in per_replica])
 
     def _by_elements(self, bucket: Sequence[VariablePlan]) -> list[list[BodyEmitter]]:

@@ -14,6 +14,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.grounds import row_exchange
 from tf_wu_shard.grounds.scratch import scratch_variable
@@ -96,22 +97,23 @@ class RowEmitter(BodyEmitter):
         self._locals.append(results[0])
         self.emitted[op.ops[self._replica]] = [instead]
 
-    def _slice(self, value: Value, shape: tuple[int, ...], name: str) -> Value:
-        return self._rows_of(value, self.layout.shape, name)
+    def _slice(self, at: Emitter, value: Value, shape: tuple[int, ...]) -> Value:
+        return self._rows_of(at, value, self.layout.shape)
 
-    def _rows_of(self, value: Value, shape: tuple[int, ...], name: str) -> Value:
+    def _rows_of(self, at: Emitter, value: Value, shape: tuple[int, ...]) -> Value:
         """The replica's rows of a tensor of `shape`, which has as many rows as the table."""
         start, stop = self.layout.rows(self._shard)
         row = math.prod(shape[1:])
-        vector = self._at.flat(value, f"{name}/flat")
-        vector = self._at.run(vector, start * row, stop * row, name)
-        return self._at.reshape(vector, (stop - start, *shape[1:]), f"{name}/rows")
+        vector = at.run(at.flat(value, "flat"), start * row, stop * row, "")
+        return at.reshape(vector, (stop - start, *shape[1:]), "rows")
 
     def _local(self, op: BodyOp, operand: Operand) -> Value:
         if operand.kind is OperandKind.SCALAR:
             return operand.values[self._replica]
         if operand.kind is OperandKind.SLICE:
-            return self._rows_of(operand.values[self._replica], operand.shape, "slice")
+            value = operand.values[self._replica]
+            at = self._in_place_of(value.op).within("slice")
+            return self._rows_of(at, value, operand.shape)
         if operand.kind is OperandKind.BODY and operand.index in self.results:
             return self.results[operand.index][operand.output]
         local = super()._local(op, operand)
@@ -145,9 +147,7 @@ class RowEmitter(BodyEmitter):
         assert shape is not None, "the analysis has seen it"
         start, stop = self.layout.rows(self._shard)
         own, rows = self._local(op, op.operands[0]), (stop - start, *shape[1:])
-        local = self._at.reshape(own, rows, op.type)
-        self.emitted[name] = [local.op]
-        return local
+        return self._stands_for(name, self._in_place_of(name).reshape(own, rows, ""))
 
     def _in_places(self, operand: Operand) -> bool:
         """Whether an operand is the entries' places in a list without repetitions."""
@@ -165,28 +165,27 @@ class RowEmitter(BodyEmitter):
         """The entries of each of the shard's rows, added up."""
         name = op.ops[self._replica]
         operands = [self._local(op, operand) for operand in op.operands[:2]]
-        local = self._at.like(
+        local = self._in_place_of(name).like(
             self._view.ops[name].node,
             [*operands, self._num_rows(count_dtype)],
-            op.type,
+            "",
             controls=self._external_controls(name),
         )
-        self.emitted[name] = [local.op]
-        return local
+        return self._stands_for(name, local)
 
     def _scatter(self, op: BodyOp) -> None:
         key, name = op.variable, op.ops[self._replica]
         node = self._view.ops[name].node
         rows, values = (self._local(op, operand) for operand in op.operands[1:3])
         if key in self._shard_handles:
-            local = self._at.like(
+            local = self._in_place_of(name).like(
                 node,
                 [self._shard_handles[key][self._replica], rows, values],
-                op.type,
+                "",
                 controls=self._before(key, name, writes=True),
             )
             self._order.after(key, local.op, writes=True)
-            self.emitted[name] = [local.op]
+            self._stands_for(name, local)
             return
         self._write_rows(key, name, RowWrite(op.type, rows, values))
 
@@ -197,9 +196,9 @@ class RowEmitter(BodyEmitter):
             self._note_write(key, write)
             return
         present = self._present(key, write)
-        column = self._at.reshape(written.rows, (-1, 1), "column")
-        scatter = SCATTERS[written.type]
-        changed = self._at.op(scatter, [present, column, written.values], scatter)
+        at, scatter = self._in_place_of(write), SCATTERS[written.type]
+        column = at.reshape(written.rows, (-1, 1), "column")
+        changed = at.op(scatter, [present, column, written.values], scatter)
         self._replace_weight(key, write, changed)
 
     def _apply_to_rows(self, op: BodyOp) -> None:
@@ -211,20 +210,21 @@ class RowEmitter(BodyEmitter):
         held = [self._rows_in_scratch(key, name, rows) for key in keys]
         others = [self._local(op, operand) for operand in op.operands[fused.num_handles :]]
         others[fused.rows - fused.num_handles] = self._numbered(rows)
-        applied = self._at.like(
+        at = self._in_place_of(name)
+        applied = at.like(
             node,
             [*(handle for handle, _ in held), *others],
-            op.type,
+            "",
             controls=[*self._external_controls(name), *(filled for _, filled in held)],
         )
-        self.emitted[name] = [applied.op]
+        self._stands_for(name, applied)
         for key, (handle, _) in zip(keys, held, strict=True):
-            new = self._read_of(key, handle, [applied.op])
+            new = self._read_of(at, key, handle, [applied.op])
             if key not in self._shard_handles:
                 self._write_rows(key, name, RowWrite(_UPDATE, rows, new))
                 continue
             shard = self._shard_handles[key][self._replica]
-            written = self._at.op(_UPDATE, [shard, rows, new], _UPDATE)
+            written = at.op(_UPDATE, [shard, rows, new], _UPDATE)
             self._order.after(key, written.op, writes=True)
             self.emitted[name].append(written.op)
 
@@ -234,28 +234,28 @@ class RowEmitter(BodyEmitter):
         read = self._rows_at(key, name, self._local(op, op.operands[1]), writes=False)
         if key in self._shard_handles:
             self._order.after(key, read.op, writes=False)
-        self.emitted[name] = [read.op]
-        return read
+        return self._stands_for(name, read)
 
     def _rows_in_scratch(self, key: str, write: str, rows: Value) -> tuple[Value, str]:
         """A variable that holds some rows of another during this step."""
         held = self._rows_at(key, write, rows, writes=True)
-        return scratch_variable(self._at.within("rows"), held, (-1, *self.layout.shape[1:]))
+        at = self._in_place_of(write).within("rows")
+        return scratch_variable(at, held, (-1, *self.layout.shape[1:]))
 
     def _rows_at(self, key: str, name: str, rows: Value, *, writes: bool) -> Value:
         """Some rows of a variable at the place of the old op `name`, which may write it."""
         variable = self._variables[key]
         handle, controls = Value(variable.handles[self._replica]), self._external_controls(name)
+        at = self._in_place_of(name)
         if key in self._shard_handles:
             handle = self._shard_handles[key][self._replica]
             controls = self._before(key, name, writes=writes)
         elif key in self._by_rows:
-            at = self._at.within("own")
-            rows = row_exchange.rows_of_table(at, rows, self.layout, self._shard)
+            rows = row_exchange.rows_of_table(at.within("own"), rows, self.layout, self._shard)
         else:
-            return row_exchange.picked(self._at, self._present(key, name), rows, "GatherV2")
+            return row_exchange.picked(at, self._present(key, name), rows, "GatherV2")
         dtype = variable.dtype
-        return self._at.op(READ_ROWS, [handle, rows], READ_ROWS, controls=controls, dtype=dtype)
+        return at.op(READ_ROWS, [handle, rows], READ_ROWS, controls=controls, dtype=dtype)
 
     def _numbered(self, rows: Value) -> Value:
         """0, 1, 2, ... for as many rows."""
