@@ -39,6 +39,8 @@ def test_both_matrices_in_shards_and_not_a_bit_apart_is_exact() -> None:
 
 def test_roundings_are_named_by_their_bound() -> None:
     assert judged(MATRICES, (), [SHARDED], 1e-7) == Cell("within 5e-6")
+    assert judged(MATRICES, (), [SHARDED], 6e-6) == Cell("within 2e-5")
+    assert judged(MATRICES, (), [SHARDED], 3e-5) == Cell("WRONG: 3e-05 apart")
 
 
 def test_what_is_left_alone_is_named_with_its_reason() -> None:
@@ -76,9 +78,10 @@ def test_reasons_lose_the_numbers_of_names() -> None:
 
 
 def test_a_cell_found_nearer_than_the_page_says_agrees_and_one_farther_does_not() -> None:
-    exact, near, far = Cell("exact"), Cell("within 5e-6"), Cell("WRONG: 1e-05 apart")
-    assert agree(near, near) and agree(near, exact)
+    exact, near, far = Cell("exact"), Cell("within 5e-6"), Cell("WRONG: 3e-05 apart")
+    assert agree(near, near) and agree(near, exact) and agree(Cell("within 2e-5"), near)
     assert not agree(exact, near) and not agree(near, far)
+    assert not agree(near, Cell("within 2e-5"))
 
 
 def test_a_cell_with_another_reason_or_kind_does_not_agree() -> None:
