@@ -32,6 +32,14 @@ def test_every_component_is_named_by_variable_and_replica(step: Captured) -> Non
     }
 
 
+def test_a_variable_that_no_strategy_made_is_called_by_its_name() -> None:
+    rate = tf.Variable(0.1, name="rate")
+    graph = tf.function(lambda: 2 * rate).get_concrete_function().graph
+    (ref,) = capture(graph).view.variables.values()
+    assert ref.name == "rate"
+    assert ref.num_replicas == 1
+
+
 def test_shape_type_and_device_are_the_components_own(step: Captured) -> None:
     for ref in (r for r in step.view.variables.values() if r.num_replicas > 1):
         component = step.variables[ref.key].values[ref.replica]

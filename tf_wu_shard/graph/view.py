@@ -44,6 +44,7 @@ class VariableRef:
         device: The device the component lives on.
         trainable: Whether the model trains it; an optimizer's own variables are not trainable.
         replicas_elsewhere: How many replicas in other processes have a component of theirs.
+        name: What users call it; the key where nothing else is known.
     """
 
     key: str
@@ -55,6 +56,7 @@ class VariableRef:
     device: str
     trainable: bool = False
     replicas_elsewhere: int = 0
+    name: str = ""
 
 
 class GraphView:

@@ -124,4 +124,5 @@ def _ref(found: CapturedVariable, key: str) -> VariableRef:
         device=found.device,
         trainable=found.variable is not None and found.variable.trainable,
         replicas_elsewhere=found.replicas_elsewhere,
+        name=found.name or key,
     )

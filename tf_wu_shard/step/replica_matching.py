@@ -167,7 +167,7 @@ class ReplicaMatcher:
         if y is None or x.key != y.key or x.replica != 0 or y.replica != replica:
             return refusals.Replicas.OTHER_VARIABLES.at(b.name, replica=replica)
         if not x.mirrored:
-            return refusals.Replicas.OWN_VALUE.at(b.name, variable=x.key)
+            return refusals.Replicas.OWN_VALUE.at(b.name, variable=x.name or x.key)
         return None
 
     def _sources(self, replica: int, a: Op, b: Op) -> list[tuple[Value, Value]]:

@@ -94,7 +94,7 @@ class SingleProgram(ReplicaMatcher):
         ref = self._view.variables.get(op.name)
         if ref is not None:
             if not ref.mirrored:
-                return refusals.Replicas.OWN_VALUE.at(op.name, variable=ref.key)
+                return refusals.Replicas.OWN_VALUE.at(op.name, variable=ref.name or ref.key)
             return None
         if op.name in self._view.own_inputs:
             return refusals.Replicas.OWN_ARGUMENT.at(op.name)

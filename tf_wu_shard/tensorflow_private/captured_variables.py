@@ -25,6 +25,7 @@ class CapturedVariable(NamedTuple):
         device: The device that the component lives on; "" where the handle stands for all.
         stands_for_all: Whether it is the handle in a TPU program, which is of all components.
         replicas_elsewhere: How many components it has in other processes.
+        name: The variable's name where it is no distributed one and that is known, or "".
     """
 
     placeholder: str
@@ -37,6 +38,7 @@ class CapturedVariable(NamedTuple):
     device: str
     stands_for_all: bool = False
     replicas_elsewhere: int = 0
+    name: str = ""
 
 
 def captured_variables(graph: Any) -> list[CapturedVariable]:
@@ -46,6 +48,7 @@ def captured_variables(graph: Any) -> list[CapturedVariable]:
         graph: The FuncGraph.
     """
     found = []
+    names = _plain_names(graph)
     for handle, placeholder in function_graph.captured_handles(graph):
         name = placeholder.op.name
         shape, dtype = function_graph.handle_shape_and_type(placeholder)
@@ -53,7 +56,8 @@ def captured_variables(graph: Any) -> list[CapturedVariable]:
         if known is None:
             mirrored = not function_graph.is_replica_local(handle)
             device = getattr(handle, "device", "")
-            found.append(CapturedVariable(name, None, 0, 1, shape, dtype, mirrored, device))
+            plain = CapturedVariable(name, None, 0, 1, shape, dtype, mirrored, device)
+            found.append(plain._replace(name=names.get(id(handle), "")))
             continue
         variable, replica = known
         count, device = len(variable.values), variable.values[replica].device
@@ -70,3 +74,11 @@ def captured_variables(graph: Any) -> list[CapturedVariable]:
         dtype, mirrored = variable.dtype.as_datatype_enum, tpu_graph.is_mirrored(variable)
         found.append(CapturedVariable(name, variable, 0, 1, shape, dtype, mirrored, "", True))
     return found
+
+
+def _plain_names(graph: Any) -> dict[int, str]:
+    """The names of the variables that a FuncGraph reads, by the ids of their handles."""
+    try:
+        return {id(v.handle): v.name.partition(":")[0] for v in graph.variables}
+    except AssertionError:  # One of them is gone, and TensorFlow names none.
+        return {}

@@ -26,9 +26,9 @@ trained for 4 steps unsharded and 4 steps sharded. All weights and slots are com
 
 - **exact**: both matrices are updated in shards, or each by one replica for all (Muon in one
   process), and no weight or slot differs by a bit.
-- **within 5e-6**, **within 2e-5**: both are updated in shards, and nothing differs by more than this
-  part of its tensor's largest element. Norms and means are sums over all shards, rounded in another
-  order; how far that moves a training depends on the processor.
+- **within 5e-6**, **within 2e-5**: both are updated in shards, and nothing differs by more than
+  this part of its tensor's largest element. Norms and means are sums over all shards, rounded in
+  another order; how far that moves a training depends on the processor.
 - **partly**: one of the matrices is updated in shards; the note says why the other is not.
 - **alone**: the updates of both stay as they were, and so do the results; the note says why.
 - **n/a**: the unsharded training raises this error.
