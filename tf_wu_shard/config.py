@@ -62,10 +62,11 @@ class ShardingOptions:
             gradients, nor on TPUs, where sums would be bfloat16, too.
         compile_update: Whether XLA compiles what an update computes on its shard, op after op, into
             about one pass over memory; on CPUs alone, and not for rows of tables, nor for updates
-            that one replica does. "exact" keeps every bit: powers, exponentials, reciprocal square
-            roots and whatever TensorFlow's graph optimizer may replace stay as they are. "fast"
-            compiles them, too, and lets XLA round a product and a sum once. Each device compiles
-            when the step first runs. False leaves all ops to their own kernels.
+            that one replica does. "exact" keeps every bit: powers,
+            exponentials, reciprocal square roots and whatever TensorFlow's graph optimizer may
+            replace stay as they are. "fast" compiles them, too, and lets XLA round a product and a
+            sum once. None is "exact" where shards are large enough to pay for the call. Each device
+            compiles when the step first runs. False leaves all ops to their own kernels.
         agreement_seconds: How long workers of a MultiWorkerMirroredStrategy wait for each other to
             agree on sharding a step, when it is traced; more than 0. Where one did not answer, all
             are left as they were. All workers need the same.
@@ -90,7 +91,7 @@ class ShardingOptions:
     deterministic: bool = False
     gather_dtype: GatherDtype | None = None
     wire_dtype: WireDtype | None = None
-    compile_update: CompileUpdate = False
+    compile_update: CompileUpdate | None = None
     agreement_seconds: float = 60.0
     read_seconds: float = 30.0
     dialect: str = "auto"
@@ -108,7 +109,8 @@ class ShardingOptions:
             _check_word("gather_dtype", self.gather_dtype, get_args(GatherDtype))
         if self.wire_dtype is not None:
             _check_word("wire_dtype", self.wire_dtype, get_args(WireDtype))
-        _check_word("compile_update", self.compile_update, get_args(CompileUpdate))
+        if self.compile_update is not None:
+            _check_word("compile_update", self.compile_update, get_args(CompileUpdate))
         _check_seconds("agreement_seconds", self.agreement_seconds)
         _check_seconds("read_seconds", self.read_seconds)
         _check_share("min_sharded", self.min_sharded)

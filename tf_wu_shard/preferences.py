@@ -7,6 +7,10 @@ from collections.abc import Callable
 
 from tf_wu_shard.layout import AnyLayout
 
+# On CPUs the call of a compiled body costs what its ops save at about 16,000 elements of float32;
+# of 65,000, exchange and update of Adam took 0.71 of the time that they take op by op.
+COMPILED_ON_CPUS = 32 * 1024
+
 
 @dataclasses.dataclass(frozen=True)
 class Preferences:
@@ -23,7 +27,8 @@ class Preferences:
             step reads them, instead of being gathered after the update.
         narrow_sums: Whether gradients may travel in fewer bits than they are summed in.
         min_step_elements: Steps that update fewer elements in all are left alone.
-        compiles_updates: Whether XLA may compile what an update computes on its shard.
+        min_compiled: Elements of a shard from which on XLA compiles what an update computes on it,
+            unless the user says so of all or none; None where it compiles none.
         layout: How a variable is cut, from its shape and the bytes of an element; None for the flat
             cut, one run for each replica.
     """
@@ -35,5 +40,5 @@ class Preferences:
     weights_in_shards: bool = False
     narrow_sums: bool = False
     min_step_elements: int = 1
-    compiles_updates: bool = False
+    min_compiled: int | None = None
     layout: Callable[[tuple[int, ...], int], AnyLayout] | None = None

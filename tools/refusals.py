@@ -39,6 +39,7 @@ _TITLES = {
     refusals.Matrices: "Whole tensors and owners",
     refusals.Plan: "What pays and fits",
     refusals.Storage: "Variables in shards",
+    refusals.Compiling: "Sharded, but not compiled",
     refusals.Inspection: "Steps on one device",
 }
 

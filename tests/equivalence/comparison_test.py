@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -34,24 +34,14 @@ IN_ORDER = (
 RunsOf = Mapping[int, Runs]
 
 
-def by_replicas(configurations: Sequence[Configuration], folder: pathlib.Path) -> RunsOf:
-    counts = {one.replicas for one in configurations}
-    found = {}
-    for count in counts:
-        (folder / str(count)).mkdir()
-        same = [one for one in configurations if one.replicas == count]
-        found[count] = Runs(same, folder / str(count))
-    return found
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> RunsOf:
-    return by_replicas(RESTLESS, tmp_path_factory.mktemp("restless"))
+    return matrix.by_replicas(RESTLESS, tmp_path_factory.mktemp("restless"))
 
 
 @pytest.fixture(scope="module")
 def ordered(tmp_path_factory: pytest.TempPathFactory) -> RunsOf:
-    return by_replicas(IN_ORDER, tmp_path_factory.mktemp("in_order"))
+    return matrix.by_replicas(IN_ORDER, tmp_path_factory.mktemp("in_order"))
 
 
 @pytest.mark.parametrize(

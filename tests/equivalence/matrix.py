@@ -18,7 +18,7 @@ import os
 import pathlib
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -165,8 +165,23 @@ def parameters(replicas: int) -> list[Any]:
     ]
 
 
+def by_replicas(configurations: Iterable[Configuration], folder: pathlib.Path) -> dict[int, Runs]:
+    """Runs that share a process where they have equally many replicas, by that number."""
+    found: dict[int, list[Configuration]] = collections.defaultdict(list)
+    for configuration in configurations:
+        found[configuration.replicas].append(configuration)
+    for count in found:
+        (folder / str(count)).mkdir()
+    return {count: Runs(same, folder / str(count)) for count, same in found.items()}
+
+
 def selected_runs(request: pytest.FixtureRequest, folder: pathlib.Path) -> Runs:
     """The runs that the selected tests of the asking module are about."""
+    return Runs(selected(request), folder)
+
+
+def selected(request: pytest.FixtureRequest) -> tuple[Configuration, ...]:
+    """The configurations that the selected tests of the asking module are about."""
     wanted: dict[Any, None] = {
         item.callspec.params["configuration"]: None
         for item in request.session.items
@@ -174,4 +189,4 @@ def selected_runs(request: pytest.FixtureRequest, folder: pathlib.Path) -> Runs:
         and isinstance(item, pytest.Function)
         and hasattr(item, "callspec")
     }
-    return Runs(tuple(wanted), folder)
+    return tuple(wanted)

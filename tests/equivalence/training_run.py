@@ -26,6 +26,7 @@ from tests.equivalence import sabotage
 from tests.equivalence.configurations import Configuration
 from tests.equivalence.optimizers import RECIPES
 from tf_wu_shard import models
+from tf_wu_shard.config import CompileUpdate
 from tf_wu_shard.storage.sharded_slot import sharded_slot_of
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
 
@@ -39,12 +40,13 @@ REDUCTIONS: dict[str, Callable[[], tf.distribute.CrossDeviceOps]] = {
     "in_order": lambda: tf.distribute.ReductionToOneDevice(accumulation_fn=_sum_in_order),
 }
 DECAY_LOST = "decay_lost"
-COMPILED = "compiled"
+# How XLA compiles the updates, by mode; op by op in all others.
+COMPILED: dict[str, CompileUpdate] = {"compiled": "exact", "fast": "fast"}
 DIALECTS = {
     "sharded": "auto",
     "reference": "reference",
     DECAY_LOST: "auto",
-    COMPILED: "auto",
+    **dict.fromkeys(COMPILED, "auto"),
 }
 
 
@@ -96,7 +98,7 @@ def set_mode(mode: str, min_elements: int | None) -> None:
             min_elements=min_elements,
             dialect=dialect,
             on_refusal="raise",
-            compile_update="exact" if mode == COMPILED else False,
+            compile_update=COMPILED.get(mode, False),
         )
     tf.config.optimizer.set_experimental_options({"weight_update_sharding": options})
 

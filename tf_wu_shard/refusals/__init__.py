@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tf_wu_shard.refusals.branches import Branches
+from tf_wu_shard.refusals.compiling import Compiling
 from tf_wu_shard.refusals.inspection import Inspection
 from tf_wu_shard.refusals.kind import Detail, Kind, Refusal
 from tf_wu_shard.refusals.matrices import Matrices
@@ -27,6 +28,7 @@ __all__ = [
     "KINDS",
     "SMALL",
     "Branches",
+    "Compiling",
     "Detail",
     "Inspection",
     "Kind",
@@ -45,7 +47,7 @@ __all__ = [
 # In the order in which a step meets them.
 GROUPS: tuple[type[Kind], ...] = (
     *(Topology, Branches, Updates, Replicas, Rules, Rows, Matrices, Plan, Storage),
-    Inspection,
+    *(Compiling, Inspection),
 )
 
 # Every kind, by its name in reports.

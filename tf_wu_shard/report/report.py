@@ -5,6 +5,7 @@ The text has the verdict first, then the numbers, then every reason.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import json
 import types
@@ -32,6 +33,8 @@ class ShardedVariable:
             it travels in its own type.
         whole: Where what enters its matrix functions is whole, such as "by turns, 2 of 6 on each
             replica" or "on every replica"; "" where it has none.
+        open_because: Why XLA compiles nothing of its update, where `Report.compile_update` says
+            that it compiles updates; "" where it does.
     """
 
     name: str
@@ -43,6 +46,7 @@ class ShardedVariable:
     padding: int
     gathered_in: str = ""
     whole: str = ""
+    open_because: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,7 +225,7 @@ def facts(report: Report) -> list[str]:
     found = [f"{flag}: {change}" for flag, change in report.changes.items()]
     found += [f"replicas: {report.place}"] if report.place else []
     if report.compile_update and report.variables:
-        found.append(f"updates compiled by XLA, {report.compile_update}, on their shards")
+        found += _compiled(report)
     for dtype in sorted({v.gathered_in for v in report.variables} - {""}):
         count = sum(v.gathered_in == dtype for v in report.variables)
         found.append(
@@ -232,6 +236,17 @@ def facts(report: Report) -> list[str]:
     if whole:
         found.append(f"put together whole for matrix functions: {whole} of {len(report.variables)}")
     return found
+
+
+def _compiled(report: Report) -> list[str]:
+    """How many updates XLA compiles, and why not the others; nothing where it compiles none."""
+    count = sum(not v.open_because for v in report.variables)
+    if not count:
+        return []
+    reasons = collections.Counter(v.open_because for v in report.variables if v.open_because)
+    others = "".join(f"; {number} not: {reason}" for reason, number in reasons.most_common())
+    how = f"compiled by XLA, {report.compile_update}"
+    return [f"{how}: updates of {count} of {len(report.variables)}{others}"]
 
 
 def as_text(report: Report, known: Mapping[str, str] = _NOTHING) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from tf_wu_shard.dtypes import dtype_name, item_bytes
 from tf_wu_shard.layout import AnyLayout
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.report.report import Bytes, Report, ShardedVariable
 from tf_wu_shard.report.share import (
     elements_of,
@@ -22,9 +23,16 @@ from tf_wu_shard.report.wire import wire_bytes
 from tf_wu_shard.weight_update.analysis.types import Analysis, UpdatedVariable, WeightUpdate
 from tf_wu_shard.weight_update.plan.types import ShardingPlan, VariablePlan
 
+_NOTHING: Mapping[str, Refusal] = {}
+
 
 def summarize(
-    function: str, analysis: Analysis, plan: ShardingPlan, emitted: dict[str, int], place: str
+    function: str,
+    analysis: Analysis,
+    plan: ShardingPlan,
+    emitted: dict[str, int],
+    place: str,
+    left_open: Mapping[str, Refusal] = _NOTHING,
 ) -> Report:
     """Describes what a plan does to a graph.
 
@@ -34,6 +42,7 @@ def summarize(
         plan: What is done to it.
         emitted: How many communication steps of each kind the rewrite emitted, see `Report`.
         place: Where the replicas sit; see `Replicas.place`.
+        left_open: See `RewriteResult`.
 
     Returns:
         The report, without times.
@@ -42,7 +51,12 @@ def summarize(
     sharded = tuple(
         shared
         for v in plan.variables
-        for shared in _sharded(v, analysis.updates[v.update], whole.get(v.update, ""))
+        for shared in _sharded(
+            v,
+            analysis.updates[v.update],
+            whole.get(v.update, ""),
+            v.open_because or left_open.get(v.variable),
+        )
     )
     sizes = elements_of(analysis)
     left = tuple(left_alone(a.variable, a.refusal, sizes[a.variable]) for a in plan.left_alone)
@@ -157,7 +171,9 @@ def _whole(plan: ShardingPlan) -> dict[int, str]:
     return {update: "; ".join(texts) for update, texts in found.items()}
 
 
-def _sharded(variable: VariablePlan, update: WeightUpdate, whole: str) -> list[ShardedVariable]:
+def _sharded(
+    variable: VariablePlan, update: WeightUpdate, whole: str, left_open: Refusal | None
+) -> list[ShardedVariable]:
     """The weight with its slots, and the others that are updated together with it."""
     read = {slot.key for slot in update.whole_slots}
     slots = [*variable.slots, *(m for m in variable.sharded_weights if m.variable in read)]
@@ -171,6 +187,7 @@ def _sharded(variable: VariablePlan, update: WeightUpdate, whole: str) -> list[S
         padding=variable.layout.padding,
         gathered_in=_gathered_in(variable),
         whole=whole,
+        open_because=str(left_open or ""),
     )
     others = weights_of(update)[1:]
     layouts = {w.key: variable.layout_of(math.prod(w.shape)) for w in others}

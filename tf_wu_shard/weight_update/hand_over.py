@@ -42,6 +42,7 @@ from tf_wu_shard.weight_update.rewrite.outlining import outlined
 from tf_wu_shard.weight_update.rewrite.result import ShardInput
 from tf_wu_shard.weight_update.rewrite.tpu_accesses import Host
 from tf_wu_shard.weight_update.rewrite.tpu_lowering import lower_accesses_on_tpus
+from tf_wu_shard.weight_update.rewrite.verify import verify_outlined
 from tf_wu_shard.weight_update.slot_reads import read_together, written_keys
 from tf_wu_shard.weight_update.stages import Outcome
 
@@ -124,6 +125,8 @@ def handed_over(step: Step, outcome: Outcome, options: ShardingOptions | None) -
     regions = outcome.result.regions if outcome.result is not None else ()
     exact = outcome.sharding is None or outcome.sharding.plan.compile_update == "exact"
     made = outlined(nodes, final.outputs, control_outputs, regions, exact=exact)
+    if made.bodies:
+        verify_outlined(nodes, made)
     outputs = [f"{v.op}:{v.index}" for v in made.outputs]
     return dataclasses.replace(
         step,

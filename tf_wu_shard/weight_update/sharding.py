@@ -71,9 +71,11 @@ class Sharding:
         Args:
             function: Name of the function.
         """
-        emitted = {} if self.result is None else self.result.emitted
         place = self.dialect.replicas.place
-        return summarize(function, self.analysis, self.plan, emitted, place)
+        if self.result is None:
+            return summarize(function, self.analysis, self.plan, {}, place)
+        emitted, left_open = self.result.emitted, self.result.left_open
+        return summarize(function, self.analysis, self.plan, emitted, place, left_open)
 
 
 def plan_sharding(

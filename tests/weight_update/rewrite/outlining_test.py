@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 import tensorflow as tf
 
+from tf_wu_shard import refusals
+from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.op import Value
-from tf_wu_shard.weight_update.rewrite.outlining import Outlined, outlined
+from tf_wu_shard.weight_update.rewrite.outlining import Outlined, compilable, outlined
 from tf_wu_shard.weight_update.rewrite.result import Region
+from tf_wu_shard.weight_update.rewrite.verify import verify_outlined
 
 _CPU = "/job:localhost/replica:0/task:0/device:CPU:0"
 
@@ -30,7 +34,9 @@ def _graph(body: Any) -> tuple[tf.Graph, Region]:
 def _outlined(graph: tf.Graph, region: Region, *outputs: str) -> Outlined:
     writes = [op.name for op in graph.get_operations() if op.type.startswith("Assign")]
     values = [Value(name) for name in outputs]
-    return outlined(graph.as_graph_def().node, values, writes, [region], exact=True)
+    nodes = graph.as_graph_def().node
+    regions, _ = compilable(nodes, [region], exact=True)
+    return outlined(nodes, values, writes, regions, exact=True)
 
 
 def _momentum(gradient: Any, rate: Any, slot: Any) -> None:
@@ -53,6 +59,21 @@ def test_a_body_becomes_one_call_that_writes_its_slot() -> None:
     assert found.outputs == (Value(call.name),) and found.control_outputs == (call.name,)
     assert [body.name for body in found.bodies] == [call.attr["f"].func.name]
     assert len(found.bodies[0].effects) == 1 and found.bodies[0].takes_zero
+
+
+def test_a_write_that_is_lost_between_graph_and_function_is_caught() -> None:
+    graph, region = _graph(_momentum)
+    nodes = graph.as_graph_def().node
+    made = _outlined(graph, region, "result")
+    verify_outlined(nodes, made)
+    (body,) = made.bodies
+    lost = dataclasses.replace(made, bodies=(dataclasses.replace(body, effects=()),))
+    with pytest.raises(WuShardError, match=r"slot was written 1 times, .* 0 times"):
+        verify_outlined(nodes, lost)
+    write = tf.compat.v1.NodeDef(name="again", op="AssignVariableOp", input=["slot", "gradient"])
+    again = dataclasses.replace(made, nodes=(*made.nodes, write))
+    with pytest.raises(WuShardError, match=r"slot was written 1 times, .* 2 times"):
+        verify_outlined(nodes, again)
 
 
 def test_an_op_that_stays_divides_what_is_before_it_from_what_is_behind() -> None:
@@ -88,6 +109,11 @@ def test_what_grappler_may_replace_and_what_does_not_pay_stays(what: str) -> Non
     found = _outlined(graph, region, "result")
     assert [node.op for node in found.nodes] == [op.type for op in graph.get_operations()]
     assert found.bodies == () and found.outputs == (Value("result"),)
+    regions, left_open = compilable(graph.as_graph_def().node, [region], exact=True)
+    kinds = refusals.Compiling
+    by_root = what == "division by a root"
+    assert regions == ()
+    assert left_open["w"].kind is (kinds.DIVIDES_BY_ROOT if by_root else kinds.FEW_OPS)
 
 
 def test_a_read_that_others_look_at_too_stays_a_read() -> None:

@@ -23,7 +23,7 @@ from tf_wu_shard.grounds.collective.lists import gathered_lists
 from tf_wu_shard.grounds.collective.stacks import WorkerStacks
 from tf_wu_shard.grounds.dialect import Stacks, Uneven
 from tf_wu_shard.layout import Layout
-from tf_wu_shard.preferences import Preferences
+from tf_wu_shard.preferences import COMPILED_ON_CPUS, Preferences
 from tf_wu_shard.replicas import Replicas
 
 
@@ -42,7 +42,7 @@ class WorkerCollectives(Collectives):
         bucket_bytes=8 * 1024 * 1024,
         narrow_sums=True,
         min_step_elements=1_000_000,
-        compiles_updates=True,
+        min_compiled=COMPILED_ON_CPUS,
     )
 
     def __init__(self, replicas: Replicas, rank: Callable[[], int]) -> None:

@@ -17,7 +17,7 @@ from tf_wu_shard.grounds import plain_ops
 from tf_wu_shard.grounds.in_process.replica_copies import CopyOfEachReplica
 from tf_wu_shard.layout import Layout
 from tf_wu_shard.placement import Combine
-from tf_wu_shard.preferences import Preferences
+from tf_wu_shard.preferences import COMPILED_ON_CPUS, Preferences
 
 
 class InProcess(CopyOfEachReplica):
@@ -31,7 +31,9 @@ class InProcess(CopyOfEachReplica):
             below `bucket_bytes` tensors are packed, as the copy costs less than their edges.
     """
 
-    preferences = Preferences(min_elements=1024, bucket_bytes=256 * 1024, compiles_updates=True)
+    preferences = Preferences(
+        min_elements=1024, bucket_bytes=256 * 1024, min_compiled=COMPILED_ON_CPUS
+    )
 
     def reduce_scatter(
         self, at: Emitter, operands: Sequence[Sequence[Value]], layouts: Sequence[Layout]

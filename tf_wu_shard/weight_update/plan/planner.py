@@ -27,6 +27,7 @@ from tf_wu_shard.step.reductions import GradientReduction
 from tf_wu_shard.weight_update.analysis.row_body import weights_by_rows
 from tf_wu_shard.weight_update.analysis.types import Analysis, UpdatedVariable, WeightUpdate
 from tf_wu_shard.weight_update.plan.buckets import assign_buckets, assign_in_turn
+from tf_wu_shard.weight_update.plan.compiling import against_compiling, how_compiled
 from tf_wu_shard.weight_update.plan.constraints import StorageConstraints
 from tf_wu_shard.weight_update.plan.owners import assign_owners, cost_of
 from tf_wu_shard.weight_update.plan.stacks import plan_stacks
@@ -97,6 +98,12 @@ def make_plan(
         else _variable_plan(analysis, number, layouts, bucket, options)
         for (number, _, layouts), bucket in zip(chosen, buckets, strict=True)
     )
+    compile_update = how_compiled(analysis, options, preferences)
+    if compile_update:
+        variables = tuple(
+            dataclasses.replace(v, open_because=against_compiling(v.layout, options, preferences))
+            for v in variables
+        )
     return ShardingPlan(
         fingerprint=analysis.fingerprint,
         num_replicas=analysis.num_replicas,
@@ -104,7 +111,7 @@ def make_plan(
         summed_whole=_summed_whole(analysis.reductions, variables),
         left_alone=tuple(left),
         stacks=plan_stacks(analysis, ((number, layouts) for number, _, layouts in chosen)),
-        compile_update=_compile_update(analysis, options, preferences),
+        compile_update=compile_update,
     )
 
 
@@ -276,13 +283,6 @@ def _variable_plan(
         whole_because=reasons[0] if reasons else None,
         other_layouts=layouts[1:],
     )
-
-
-def _compile_update(analysis: Analysis, options: ShardingOptions, preferences: Preferences) -> str:
-    """How XLA compiles what the updates compute; its bits are proved on CPUs alone."""
-    devices = {device for update in analysis.updates for device in update.devices}
-    on_cpus = all("device:cpu:" in device.lower() for device in devices)
-    return (options.compile_update or "") if preferences.compiles_updates and on_cpus else ""
 
 
 def _gather_dtype(weight: UpdatedVariable, options: ShardingOptions) -> int:

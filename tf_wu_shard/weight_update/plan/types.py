@@ -49,6 +49,8 @@ class VariablePlan:
             None.
         other_layouts: For each other size that the update's variables have, how what is of that
             size is cut.
+        open_because: Why XLA compiles nothing of what it computes on its shards, where it compiles
+            what other updates do; None where it may.
     """
 
     variable: str
@@ -64,6 +66,7 @@ class VariablePlan:
     bucket: int
     whole_because: Refusal | None
     other_layouts: tuple[AnyLayout, ...] = ()
+    open_because: Refusal | None = None
 
     def layout_of(self, size: int) -> AnyLayout:
         """How whatever has so many elements is cut."""

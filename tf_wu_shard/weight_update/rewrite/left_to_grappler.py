@@ -31,10 +31,20 @@ def left_to_grappler(names: Iterable[str], ops: Mapping[str, Op]) -> set[str]:
         ops: All ops of the graph.
     """
     own = [ops[name] for name in names if name in ops]
-    if any(op.type in _QUOTIENTS and ops[op.inputs[1].op].type == "Sqrt" for op in own):
+    if divides_by_root(own, ops):
         return {op.name for op in own}
     graph = _Graph(ops)
     return set().union(*map(graph.replaced, own))
+
+
+def divides_by_root(own: Iterable[Op], ops: Mapping[str, Op]) -> bool:
+    """Whether one of some ops divides by a square root.
+
+    Args:
+        own: The ops.
+        ops: All ops of the graph.
+    """
+    return any(op.type in _QUOTIENTS and ops[op.inputs[1].op].type == "Sqrt" for op in own)
 
 
 class _Graph:

@@ -14,15 +14,17 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from tf_wu_shard import refusals
 from tf_wu_shard.dtypes import INT32, RESOURCE
 from tf_wu_shard.graph.builder import GraphBuilder, result_types
 from tf_wu_shard.graph.nodes import rewired
 from tf_wu_shard.graph.op import Op, Value, parse_value
 from tf_wu_shard.graph.ordering import ordered_ops
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.compiled import can_compile
 from tf_wu_shard.rules.variables import READ, WRITES
 from tf_wu_shard.weight_update.rewrite.compiled_body import CompiledBody, compiled_body
-from tf_wu_shard.weight_update.rewrite.left_to_grappler import left_to_grappler
+from tf_wu_shard.weight_update.rewrite.left_to_grappler import divides_by_root, left_to_grappler
 from tf_wu_shard.weight_update.rewrite.names import scope_of
 from tf_wu_shard.weight_update.rewrite.result import Region
 
@@ -67,7 +69,7 @@ def outlined(
         nodes: Its NodeDefs; they stay as they are.
         outputs: The values that it returns.
         control_outputs: Names of the ops that must run.
-        regions: Which of them may be compiled.
+        regions: What of it is to be compiled, see `compilable`.
         exact: Whether the functions compute the very bits that the ops do.
 
     Returns:
@@ -76,14 +78,57 @@ def outlined(
     if not regions:
         return Outlined((*nodes,), (*outputs,), (*control_outputs,))
     ops = ordered_ops(nodes)
-    groups = _groups(ops, regions, exact=exact)
+    of = {name: number for number, region in enumerate(regions) for name in region.ops}
+    groups = {op.name: _Group(of[op.name], op.device) for op in ops if op.name in of}
+    clusters = _clusters(ops, groups)
+    return _Outlining(ops, regions, exact=exact).run(clusters, outputs, control_outputs)
+
+
+def compilable(
+    nodes: Sequence[Any], regions: Iterable[Region], *, exact: bool
+) -> tuple[tuple[Region, ...], dict[str, Refusal]]:
+    """What of some regions XLA can compile, and is faster then.
+
+    Args:
+        nodes: The NodeDefs of the graph.
+        regions: Of each, all ops that were emitted.
+        exact: Whether XLA must compute the very bits that the ops do.
+
+    Returns:
+        Those of the regions of which it is to compile something, with those of their ops; and for
+        the others, by name, why it is not.
+    """
+    given = [*regions]
+    if not given:
+        return (), {}
+    ops = ordered_ops(nodes)
+    by_name = {op.name: op for op in ops}
+    clusters = _clusters(ops, _groups(by_name, given, exact=exact))
+    chosen: dict[int, list[str]] = collections.defaultdict(list)
+    for (group, _), own in clusters.items():
+        chosen[group.region] += [op.name for op in own]
+    found, left_open = [], {}
+    for number, region in enumerate(given):
+        if number in chosen:
+            found.append(dataclasses.replace(region, ops=frozenset(chosen[number])))
+            continue
+        members = [by_name[name] for name in region.ops if name in by_name]
+        by_root = exact and divides_by_root(members, by_name)
+        kinds = refusals.Compiling
+        left_open[region.name] = (kinds.DIVIDES_BY_ROOT if by_root else kinds.FEW_OPS).at()
+    return tuple(found), left_open
+
+
+def _clusters(
+    ops: Sequence[Op], groups: Mapping[str, _Group]
+) -> dict[tuple[_Group, int], list[Op]]:
+    """The ops of each group and level; those that are no faster compiled are left out."""
     levels = _levels(ops, groups)
     clusters: dict[tuple[_Group, int], list[Op]] = collections.defaultdict(list)
     for op in ops:
         if op.name in groups:
             clusters[groups[op.name], levels.get(op.name, 0)].append(op)
-    worth = {place: own for place, own in clusters.items() if _num_computed(own) > 1}
-    return _Outlining(ops, regions, exact=exact).run(worth, outputs, control_outputs)
+    return {place: own for place, own in clusters.items() if _num_computed(own) > 1}
 
 
 def _num_computed(ops: Iterable[Op]) -> int:
@@ -91,15 +136,16 @@ def _num_computed(ops: Iterable[Op]) -> int:
     return sum(op.type not in _RELABELS and op.type != READ for op in ops)
 
 
-def _groups(ops: Sequence[Op], regions: Sequence[Region], *, exact: bool) -> dict[str, _Group]:
+def _groups(
+    by_name: Mapping[str, Op], regions: Sequence[Region], *, exact: bool
+) -> dict[str, _Group]:
     """For each op that may be compiled, by name, with whom."""
-    by_name = {op.name: op for op in ops}
     members = {name: i for i, region in enumerate(regions) for name in region.ops}
     stays: set[str] = set()
     for region in regions if exact else ():
         stays |= left_to_grappler(region.ops, by_name)
     readers = collections.defaultdict(list)
-    for op in ops:
+    for op in by_name.values():
         for value in op.inputs:
             if value.op in members:
                 readers[value.op].append(op.name)

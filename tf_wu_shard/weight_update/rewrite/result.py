@@ -10,6 +10,7 @@ from typing import Any
 from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.refusals import Refusal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,11 +37,11 @@ class ShardInput:
 
 @dataclasses.dataclass(frozen=True)
 class Region:
-    """What was emitted for a bucket whose updates XLA may compile.
+    """What XLA is to compile of an update.
 
     Attributes:
-        name: The name of the bucket.
-        ops: Names of the ops that were emitted for it, whatever they do.
+        name: The update's name.
+        ops: Names of ops that were emitted for it; in a result, of those that XLA can compile.
         shards: Names of the handles of the shards that they read and write.
         variables: By device, the handle of a variable there that has a value.
     """
@@ -63,7 +64,8 @@ class RewriteResult:
         outputs: The values that the graph returns, in the old order.
         emitted: How many communication steps of each kind were emitted; `Report` lists the kinds.
         assigns: Per sharded weight, by replica, the ops that write it.
-        regions: What of it XLA may compile.
+        regions: What of it XLA is to compile.
+        left_open: Why it compiles nothing of some updates after all, by their names.
     """
 
     nodes: tuple[Any, ...]
@@ -74,6 +76,7 @@ class RewriteResult:
     emitted: dict[str, int]
     assigns: dict[str, tuple[tuple[str, ...], ...]]
     regions: tuple[Region, ...] = ()
+    left_open: Mapping[str, Refusal] = dataclasses.field(default_factory=dict)
 
     @functools.cached_property
     def graph_def(self) -> Any:

@@ -25,6 +25,7 @@ from tf_wu_shard.weight_update.rewrite.emission import Emission
 from tf_wu_shard.weight_update.rewrite.graph_edit import GraphEdit
 from tf_wu_shard.weight_update.rewrite.names import LEFT_WHOLE
 from tf_wu_shard.weight_update.rewrite.operands import Operands
+from tf_wu_shard.weight_update.rewrite.outlining import compilable
 from tf_wu_shard.weight_update.rewrite.owner_emitter import OwnerEmitter
 from tf_wu_shard.weight_update.rewrite.result import Region, RewriteResult, ShardInput
 from tf_wu_shard.weight_update.rewrite.row_updates import emit_rows, exchange_rows
@@ -104,6 +105,8 @@ class _Rewriter:
         nodes += self._builder.nodes
         self._dialect.adopt(self._builder.nodes)
         rename_ops(nodes, self._stand_ins)
+        exact = self._plan.compile_update == "exact"
+        regions, left_open = compilable(nodes, map(self._named, self._regions), exact=exact)
         return RewriteResult(
             nodes=tuple(nodes),
             source=self._view.graph_def,
@@ -112,7 +115,8 @@ class _Rewriter:
             outputs=tuple(Value(self._stand_ins.get(v.op, v.op), v.index) for v in outputs),
             emitted=dict(self._emitted),
             assigns=self._assigns | self._gathers.assigns,
-            regions=tuple(self._named(region) for region in self._regions),
+            regions=regions,
+            left_open=left_open,
         )
 
     def _named(self, region: Region) -> Region:
@@ -188,7 +192,7 @@ class _Rewriter:
 
     def _by_elements(self, bucket: Sequence[VariablePlan]) -> list[list[BodyEmitter]]:
         """Emits the bodies of a bucket; for each, its emitters by replica."""
-        first = len(self._builder.nodes)
+        start = len(self._builder.nodes)
         gradients = self._reduce_scatter(bucket)
         emitters: list[list[BodyEmitter]] = []
         for variable in bucket:
@@ -198,24 +202,26 @@ class _Rewriter:
                 BodyEmitter(self._emission, update, layouts, replica, gradients)
                 for replica in range(len(update.devices))
             ]
+            # What a gradient that travels alone is summed with is part of what computes on it.
+            first = start if len(bucket) == 1 else len(self._builder.nodes)
             for emitter in per_replica:
                 emitter.emit()
+            if self._plan.compile_update and variable.open_because is None:
+                self._note_region(variable, first)
             emitters.append(per_replica)
             self._emitters[variable.update] = per_replica
-        if self._plan.compile_update:
-            self._note_region(bucket, first)
         return emitters
 
-    def _note_region(self, bucket: Sequence[VariablePlan], first: int) -> None:
-        """Notes what was emitted for a bucket, from a place on: XLA is to compile it."""
-        weight = self._analysis.updates[bucket[0].update].variables[0]
-        slots = [slot.variable for variable in bucket for slot in variable.slots]
+    def _note_region(self, variable: VariablePlan, first: int) -> None:
+        """Notes what was emitted for an update, from a place on: XLA is to compile it."""
+        update = self._analysis.updates[variable.update]
+        slots = [slot.variable for slot in variable.slots]
         self._regions.append(
             Region(
-                bucket_name(bucket),
+                update.name,
                 frozenset(node.name for node in self._builder.nodes[first:]),
                 frozenset(handle.op for key in slots for handle in self._emission.handles[key]),
-                dict(zip(self._devices, weight.handles, strict=True)),
+                dict(zip(self._devices, update.variables[0].handles, strict=True)),
             )
         )
 

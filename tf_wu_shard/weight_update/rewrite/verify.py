@@ -1,4 +1,4 @@
-"""Checks a rewritten graph before anything uses it.
+"""Checks a rewritten graph before anything uses it, and again where parts of it are compiled.
 
 A graph that fails is thrown away and the old one stays; the error says which promise was broken.
 """
@@ -6,12 +6,15 @@ A graph that fails is thrown away and the old one stays; the error says which pr
 from __future__ import annotations
 
 import collections
+from collections.abc import Iterable
+from typing import Any
 
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.rules.handles import num_written
 from tf_wu_shard.weight_update.analysis.types import Analysis
 from tf_wu_shard.weight_update.plan.types import ShardingPlan
+from tf_wu_shard.weight_update.rewrite.outlining import Outlined
 from tf_wu_shard.weight_update.rewrite.result import RewriteResult
 
 
@@ -42,7 +45,40 @@ def verify(old: GraphView, analysis: Analysis, plan: ShardingPlan, result: Rewri
         raise WuShardError(f"{len(old.outputs)} outputs became {len(result.outputs)}")
 
 
-def _check_edges(result: RewriteResult) -> tuple[set[str], dict[str, list[str]]]:
+def verify_outlined(nodes: Iterable[Any], made: Outlined) -> None:
+    """Checks what is promised where XLA compiles parts of a graph.
+
+    - Every edge has a source, and no name is given twice.
+    - Every handle is written as often as before, be it by an op or in a compiled function.
+
+    Args:
+        nodes: The NodeDefs before.
+        made: The graph with calls of compiled functions.
+
+    Raises:
+        WuShardError: If a promise is broken.
+    """
+    _, left = _check_edges(made)
+    before = collections.Counter(
+        handle for node in nodes for handle in node.input[: num_written(node.op)]
+    )
+    after = collections.Counter({handle: len(writes) for handle, writes in left.items()})
+    bodies = {body.name: body for body in made.bodies}
+    for node in made.nodes:
+        body = bodies.get(node.attr["f"].func.name) if "f" in node.attr else None
+        if body is not None:
+            given = dict(zip(body.arguments, node.input, strict=False))
+            run = [inner for inner in body.nodes if inner.name in body.effects]
+            after.update(given[h] for inner in run for h in inner.input[: num_written(inner.op)])
+    for handle in before | after:
+        if before[handle] != after[handle]:
+            raise WuShardError(
+                f"{handle} was written {before[handle]} times, with what XLA compiles"
+                f" {after[handle]} times"
+            )
+
+
+def _check_edges(result: RewriteResult | Outlined) -> tuple[set[str], dict[str, list[str]]]:
     """No two ops share a name, and every input, output and control output exists.
 
     Returns:
