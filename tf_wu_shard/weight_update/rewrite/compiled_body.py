@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from tf_wu_shard.dtypes import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, INT16, INT32, INT64
@@ -44,6 +44,51 @@ class CompiledBody:
     outputs: tuple[Value, ...]
     effects: tuple[str, ...]
     takes_zero: bool
+
+
+def shape_of(
+    ops: Sequence[Op], results: Sequence[Value], graph: Mapping[str, Op]
+) -> tuple[Hashable, list[Value]]:
+    """What makes the functions of some ops equal, but for the values that they are given.
+
+    It is much less work than the function, and most updates of a step are alike.
+
+    Args:
+        ops: See `compiled_body`, as `results` and `graph`.
+        results: Values of theirs that others read.
+        graph: All ops of their graph.
+
+    Returns:
+        Something that is equal for equal functions; and the values of other ops that these read, in
+        an order that follows from it.
+    """
+    places = {op.name: place for place, op in enumerate(ops)}
+    outside: dict[Value, tuple[int, int]] = {}
+    found: list[Hashable] = []
+    for op in ops:
+        inputs: list[Hashable] = []
+        for number, value in enumerate(op.inputs):
+            if value.op in places:
+                inputs.append((places[value.op], value.index))
+            elif op.type == "Reshape" and number == 1:
+                inputs.append(_attributes(graph[value.op].node))
+            else:
+                if value not in outside:
+                    dtype = result_types(graph[value.op].node)[value.index]
+                    outside[value] = (-1 - len(outside), dtype)
+                inputs.append(outside[value])
+        waits = tuple(places[name] for name in op.controls if name in places)
+        found.append((op.type, _attributes(op.node), tuple(inputs), waits))
+    found.append(tuple((places[value.op], value.index) for value in results))
+    return tuple(found), list(outside)
+
+
+def _attributes(node: Any) -> Hashable:
+    # `GraphBuilder.like` leaves out those that only describe where an op stood.
+    kept = (key for key in node.attr if not key.startswith("_"))
+    return tuple(
+        (key, node.attr[key].SerializeToString(deterministic=True)) for key in sorted(kept)
+    )
 
 
 def compiled_body(

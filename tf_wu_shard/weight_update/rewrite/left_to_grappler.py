@@ -30,7 +30,7 @@ def left_to_grappler(names: Iterable[str], ops: Mapping[str, Op]) -> set[str]:
         names: The ops' names.
         ops: All ops of the graph.
     """
-    own = [ops[name] for name in names if name in ops]
+    own = [ops[name] for name in names]
     if divides_by_root(own, ops):
         return {op.name for op in own}
     graph = _Graph(ops)

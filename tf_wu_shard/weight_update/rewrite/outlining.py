@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 from tf_wu_shard import refusals
@@ -23,7 +23,7 @@ from tf_wu_shard.graph.ordering import ordered_ops
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.compiled import can_compile
 from tf_wu_shard.rules.variables import READ, WRITES
-from tf_wu_shard.weight_update.rewrite.compiled_body import CompiledBody, compiled_body
+from tf_wu_shard.weight_update.rewrite.compiled_body import CompiledBody, compiled_body, shape_of
 from tf_wu_shard.weight_update.rewrite.left_to_grappler import divides_by_root, left_to_grappler
 from tf_wu_shard.weight_update.rewrite.names import scope_of
 from tf_wu_shard.weight_update.rewrite.result import Region
@@ -85,9 +85,9 @@ def outlined(
 
 
 def compilable(
-    nodes: Sequence[Any], regions: Iterable[Region], *, exact: bool
+    nodes: Iterable[Any], regions: Iterable[Region], *, exact: bool
 ) -> tuple[tuple[Region, ...], dict[str, Refusal]]:
-    """What of some regions XLA can compile, and is faster then.
+    """What of some regions XLA can compile.
 
     Args:
         nodes: The NodeDefs of the graph.
@@ -101,22 +101,45 @@ def compilable(
     given = [*regions]
     if not given:
         return (), {}
-    ops = ordered_ops(nodes)
-    by_name = {op.name: op for op in ops}
-    clusters = _clusters(ops, _groups(by_name, given, exact=exact))
-    chosen: dict[int, list[str]] = collections.defaultdict(list)
-    for (group, _), own in clusters.items():
-        chosen[group.region] += [op.name for op in own]
+    by_name = _LazyOps(nodes)
+    chosen: dict[int, list[Op]] = collections.defaultdict(list)
+    for name, group in _groups(by_name, given, exact=exact).items():
+        chosen[group.region].append(by_name[name])
     found, left_open = [], {}
     for number, region in enumerate(given):
-        if number in chosen:
-            found.append(dataclasses.replace(region, ops=frozenset(chosen[number])))
-            continue
-        members = [by_name[name] for name in region.ops if name in by_name]
-        by_root = exact and divides_by_root(members, by_name)
-        kinds = refusals.Compiling
-        left_open[region.name] = (kinds.DIVIDES_BY_ROOT if by_root else kinds.FEW_OPS).at()
+        if _num_computed(chosen[number]) > 1:
+            ops = frozenset(op.name for op in chosen[number])
+            found.append(dataclasses.replace(region, ops=ops))
+        elif exact and divides_by_root([by_name[name] for name in region.ops], by_name):
+            left_open[region.name] = refusals.Compiling.DIVIDES_BY_ROOT.at()
+        else:
+            left_open[region.name] = refusals.Compiling.FEW_OPS.at()
     return tuple(found), left_open
+
+
+class _LazyOps(dict[str, Op]):
+    """The ops of a graph by name, each made when it is asked for; most never are."""
+
+    def __init__(self, nodes: Iterable[Any]) -> None:
+        super().__init__()
+        self._nodes = {node.name: node for node in nodes}
+
+    def __missing__(self, name: str) -> Op:
+        node = self._nodes[name]
+        values = tuple(parse_value(text) for text in node.input if text[0] != "^")
+        controls = tuple(text[1:] for text in node.input if text[0] == "^")
+        # Nobody asks in which order they are.
+        made = self[name] = Op(name, node.op, values, controls, node.device, -1, node)
+        return made
+
+    def readers_of(self, names: Set[str]) -> dict[str, list[str]]:
+        """The ops that compute with the first result of others, by these others' names."""
+        found: dict[str, list[str]] = {name: [] for name in names}
+        for reader, node in self._nodes.items():
+            for text in node.input:
+                if text in found:
+                    found[text].append(reader)
+        return found
 
 
 def _clusters(
@@ -136,29 +159,23 @@ def _num_computed(ops: Iterable[Op]) -> int:
     return sum(op.type not in _RELABELS and op.type != READ for op in ops)
 
 
-def _groups(
-    by_name: Mapping[str, Op], regions: Sequence[Region], *, exact: bool
-) -> dict[str, _Group]:
+def _groups(by_name: _LazyOps, regions: Sequence[Region], *, exact: bool) -> dict[str, _Group]:
     """For each op that may be compiled, by name, with whom."""
     members = {name: i for i, region in enumerate(regions) for name in region.ops}
     stays: set[str] = set()
     for region in regions if exact else ():
         stays |= left_to_grappler(region.ops, by_name)
-    readers = collections.defaultdict(list)
-    for op in by_name.values():
-        for value in op.inputs:
-            if value.op in members:
-                readers[value.op].append(op.name)
     found: dict[str, _Group] = {}
     reads: list[Op] = []
     for name, number in members.items():
-        member, region = by_name.get(name), regions[number]
-        if member is None or name in stays or member.device not in region.variables:
+        member, region = by_name[name], regions[number]
+        if name in stays or member.device not in region.variables:
             continue
         if member.type == READ:
             reads.append(member)
         elif _may_compile(member, by_name, region, exact=exact):
             found[name] = _Group(number, member.device)
+    readers = by_name.readers_of({read.name for read in reads})
     for read in reads:
         region = regions[members[read.name]]
         group = _Group(members[read.name], read.device)
@@ -208,6 +225,8 @@ class _Outlining:
         self._builder = GraphBuilder(self._by_name)
         self._zeros: dict[str, Value] = {}
         self._bodies: dict[str, CompiledBody] = {}
+        # By the shape of the ops: their function, and which of the outside values it takes.
+        self._made: dict[Hashable, tuple[CompiledBody, list[int]]] = {}
         # What a value and an op of a cluster are now.
         self._values: dict[Value, Value] = {}
         self._calls: dict[str, str] = {}
@@ -243,8 +262,7 @@ class _Outlining:
     def _call(self, group: _Group, ops: Sequence[Op], results: Sequence[Value]) -> None:
         """Makes the call that takes the place of some ops."""
         region = self._regions[group.region]
-        body, arguments = compiled_body(ops, results, self._by_name, exact=self._exact)
-        self._bodies.setdefault(body.name, body)
+        body, arguments = self._body(ops, results)
         types = [result_types(self._by_name[v.op].node)[v.index] for v in arguments]
         inputs = list(arguments)
         if body.takes_zero:
@@ -268,6 +286,18 @@ class _Outlining:
         attributes["_XlaMustCompile"].b = True
         self._values |= {value: Value(call.op, i) for i, value in enumerate(results)}
         self._calls |= dict.fromkeys(own, call.op)
+
+    def _body(
+        self, ops: Sequence[Op], results: Sequence[Value]
+    ) -> tuple[CompiledBody, Sequence[Value]]:
+        """The function of some ops, and the values that it takes; of ops like others, theirs."""
+        shape, outside = shape_of(ops, results, self._by_name)
+        if shape not in self._made:
+            body, taken = compiled_body(ops, results, self._by_name, exact=self._exact)
+            body = self._bodies.setdefault(body.name, body)
+            self._made[shape] = body, [outside.index(value) for value in taken]
+        body, places = self._made[shape]
+        return body, [outside[place] for place in places]
 
     def _zero(self, region: Region, device: str) -> Value:
         """A zero that is known only when the step runs: whether a variable lacks a value."""
