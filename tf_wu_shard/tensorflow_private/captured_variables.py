@@ -56,8 +56,12 @@ def captured_variables(graph: Any) -> list[CapturedVariable]:
         if known is None:
             mirrored = not function_graph.is_replica_local(handle)
             device = getattr(handle, "device", "")
-            plain = CapturedVariable(name, None, 0, 1, shape, dtype, mirrored, device)
-            found.append(plain._replace(name=names.get(id(handle), "")))
+            found.append(
+                CapturedVariable(
+                    *(name, None, 0, 1, shape, dtype, mirrored, device),
+                    name=names.get(id(handle), ""),
+                )
+            )
             continue
         variable, replica = known
         count, device = len(variable.values), variable.values[replica].device

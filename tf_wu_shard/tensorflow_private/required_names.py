@@ -137,7 +137,7 @@ REQUIRED = {
         *("capture_call_time_value", "captures", "control_outputs", "internal_captures"),
         "deferred_internal_captures",
         *("is_control_flow_graph", "outer_graph", "structured_input_signature"),
-        "structured_outputs",
+        *("structured_outputs", "variables"),
     ),
     "python.framework.importer": ("_PopulateTFImportGraphDefOptions", "import_graph_def"),
     "python.framework.kernels": ("get_registered_kernels_for_op",),
