@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from tf_wu_shard.gate import Sight
 from tf_wu_shard.graph.calls import STATEFUL_BRANCHES
+from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.in_process.recognise import reduced_values
 from tf_wu_shard.layout import Layout
+from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ, WRITES
 from tf_wu_shard.step.accesses import writes_in_call
@@ -54,15 +56,12 @@ def _hands_sums_to(view: GraphView, calls: Collection[str]) -> bool:
     calls another that averages weights hands no sum to it.
     """
     writers = {name for name in calls if writes_in_call(view, view.ops[name])}
-    if not writers:
-        return False
-    stack, seen = [*reduced_values(view)], set()
-    while stack:
-        value = stack.pop()
-        for op, _ in view.consumers(value):
-            if op.name in writers:
-                return True
-            if op.name not in seen:
-                seen.add(op.name)
-                stack += view.results(op.name)
-    return False
+
+    def following(value: Value) -> Iterator[Value]:
+        return (result for op, _ in view.consumers(value) for result in view.results(op.name))
+
+    return bool(writers) and any(
+        op.name in writers
+        for value in reachable(reduced_values(view), following)
+        for op, _ in view.consumers(value)
+    )

@@ -22,7 +22,7 @@ from tests.equivalence.in_process import (
 from tf_wu_shard import graph_pass
 from tf_wu_shard.step import swap
 from tf_wu_shard.storage import sharded_slot
-from tf_wu_shard.weight_update import hand_over, sharding, stages
+from tf_wu_shard.weight_update import redirection, sharding, stages
 
 STAGES = (
     *((graph_pass, "capture"), (stages, "analyze"), (sharding, "make_plan")),
@@ -102,7 +102,7 @@ def test_a_function_that_cannot_be_led_onto_the_shards_is_refused(
     turn_on()
     step_of(strategy, model)()
     slot = next(variable for variable in model.optimizer.variables if in_shards(variable))
-    monkeypatch.setattr(hand_over, "lower_slot_accesses", broken)
+    monkeypatch.setattr(redirection, "redirected", broken)
     # As traced it would read storage that is gone, so leaving it as it was is no choice.
     with pytest.raises(tf_wu_shard.StorageError, match="no way there"):
         tf.function(lambda: tf.reduce_sum(slot.value))()

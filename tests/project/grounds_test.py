@@ -24,11 +24,11 @@ EXCEPTIONS = {
     "tf_wu_shard/weight_update/analysis/matrix_slice.py": (
         "leaves ops across replicas out of what one replica computes for others"
     ),
-    "tf_wu_shard/weight_update/rewrite/tpu_accesses.py": (
-        "finds what the host of a program does to variables"
+    "tf_wu_shard/weight_update/rewrite/border.py": (
+        "redirects what the host of a program does to variables to their shards"
     ),
-    "tf_wu_shard/weight_update/rewrite/tpu_lowering.py": (
-        "redirects what the host does to variables to their shards"
+    "tf_wu_shard/weight_update/rewrite/outside_accesses.py": (
+        "finds what the host of a program does to variables"
     ),
 }
 

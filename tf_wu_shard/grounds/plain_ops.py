@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tf_wu_shard.dtypes import item_bytes
 from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
-from tf_wu_shard.layout import ALIGNMENT_BYTES, Layout
+from tf_wu_shard.layout import ALIGNMENT_BYTES
 from tf_wu_shard.placement import Combine
 
 # The op that combines the elements of one tensor.
@@ -17,13 +17,6 @@ EXTREMA: dict[Combine, str] = {Combine.MAX: "Max", Combine.MIN: "Min"}
 def lane_elements(dtype: int) -> int:
     """Elements that fill one alignment unit; shards begin at multiples of it."""
     return max(1, ALIGNMENT_BYTES // item_bytes(dtype))
-
-
-def own_part(at: Emitter, vector: Value, layout: Layout, shard: int, name: str) -> Value:
-    """One shard, in its own shape, of a tensor that is given as a vector."""
-    part = at.run(vector, *layout.bounds(shard), name)
-    shape = layout.shard_shape(shard)
-    return part if len(shape) == 1 else at.reshape(part, shape, f"{name}/rows")
 
 
 def combined(at: Emitter, terms: Sequence[Value], combine: Combine, name: str) -> Value:

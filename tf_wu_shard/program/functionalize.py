@@ -42,8 +42,8 @@ def functionalized(
         graph: The FuncGraph.
         captured: Its graph and variables.
         handles: The variables, by the names of the ops that yield their handles.
-        fused: Does with values what fused updates do. Where it is given, the branches are brought
-            to the top that stand in no program, and only they.
+        fused: Does with values what ops do that need handles. Where it is given, branches are
+            brought to the top that stand in no program; else what stands in one.
 
     Returns:
         The view to work on; `captured` itself where nothing is to be done. What cannot be brought
@@ -80,7 +80,7 @@ class _Functionalizing:
         self._captured = captured
         self._handles = handles
         self.specialiser = Specialiser(TracedGraph(graph), captured, fused)
-        self._branches_alone = fused is not None
+        self._fused = fused
         self.nodes: list[Any] = []
         self.shapes: dict[str, tuple[int, ...] | None] = {}
         self.writes: dict[str, list[str]] = {}
@@ -109,14 +109,17 @@ class _Functionalizing:
     def _redirected(self, node: Any, taken: Mapping[int, VariableRef]) -> list[Any] | None:
         if is_call(node.op):
             return self._call(node, taken)
-        if self._branches_alone:
+        if node.op == READ or node.op in WRITES or node.op == "Identity":
             return None
-        if node.op == READ or node.op in WRITES or list(taken) != [0] or node.op == "Identity":
+        if self._fused is not None and (list(taken) != [0] or is_write(node.op)):
+            return self._with_handles(node, taken, self._fused)
+        if list(taken) != [0]:
             return None
-        read = _read(node, 0, taken[0])
-        self.shapes[read.name] = taken[0].shape
+        read = self._read(node, 0, taken[0])
         if not is_write(node.op):
             redirected = on_value(node, read.name, taken[0])
+            if redirected is None and self._fused is not None:
+                return self._with_handles(node, taken, self._fused)
             return None if redirected is None else [read, *redirected]
         changed = copy_of(node)
         changed.name = f"{node.name}/wu_shard_value"
@@ -126,8 +129,40 @@ class _Functionalizing:
         write.input.extend(control_inputs(node))
         return [read, *redirected, write]
 
+    def _with_handles(
+        self, node: Any, taken: Mapping[int, VariableRef], fused: OnValues
+    ) -> list[Any] | None:
+        """An op that needs handles: what it left in the variables is written to them after it."""
+        reads = {slot: self._read(node, slot, ref) for slot, ref in taken.items()}
+        done = fused(node, {slot: read.name for slot, read in reads.items()}, taken)
+        if done is None:
+            return None
+        return [*reads.values(), *done[0], *self._written(node, taken, done[1])]
+
+    def _read(self, node: Any, slot: int, ref: VariableRef) -> Any:
+        """A read of an operand that stands just before a node."""
+        read = _like(node, f"{node.name}/wu_shard_read_{slot}", READ, ref)
+        read.input.append(node.input[slot])
+        read.input.extend(control_inputs(node))
+        self.shapes[read.name] = ref.shape
+        return read
+
+    def _written(
+        self, node: Any, refs: Mapping[int, VariableRef], values: Mapping[int, str]
+    ) -> list[Any]:
+        """The writes that follow a node: whoever waits for it waits for them."""
+        writes = []
+        for slot, value in values.items():
+            write = _like(
+                node, f"{node.name}/wu_shard_write_{slot}", "AssignVariableOp", refs[slot]
+            )
+            write.input.extend([node.input[slot], value, f"^{node.name}/wu_shard_read_{slot}"])
+            writes.append(write)
+        self.writes[node.name] = [write.name for write in writes]
+        return writes
+
     def _call(self, node: Any, taken: Mapping[int, VariableRef]) -> list[Any] | None:
-        if node.op not in BRANCHES if self._branches_alone else PROGRAM not in node.attr:
+        if node.op not in BRANCHES if self._fused is not None else PROGRAM not in node.attr:
             return None
         used, written = self.specialiser.used_and_written(node, taken)
         components = {(ref.key, ref.replica) for ref in used.values()}
@@ -137,28 +172,12 @@ class _Functionalizing:
             new, values = taking_values(node, used, self.specialiser.writing, written)
         except HandleNeededError:
             return None
-        reads, writes = [], []
+        reads = []
         for slot, ref in used.items():
-            read = _read(node, slot, ref)
+            read = self._read(node, slot, ref)
             new.input[slot] = read.name
-            self.shapes[read.name] = ref.shape
             reads.append(read)
-        for slot, value in values.items():
-            write = _like(
-                node, f"{node.name}/wu_shard_write_{slot}", "AssignVariableOp", used[slot]
-            )
-            write.input.extend([node.input[slot], value, f"^{node.name}/wu_shard_read_{slot}"])
-            writes.append(write)
-        self.writes[node.name] = [write.name for write in writes]
-        return [*reads, new, *writes]
-
-
-def _read(node: Any, slot: int, ref: VariableRef) -> Any:
-    """A read of an operand that stands just before a node."""
-    read = _like(node, f"{node.name}/wu_shard_read_{slot}", READ, ref)
-    read.input.append(node.input[slot])
-    read.input.extend(control_inputs(node))
-    return read
+        return [*reads, new, *self._written(node, used, values)]
 
 
 def _like(node: Any, name: str, op: str, ref: VariableRef) -> Any:

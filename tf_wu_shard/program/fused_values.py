@@ -18,7 +18,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_wu_shard import refusals
-from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.builder import GraphBuilder, result_types
 from tf_wu_shard.graph.nodes import control_inputs, data_inputs
 from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 from tf_wu_shard.graph.view import VariableRef
@@ -57,15 +57,21 @@ def on_scratch(
         value = builder.note(parse_value(values[slot]), ref.dtype)
         inputs[slot], filled = scratch_variable(at, value, ref.shape)
         waits.append(filled)
-    applied = at.like(node, inputs, "applied", controls=waits)
+    # What takes the op's results goes on taking them from it.
+    keeps_name = bool(result_types(node))
+    own = builder.at(node.device, node.name if keeps_name else f"{node.name}/wu_shard/applied")
+    applied = own.like(node, inputs, "", controls=waits)
     after = {
         slot: at.op(READ, [inputs[slot]], "after", controls=[applied.op], dtype=ref.dtype)
         for slot, ref in refs.items()
     }
+    left = {slot: str(value) for slot, value in after.items()}
+    if keeps_name:
+        return builder.nodes, left
     # Ops that waited for the update wait for all of it.
     done = tf.compat.v1.NodeDef(name=node.name, op="NoOp", device=node.device)
     done.input.extend(f"^{value.op}" for value in after.values())
-    return [*builder.nodes, done], {slot: str(value) for slot, value in after.items()}
+    return [*builder.nodes, done], left
 
 
 def stand_in(

@@ -17,14 +17,13 @@ from tf_wu_shard.graph.nodes import with_inputs
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.layout import TileLayout
-from tf_wu_shard.weight_update.rewrite.lowering import Lowered
-from tf_wu_shard.weight_update.rewrite.tpu_accesses import Host
-from tf_wu_shard.weight_update.rewrite.tpu_lowering import lower_accesses_on_tpus
+from tf_wu_shard.weight_update.rewrite.border import Redirected, redirected
+from tf_wu_shard.weight_update.rewrite.outside_accesses import InShards
 
 
 def redirect_reads(
     view: GraphView, layouts: Mapping[str, TileLayout], writers: Iterable[str], dialect: Dialect
-) -> Lowered | None:
+) -> Redirected | None:
     """Replaces reads of variables that ops of the same graph write in shards.
 
     Args:
@@ -54,14 +53,14 @@ def redirect_reads(
         ]
         writing.setdefault(key, []).extend(users)
     before = view.with_graph(graph_def_of(nodes, view.graph_def))
-    lowered = lower_accesses_on_tpus(before, layouts, Host({}), lambda _: dialect, writing)
-    if lowered is None:
+    new = redirected(before, InShards(layouts, writers=writing), lambda key, program: dialect)
+    if new is None:
         return None
     of_key = {key: name for name, key in arguments.items()}
     back = {other: name for name, other in apart.items()}
-    back |= {added.placeholder: of_key[added.slot] for added in lowered.shard_inputs}
-    kept = tuple(with_inputs(node, back) for node in lowered.nodes if node.name not in back)
-    return Lowered(kept, (), lowered.control_outputs, lowered.outputs)
+    back |= {added.placeholder: of_key[added.slot] for added in new.shard_inputs}
+    kept = tuple(with_inputs(node, back) for node in new.nodes if node.name not in back)
+    return Redirected(kept, (), new.control_outputs, new.outputs)
 
 
 def _placeholder(name: str) -> Any:

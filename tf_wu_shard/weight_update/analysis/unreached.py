@@ -13,6 +13,7 @@ from tf_wu_shard import refusals
 from tf_wu_shard.graph.calls import is_call
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.reachable import reachable
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import Family, family_of, no_rule
@@ -68,22 +69,16 @@ def _before(view: GraphView, names: ResultNames, write: Op) -> dict[Value, None]
 
     Those that variables held before are among them.
     """
-    found: dict[Value, None] = {}
-    entered: set[str] = set()
-    stack = list(write.inputs)
-    while stack:
-        value = stack.pop()
-        if value in found:
-            continue
-        found[value] = None
-        if value not in names and value.op not in entered:
-            entered.add(value.op)
-            stack.extend(view.producer(value).inputs)
-            if value.op in view.variables:
-                # What a read yields was written there, perhaps in this step.
-                touching = accesses(view, value.op)
-                stack.extend(v for a in touching if not a.access.is_read for v in a.op.inputs)
-    return found
+
+    def entering(value: Value) -> Iterable[Value]:
+        if value in names:
+            return ()
+        # What a read yields was written to the variable, perhaps in this step.
+        touching = accesses(view, value.op) if value.op in view.variables else []
+        written = (v for a in touching if not a.access.is_read for v in a.op.inputs)
+        return (*view.producer(value).inputs, *written)
+
+    return dict.fromkeys(reachable(write.inputs, entering))
 
 
 def _on_several(view: GraphView, values: Iterable[Value], devices: Sequence[str]) -> bool:

@@ -8,6 +8,7 @@ merely dropped hands its control edges on, so that nothing runs earlier than it 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
@@ -204,21 +205,19 @@ class GraphEdit:
         What stands between two writes of a variable and enters the last one waits for the first.
         Where one write is left, it cannot wait for that; it waits for what the first waited for.
         """
-        found: dict[str, None] = {}
-        seen: set[str] = set()
-        stack = [name]
-        while stack:
-            one = stack.pop()
-            if one in seen:
-                continue
-            seen.add(one)
+
+        def in_time(one: str) -> bool:
             waits = self._waited_for(one)
-            if all(n in self._kept or waiting not in self._behind(n) for n in waits):
-                found.update(dict.fromkeys(waits))
-            elif one in self._view.ops and one not in self._kept:
-                op = self._view.ops[one]
-                stack += (*op.controls, *(self._value(value).op for value in op.inputs))
-        return tuple(found)
+            return all(n in self._kept or waiting not in self._behind(n) for n in waits)
+
+        def before(one: str) -> Iterable[str]:
+            if in_time(one) or one not in self._view.ops or one in self._kept:
+                return ()
+            op = self._view.ops[one]
+            return (*op.controls, *(self._value(value).op for value in op.inputs))
+
+        found = (self._waited_for(n) for n in reachable([name], before) if in_time(n))
+        return tuple(dict.fromkeys(itertools.chain.from_iterable(found)))
 
     @functools.cached_property
     def _new(self) -> dict[str, Any]:
@@ -228,13 +227,7 @@ class GraphEdit:
     @functools.cached_property
     def _in_cycles(self) -> frozenset[str]:
         """Ops that would need themselves if all waited for what replaces what they waited for."""
-        needs: dict[str, list[str]] = {}
-        stack = list(self._new)
-        while stack:
-            one = stack.pop()
-            if one not in needs:
-                needs[one] = self._needed_by(one)
-                stack += needs[one]
+        needs = {one: self._needed_by(one) for one in reachable(self._new, self._needed_by)}
         return in_cycles(needs)
 
     def _behind(self, name: str) -> frozenset[str]:

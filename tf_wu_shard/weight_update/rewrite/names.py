@@ -31,7 +31,7 @@ STEPS = frozenset(
         # Its results, put together and written.
         *("all_gather", "broadcast", "exchange", "scatter", "assign"),
         # A variable in shards: its handles and shards, and what others read and write of it.
-        *("shard", "read", "write", "own_part", "scratch"),
+        *("shard", "read", "write"),
     )
 )
 

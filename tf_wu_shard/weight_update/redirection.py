@@ -1,0 +1,255 @@
+"""What a step does to variables in shards outside of its updates, redirected to the shards."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tf_wu_shard.config import ShardingOptions
+from tf_wu_shard.errors import StorageError
+from tf_wu_shard.gate import WRITING
+from tf_wu_shard.graph.op import Op
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.dialect import Dialect
+from tf_wu_shard.grounds.tpu.ops import METADATA
+from tf_wu_shard.layout import Layout, TileLayout
+from tf_wu_shard.program.flatten import program_of
+from tf_wu_shard.program.functionalize import functionalized
+from tf_wu_shard.program.fused_values import on_scratch
+from tf_wu_shard.replicas import in_this_process
+from tf_wu_shard.step.capture import Captured
+from tf_wu_shard.step.replicas import in_process_dialect, tpu_dialect, workers_of
+from tf_wu_shard.step.step import Step
+from tf_wu_shard.storage import captured_slots
+from tf_wu_shard.storage.sharded_slot import PendingSlot, ShardedSlot
+from tf_wu_shard.tensorflow_private import python_calls, xla_contexts
+from tf_wu_shard.weight_update.rewrite.border import Redirected, redirected
+from tf_wu_shard.weight_update.rewrite.outside_accesses import InShards
+from tf_wu_shard.weight_update.slot_reads import read_together, written_keys
+from tf_wu_shard.weight_update.stages import Outcome
+
+AnySlot = ShardedSlot | PendingSlot
+
+
+@dataclasses.dataclass(frozen=True)
+class Redirection:
+    """What was redirected.
+
+    Attributes:
+        slots: The variables in shards, by key.
+        functions: What the graph's ops call that was made since the trace, by name.
+        new: The graph; None where it touches no such variable.
+        owners: What is to be kept as long as the graph.
+    """
+
+    slots: Mapping[str, AnySlot]
+    functions: Mapping[str, Any]
+    new: Redirected | None = None
+    owners: tuple[Any, ...] = ()
+
+
+def redirection(
+    step: Step,
+    outcome: Outcome,
+    options: ShardingOptions | None,
+    planned: Mapping[str, AnySlot],
+) -> Redirection:
+    """Redirects it.
+
+    Args:
+        step: The function.
+        outcome: What the stages made of it.
+        options: What the user asked for; None where the flag is off.
+        planned: The slots that its own updates have in shards, by key.
+
+    Raises:
+        StorageError: If the function does something to a variable in shards that cannot be
+            expressed on them.
+    """
+    captured = outcome.nested.captured
+    on_host = captured_slots.slots_on_host(step.graph)
+    of_callees = captured_slots.slots_of_callees(step.graph)
+    if on_host.slots or outcome.nested.slots or of_callees:
+        return _on_tpus(step.graph, outcome, on_host, of_callees)
+    slots = captured_slots.slots_in_shards(captured)
+    if not slots:
+        return Redirection({}, captured.functions)
+    return _of_copies(step, outcome, options, slots, planned.values())
+
+
+def _of_copies(
+    step: Step,
+    outcome: Outcome,
+    options: ShardingOptions | None,
+    slots: dict[str, ShardedSlot],
+    planned: Iterable[AnySlot],
+) -> Redirection:
+    """Redirects where each replica of this process has a copy of the program of its own."""
+    graph = step.graph
+    layouts = {key: s.layout for key, s in slots.items() if isinstance(s.layout, Layout)}
+    _check_not_compiled(graph, layouts)
+    callees = captured_slots.captured_shards(graph, slots)
+    captured = dataclasses.replace(outcome.nested.captured, view=outcome.view)
+    handles = {n: ref for n, ref in outcome.view.variables.items() if ref.key in layouts}
+    captured = functionalized(graph, captured, handles, on_scratch)
+    devices = {key: tuple(shard.device for shard in slots[key].shards) for key in layouts}
+    dialects = _dialects(step, devices, options)
+    written = {*callees.values()} | written_keys(captured.view, handles)
+    held = [*planned, *(slots[key] for key in written)]
+    reads = _reads_apart(step, {key: slots[key] for key in layouts}, held)
+    new = redirected(
+        captured.view,
+        InShards(
+            layouts,
+            copies={key: len(dialect.replicas.local) for key, dialect in dialects.items()},
+            callees=callees,
+            turn=_turns(graph, captured.view),
+        ),
+        lambda key, program: dialects[key],
+        {key: python_calls.token_of(read) for key, read in reads.items()},
+    )
+    return Redirection(slots, captured.functions, new, tuple(reads.values()))
+
+
+def _check_not_compiled(graph: Any, slots: Collection[str]) -> None:
+    """Raises StorageError where XLA would have to reach other devices to read or write slots."""
+    if slots and xla_contexts.is_compiled(graph, WRITING):
+        raise StorageError(
+            f"XLA compiles {graph.name} as a whole (jit_compile=True), and slot {min(slots)!r},"
+            " which it uses, lives in shards on other devices; trace it without jit_compile, or"
+            " hand over the slot's value as an argument"
+        )
+
+
+def _dialects(
+    step: Step, devices: Mapping[str, tuple[str, ...]], options: ShardingOptions | None
+) -> dict[str, Dialect]:
+    """How the replicas of each slot in shards exchange data.
+
+    Args:
+        step: The function.
+        devices: By slot, the devices of the shards that this process has.
+        options: What the user asked for; None where the flag is off.
+    """
+    if workers_of(step.captured) is not None:
+        return dict.fromkeys(devices, step.dialect)
+    name = options.dialect if options is not None else "auto"
+    made = {own: in_process_dialect(in_this_process(own), name) for own in devices.values()}
+    return {key: made[own] for key, own in devices.items()}
+
+
+def _reads_apart(
+    step: Step, slots: Mapping[str, ShardedSlot], written: Iterable[AnySlot]
+) -> dict[str, Callable[[], np.ndarray]]:
+    """What reads slots that a worker reads alone: all of them where no sum shows a group.
+
+    Args:
+        step: The function.
+        slots: The slots in shards, by key.
+        written: Those that the function writes.
+
+    Returns:
+        By slot, what asks the other workers for it; nothing where there are none.
+    """
+    if workers_of(step.captured) is None:
+        return {}
+    together = read_together(slots, written) if step.dialect.recognise(step.view)[0] else set()
+    return {k: functools.partial(_value, slot) for k, slot in slots.items() if k not in together}
+
+
+def _value(slot: ShardedSlot) -> np.ndarray:
+    found: np.ndarray = slot.read().numpy()
+    return found
+
+
+def _on_tpus(
+    graph: Any,
+    outcome: Outcome,
+    on_host: captured_slots.OnHost,
+    of_callees: Iterable[ShardedSlot],
+) -> Redirection:
+    """Redirects where all replicas run one program, on TPUs, and the host beside it."""
+    captured = dataclasses.replace(outcome.nested.captured, view=outcome.view)
+    slots, captured, host_keys = _by_one_key(captured, outcome.nested.slots, on_host.slots)
+    layouts = {key: s.layout for key, s in slots.items() if isinstance(s.layout, TileLayout)}
+    refs = captured.view.variables
+    handles = {name: ref for name, ref in refs.items() if ref.key in layouts}
+    handles |= {name: dataclasses.replace(refs[name], key=key) for name, key in host_keys.items()}
+    captured = functionalized(graph, captured, handles)
+    cluster = captured.cluster
+
+    @functools.cache
+    def dialect_in(program: str) -> Dialect:
+        assert cluster is not None, "a TPU program without a cluster"
+        return tpu_dialect(cluster._replace(name=program), captured)
+
+    passed_on = {slot.variable.name: slot for slot in of_callees}
+    passed_on |= {host_keys[name]: slot for name, slot in on_host.slots.items()}
+    held = InShards(
+        layouts,
+        callees=captured_slots.captured_shards(graph, passed_on),
+        host=host_keys,
+        components=on_host.components,
+        writers=outcome.nested.writers,
+        turn=_turns(graph, captured.view),
+    )
+    try:
+        new = redirected(captured.view, held, lambda key, program: dialect_in(program))
+    except StorageError as error:
+        if cluster is None or not cluster.refusal:
+            raise
+        raise StorageError(f"{cluster.refusal}, so no update is sharded, but {error}") from error
+    return Redirection(slots, captured.functions, new)
+
+
+def _by_one_key(
+    captured: Captured, nested: Mapping[str, AnySlot], on_host: dict[str, ShardedSlot]
+) -> tuple[dict[str, AnySlot], Captured, dict[str, str]]:
+    """Lets a variable that enters several programs, with a key in each, go by one of them.
+
+    Args:
+        captured: The graph and variables.
+        nested: Variables that branches and loops have in shards, by key.
+        on_host: Variables in shards, by the placeholder that the host has of them.
+
+    Returns:
+        All of them by key, by each that they have; the graph; and the key of each placeholder.
+    """
+    one_key = {id(captured.variables[key]): key for key in nested}
+    for key, variable in captured.variables.items():
+        one_key.setdefault(id(variable), key)
+    host_keys = {name: one_key.get(id(slot.variable), name) for name, slot in on_host.items()}
+    held = {id(slot.variable): slot for slot in on_host.values()}
+    slots = {
+        **nested,
+        **{key: held[id(v)] for key, v in captured.variables.items() if id(v) in held},
+        **{key: on_host[name] for name, key in host_keys.items()},
+    }
+    refs = {
+        name: dataclasses.replace(ref, key=one_key[id(captured.variables[ref.key])])
+        if ref.key in captured.variables
+        else ref
+        for name, ref in captured.view.variables.items()
+    }
+    return slots, dataclasses.replace(captured, view=captured.view.with_variables(refs)), host_keys
+
+
+def _turns(graph: Any, view: GraphView) -> Callable[[Op], int]:
+    """The place of ops in the trace; that of an op of a TPU program is the program's."""
+    traced = {op.name: place for place, op in enumerate(graph.get_operations())}
+    programs = {program_of(op.node): traced[op.name] for op in view if op.type == METADATA}
+    places: dict[str, int] = {}
+    last = 0
+    for op in view:
+        # What was put in since stands beside what it was made for.
+        last = traced.get(op.name, last)
+        places[op.name] = last
+
+    def turn(op: Op) -> int:
+        return programs.get(program_of(op.node), places[op.name])
+
+    return turn

@@ -1,0 +1,218 @@
+"""What a graph does to variables in shards outside of their sharded updates, and in which order.
+
+A component's or a program's accesses of a variable are ordered by control edges. On shards more is
+to be ordered: a read on one replica also sees what the others write, and a call whose callee was
+redirected to the shards when it was traced takes the shards' own handles, of which the edges of the
+variable's handle know nothing. So accesses go in rounds: all reads before the i-th writes, then the
+i-th writes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from tf_wu_shard.errors import StorageError
+from tf_wu_shard.graph.calls import is_call
+from tf_wu_shard.graph.op import Op
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.tpu.ops import REPLICATED_INPUT
+from tf_wu_shard.layout import AnyLayout
+from tf_wu_shard.rules.variables import READ, WRITES, Access
+from tf_wu_shard.step.accesses import accesses
+
+
+@dataclasses.dataclass(frozen=True)
+class InShards:
+    """The variables of a graph that live in shards.
+
+    Attributes:
+        layouts: How each is cut, by its key.
+        copies: How many copies of the replicas' program the graph has of each, by key; 1 where it
+            is not said.
+        callees: For each placeholder of a shard, captured for a callee, the variable's key.
+        host: For each placeholder that the host of TPU programs has of one, the variable's key.
+        components: Those of them that are one replica's component; they can be read.
+        writers: Calls that write shards of each, by key, beside those that take `callees`.
+        turn: The place of an op in the trace; that of an op of a program is the program's.
+    """
+
+    layouts: Mapping[str, AnyLayout]
+    copies: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    callees: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    host: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    components: frozenset[str] = frozenset()
+    writers: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
+    turn: Callable[[Op], int] = lambda op: op.position
+
+
+@dataclasses.dataclass(frozen=True)
+class OutsideAccess:
+    """One access of a variable.
+
+    Attributes:
+        key: The variable.
+        op: A read, a write, or a call that takes the shards.
+        copy: The number of the copy of the replicas' program that the op is in.
+        is_on_host: Whether it is outside of the TPU programs of its graph.
+        after: Names of the accesses that it comes after, as far as they matter to it: the writes
+            of the round before, and for a write the reads of its own.
+    """
+
+    key: str
+    op: Op
+    copy: int
+    is_on_host: bool
+    after: tuple[str, ...] = ()
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the op is a plain read."""
+        return self.op.type == READ
+
+    @property
+    def is_write(self) -> bool:
+        """Whether the op is a plain write."""
+        return self.op.type in WRITES
+
+
+def outside_accesses(view: GraphView, held: InShards) -> list[OutsideAccess]:
+    """Finds them, those of a variable in their order.
+
+    Args:
+        view: The graph.
+        held: What of it lives in shards.
+
+    Returns:
+        The accesses; none where nothing is to be redirected or put in order.
+
+    Raises:
+        StorageError: If a variable is used otherwise than by reading and writing its value.
+    """
+    plain = _plain(view, held)
+    calls = {key: _calls(view, key, held) for key in {*held.callees.values(), *held.writers}}
+    found: list[OutsideAccess] = []
+    for key in dict.fromkeys([*(access.key for access in plain), *calls]):
+        own = [access for access in plain if access.key == key]
+        called = calls.get(key, {})
+        if not own and not _is_by_two_ways(view, key, held):
+            continue
+        copies = [[access for access in own if access.copy == n] for n in _copies(key, held)]
+        for number, copy in enumerate(copies):
+            copy += [OutsideAccess(key, view.ops[n], number, is_on_host=True) for n in called]
+            copy.sort(key=lambda access: (held.turn(access.op), access.op.position))
+        writing = {name for name, may_write in called.items() if may_write}
+        found += _in_rounds(key, copies, writing)
+    return found
+
+
+def _copies(key: str, held: InShards) -> range:
+    return range(held.copies.get(key, 1))
+
+
+def _plain(view: GraphView, held: InShards) -> list[OutsideAccess]:
+    """The reads and writes, those of a handle in the order of the view."""
+    found: list[OutsideAccess] = []
+    for handle, ref in view.variables.items():
+        if ref.key in held.layouts and handle not in held.host:
+            found += [
+                OutsideAccess(ref.key, op, ref.replica, is_on_host=False)
+                for op in _of_handle(view, handle, ref.key)
+            ]
+    for handle, key in held.host.items():
+        ops = _of_handle(view, handle, key)
+        if handle in held.components and any(op.type != READ for op in ops):
+            raise StorageError(
+                f"the function writes one replica's component of variable {key!r}, which lives in"
+                " shards; write the variable itself"
+            )
+        found += [OutsideAccess(key, op, 0, is_on_host=True) for op in ops]
+    return found
+
+
+def _of_handle(view: GraphView, handle: str, key: str) -> list[Op]:
+    found = []
+    for access in accesses(view, handle):
+        op = access.op
+        if op.type == READ or op.type in WRITES:
+            found.append(op)
+        elif access.access is not Access.PASSED_ON and op.type != REPLICATED_INPUT:
+            raise StorageError(_against(op, key))
+    return found
+
+
+def _against(op: Op, key: str) -> str:
+    where = f"the function's op {op.name!r} ({op.type})"
+    if is_call(op.type):
+        return (
+            f"{where} hands variable {key!r}, which lives in shards, to a function that cannot be"
+            " redirected to them; read the variable's value outside of that function and hand it"
+            " that, or trace it before the variable is sharded"
+        )
+    return (
+        f"{where} uses variable {key!r}, which lives in shards, in a way that its shards do not"
+        " allow; read or assign the variable's value instead"
+    )
+
+
+def _calls(view: GraphView, key: str, held: InShards) -> dict[str, bool]:
+    """The calls that take shards of a variable, each with whether it may write them."""
+    found = dict.fromkeys(held.writers.get(key, ()), True)
+    for placeholder, other in held.callees.items():
+        for access in accesses(view, placeholder) if other == key else ():
+            name = access.op.name
+            found[name] = found.get(name, False) or not access.access.is_read
+    return found
+
+
+def _is_by_two_ways(view: GraphView, key: str, held: InShards) -> bool:
+    """Whether calls take the shards of a variable by handles that have nothing in common.
+
+    One takes them one by one and another all as one. TensorFlow puts accesses of one handle in
+    order, and does not know that these are the same.
+    """
+    ways: dict[str, set[str]] = {}
+    for placeholder, other in held.callees.items():
+        for access in accesses(view, placeholder) if other == key else ():
+            ways.setdefault(access.op.name, set()).add(placeholder)
+    taken = list(ways.values())
+    return any(one.isdisjoint(other) for one in taken for other in taken)
+
+
+def _in_rounds(
+    key: str, copies: Sequence[Iterable[OutsideAccess]], writing: set[str]
+) -> list[OutsideAccess]:
+    """The accesses of a variable, each with those that it comes after.
+
+    Args:
+        key: The variable.
+        copies: The accesses of each copy, in their order.
+        writing: Names of those calls among them that write.
+
+    Raises:
+        StorageError: If the copies do not write alike.
+    """
+    rounds: list[list[list[OutsideAccess]]] = []
+    for copy in copies:
+        rounds.append([[]])
+        for access in copy:
+            rounds[-1][-1].append(access)
+            if access.is_write or access.op.name in writing:
+                rounds[-1].append([])
+    if len({len(own) for own in rounds}) > 1:
+        raise StorageError(
+            f"the function writes only some replicas' components of variable {key!r}, which lives"
+            " in shards; assign the variable as a whole"
+        )
+    found: list[OutsideAccess] = []
+    before: tuple[str, ...] = ()
+    for number in range(len(rounds[0])):
+        is_last = number == len(rounds[0]) - 1
+        own = [copy[number] for copy in rounds]
+        reads = [access for copy in own for access in (copy if is_last else copy[:-1])]
+        writes = [] if is_last else [copy[-1] for copy in own]
+        seen = tuple(dict.fromkeys(access.op.name for access in reads))
+        found += [dataclasses.replace(access, after=before) for access in reads]
+        found += [dataclasses.replace(access, after=(*before, *seen)) for access in writes]
+        before = tuple(dict.fromkeys(access.op.name for access in writes))
+    return found
