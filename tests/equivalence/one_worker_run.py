@@ -229,6 +229,40 @@ def traced_once_more(strategy: tf.distribute.Strategy) -> Left:
     return run.left()
 
 
+def refused_once_more(strategy: tf.distribute.Strategy) -> Left:
+    """The chief alone traces a step again of which nothing is sharded; all train on with another.
+
+    The other step trains the same weights, and can be shared.
+    """
+    run = Run(strategy)
+
+    def noisy(rows: Any, wanted: Any) -> None:
+        with tf.GradientTape() as tape:
+            loss = run.net.loss(rows, wanted)
+        gradients = tape.gradient(loss, run.net.weights)
+
+        def write(weight: Any, gradient: Any) -> None:
+            weight.assign_sub(0.01 * (gradient + 0.0 * tf.random.normal(gradient.shape)))
+
+        def merged(strategy: Any, gradients: Any) -> None:
+            for gradient, weight in zip(gradients, run.net.weights, strict=True):
+                summed = strategy.extended.reduce_to("SUM", gradient, weight)
+                strategy.extended.update(weight, write, args=(summed,))
+
+        tf.distribute.get_replica_context().merge_call(merged, args=(gradients,))
+
+    @tf.function
+    def step(rows: Any, wanted: Any) -> None:
+        strategy.run(noisy, (rows, wanted))
+
+    rows, wanted = (strategy.experimental_local_results(each)[0] for each in run.given)
+    step(rows, wanted)
+    own = slice(3) if run.is_chief else slice(None)
+    step(rows[own], wanted[own])
+    run.train(2)
+    return run.left()
+
+
 CASES = {
     case.__name__: case
     for case in (
@@ -244,6 +278,7 @@ CASES = {
         reset_one_after_the_other,
         failed_in_its_second_update,
         traced_once_more,
+        refused_once_more,
     )
 }
 

@@ -23,6 +23,11 @@ _LEFT_ALONE = {
 # Here the workers agree on the first optimizer's step, and not on the second's.
 _SECOND_LEFT_ALONE = "looked_at_anothers_slots"
 
+# Here nothing of the first step is shared, and all of the second's.
+_FIRST_LEFT_ALONE = "refused_once_more"
+
+_SOME_LEFT_ALONE = {*_LEFT_ALONE, _SECOND_LEFT_ALONE, _FIRST_LEFT_ALONE}
+
 
 @functools.cache
 def found() -> list[Any]:
@@ -39,7 +44,7 @@ def test_nothing_differs_by_a_bit(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n in CASES if n not in {*_LEFT_ALONE, _SECOND_LEFT_ALONE}])
+@pytest.mark.parametrize("name", [n for n in CASES if n not in _SOME_LEFT_ALONE])
 def test_slots_live_in_shards_all_the_same(name: str) -> None:
     for worker in found():
         assert worker[name]["in_shards"] >= 8
@@ -62,6 +67,17 @@ def test_slots_of_another_optimizer_take_a_vote_of_their_own() -> None:
         assert worker[_SECOND_LEFT_ALONE]["verdicts"] == ["sharded", "nothing sharded"]
         (reason,) = worker[_SECOND_LEFT_ALONE]["reasons"]
         assert "worker 0 proposed plan" in reason and "worker 1 proposed plan" in reason
+
+
+@pytest.mark.slow
+def test_a_step_that_is_refused_again_on_one_worker_keeps_nobody_from_the_next() -> None:
+    for worker, times in zip(found(), (2, 1), strict=True):
+        case = worker[_FIRST_LEFT_ALONE]
+        assert case["in_shards"] == 8
+        assert case["verdicts"] == ["nothing sharded"] * times + ["sharded"]
+        assert all("RandomStandardNormal" in reason for reason in case["reasons"])
+        # Nobody waited for the other's answer to a question of its own.
+        assert case["seconds"][1] - case["seconds"][0] < AGREEMENT_SECONDS
 
 
 @pytest.mark.slow

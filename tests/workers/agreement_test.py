@@ -162,3 +162,28 @@ def test_a_table_that_goes_away_ends_a_vote() -> None:
     threading.Timer(0.05, store.fail).start()
     with pytest.raises(StoreError, match="the service has gone"):
         _vote(store, {1: _SAME}, 2)
+
+
+_OTHER = Proposal({"version": "1.0", "plan": "cd34"})
+
+
+def test_a_worker_has_missed_what_another_decided_alone_on_something_else() -> None:
+    store = LocalStore()
+    _vote(store, {1: _SAME}, 2, seconds=0.05)
+    voter = Voter(store, 0, 2, 0.05)
+    assert voter.has_missed("f", _OTHER)
+    # Late for a vote on the same plan, it follows; and nothing is decided of another topic.
+    assert not voter.has_missed("f", _SAME)
+    assert not voter.has_missed("g", _OTHER)
+
+
+def test_a_worker_that_comes_late_to_a_refusal_has_not_missed_it() -> None:
+    store = LocalStore()
+    _vote(store, {1: _UNWILLING}, 2)
+    assert not Voter(store, 0, 2, 0.05).has_missed("f", _OTHER)
+
+
+def test_a_worker_has_not_missed_what_it_voted_on_itself() -> None:
+    store = LocalStore()
+    _vote(store, {0: _OTHER, 1: _SAME}, 2)
+    assert not Voter(store, 0, 2, 0.05).has_missed("f", Proposal({"plan": "ef56"}))

@@ -5,9 +5,11 @@ them. So workers vote before anything is changed: once that they all want the sa
 options and versions, and once more that all have made it. Who says no, says otherwise or nothing
 in time leaves all as they were, and each worker's report has the reasons.
 
-A step that was voted on is not voted on again when another trace of it comes to the same and finds
-its slots in shards: workers trace at times of their own. Slots that are whole yet are those of
-another optimizer, which some workers may have to leave whole: that takes a vote of its own.
+A step that was voted on is not voted on again when another trace of it comes to the same: workers
+trace at times of their own, as their batches have other shapes. One that all agreed on has to find
+its slots in shards. Slots that are whole yet are those of another optimizer, which some workers may
+have to leave whole: that takes a vote of its own. One that was refused stays so while its slots are
+whole; where this worker itself has nothing to shard, it goes on having nothing.
 """
 
 from __future__ import annotations
@@ -33,13 +35,11 @@ from tf_wu_shard.storage import captured_slots
 from tf_wu_shard.weight_update.analysis.types import Analysis
 from tf_wu_shard.weight_update.sharding import Sharding
 from tf_wu_shard.weight_update.slot_reads import read_together, written_keys
-from tf_wu_shard.workers.agreement import Decision, Proposal
+from tf_wu_shard.workers.agreement import PLAN, Decision, Proposal
 
-# Where a trained variable keeps the plans that all workers agreed on.
-_ATTRIBUTE = "_wu_shard_agreed"
-
-# The part of a proposal that differs where workers have different functions.
-_PLAN = "plan"
+# Where a trained variable keeps the plans that all workers agreed on, and what they refused.
+_AGREED = "_wu_shard_agreed"
+_REFUSED = "_wu_shard_refused"
 
 
 def against_others(
@@ -64,22 +64,30 @@ def against_others(
     if cluster is None or not trained:
         return None
     plan = _digest(captured, sharding)
-    agreed_on = _agreed_on(captured, trained)
+    agreed_on = _kept(captured, trained, _AGREED)
     if plan in agreed_on and _moves_nothing(captured, sharding):
         return None
     subject = {
         "version": importlib.metadata.version("tf-wu-shard"),
         "options": repr(options),
-        _PLAN: plan,
+        PLAN: plan,
     }
     why = sorted({left.refusal.reason for left in sharding.plan.left_alone})
     nothing = None if sharding.plan.variables else "; ".join(why) or "it has nothing to shard"
+    refused = _kept(captured, trained, _REFUSED)
+    asked = repr((subject, nothing and _unnumbered(nothing)))
+    in_shards = captured_slots.slots_in_shards(captured)
+    if asked in refused and (nothing is not None or not in_shards):
+        return refused[asked]
     cluster.read_seconds = options.read_seconds
     proposal = Proposal(subject, nothing)
-    once_made = functools.partial(agreed_on.add, plan)
+    once_made = functools.partial(agreed_on.setdefault, plan)
     decision = cluster.begin(trained, proposal, options.agreement_seconds, once_made)
     # Of what it does not want itself it has its own reasons.
-    return None if nothing is not None else _refusal(captured, decision)
+    found = None if nothing is not None else _refusal(captured, decision)
+    if not decision.agreed:
+        refused[asked] = found
+    return found
 
 
 def confirm(captured: Captured) -> Refusal | None:
@@ -117,7 +125,7 @@ def _refusal(captured: Captured, decision: Decision) -> Refusal | None:
     if decision.agreed:
         return None
     said = decision.summary
-    apart = decision.silent or _PLAN in decision.differing
+    apart = decision.silent or PLAN in decision.differing
     if apart and (slots := captured_slots.slots_in_shards(captured)):
         raise StorageError(
             f"slots live in shards ({min(slots)} is one), and the workers do not all trace this"
@@ -145,10 +153,10 @@ def _moves_nothing(captured: Captured, sharding: Sharding) -> bool:
     return all(slot.variable in held for slot in sharding.plan.in_shards)
 
 
-def _agreed_on(captured: Captured, trained: list[str]) -> set[str]:
-    """The plans for these variables that all workers agreed on."""
+def _kept(captured: Captured, trained: list[str], attribute: str) -> dict[str, Refusal | None]:
+    """What was decided on these variables before; the first of them keeps it."""
     first: Any = captured.variables[trained[0]]
-    found: set[str] = vars(first).setdefault(_ATTRIBUTE, set())
+    found: dict[str, Refusal | None] = vars(first).setdefault(attribute, {})
     return found
 
 

@@ -25,6 +25,9 @@ _PATIENCE = 1.25
 
 _AGREED = "agreed"
 
+# The part of a proposal that differs where workers have different functions.
+PLAN = "plan"
+
 
 @dataclasses.dataclass(frozen=True)
 class Proposal:
@@ -112,6 +115,28 @@ class Voter:
         elif self._store.get(_decision_key(topic), self._seconds * _PATIENCE) is None:
             self._lose_patience(topic)
         return self._standing(topic)
+
+    def has_missed(self, topic: str, proposal: Proposal) -> bool:
+        """Whether a topic was decided without this worker, and on something else.
+
+        Workers trace at times of their own: one that alone traced a function again, and came to
+        another plan, waited for the others in vain. A worker that is late for a vote on the same
+        plan, or on what another does not want, has that decision to follow.
+
+        Args:
+            topic: As in `vote`.
+            proposal: What this worker wants to vote on.
+
+        Raises:
+            StoreError: The table cannot be reached.
+        """
+        if self._store.get(_decision_key(topic), 0) is None:
+            return False
+        texts = [self._store.get(_proposal_key(topic, n), 0) for n in range(self._total)]
+        if texts[self._rank] is not None or any(map(_refuses, texts)):
+            return False
+        plans = {_read_proposal(text).subject.get(PLAN) for text in texts if text is not None}
+        return proposal.subject.get(PLAN) not in plans
 
     def _propose(self, topic: str, proposal: Proposal) -> None:
         key = _proposal_key(topic, self._rank)

@@ -7,13 +7,14 @@ graph: `weight_update.all_workers` asks it, `storage.worker_shards` keeps slots 
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import functools
 import hashlib
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import tensorflow as tf
 
@@ -110,7 +111,7 @@ class WorkerCluster:
         Args:
             about: What the vote is about, such as names of variables; the same words on all
                 workers, of which numbers do not count. The n-th vote about the same things is the
-                n-th of every other worker.
+                n-th of every other worker, those that were missed counted.
             proposal: What this worker wants.
             seconds: How long to wait for the others.
             once_made: Called when the second vote has agreed, too.
@@ -120,7 +121,11 @@ class WorkerCluster:
         """
         words = sorted(re.sub(r"[0-9]+", "", word) for word in about)
         topic = hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
-        self._votes[topic] += 1
+        with self._reaching_the_table():
+            voter = self._voter(seconds)
+            self._votes[topic] += 1
+            while voter.has_missed(f"{topic}/{self._votes[topic]}/plan", proposal):
+                self._votes[topic] += 1
         name = f"{topic}/{self._votes[topic]}"
         decision = self._vote(f"{name}/plan", proposal, seconds)
         if decision.agreed:
@@ -156,17 +161,25 @@ class WorkerCluster:
         return Presence(self._strategy, self._store, self._loss)
 
     def _vote(self, topic: str, proposal: Proposal, seconds: float) -> Decision:
-        _ = self._presence
         begun = time.monotonic()
+        with self._reaching_the_table():
+            voted = self._voter(seconds).vote(topic, proposal)
+        self.votes.append(VoteTimes(begun, time.monotonic()))
+        return voted
+
+    def _voter(self, seconds: float) -> Voter:
+        _ = self._presence
+        return Voter(self._store, self.number, self.total, seconds)
+
+    @contextlib.contextmanager
+    def _reaching_the_table(self) -> Iterator[None]:
         try:
-            voted = Voter(self._store, self.number, self.total, seconds).vote(topic, proposal)
+            yield
         except StoreError as error:
             raise StorageError(
                 "this worker does not learn whether all workers shard the update, and must stop:"
                 f" {error}"
             ) from error
-        self.votes.append(VoteTimes(begun, time.monotonic()))
-        return voted
 
     @functools.cached_property
     def _exchange(self) -> ShardExchange:
