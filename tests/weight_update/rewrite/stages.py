@@ -37,7 +37,7 @@ class Stages:
     @property
     def sharding(self) -> Sharding:
         """The last three as passes hand them on."""
-        return Sharding(self.analysis, self.dialect, self.plan, self.result)
+        return Sharding(self.dialect, self.plan, self.result)
 
     @property
     def view(self) -> GraphView:
@@ -55,7 +55,7 @@ def run_stages(graph: Any, options: ShardingOptions | None = None) -> Stages:
         options or ShardingOptions(min_elements=1),
         dialect.preferences,
     )
-    result = rewrite(captured.view, analysis, plan, dialect)
+    result = rewrite(captured.view, plan, dialect)
     return Stages(captured, dialect, analysis, plan, result)
 
 
