@@ -18,6 +18,7 @@ from tf_wu_shard.weight_update.analysis.types import Analysis
 from tf_wu_shard.weight_update.plan.constraints import StorageConstraints
 from tf_wu_shard.weight_update.plan.planner import make_plan
 from tf_wu_shard.weight_update.plan.types import ShardingPlan
+from tf_wu_shard.weight_update.plan.verify import verify_plan
 from tf_wu_shard.weight_update.rewrite.result import RewriteResult, ShardInput
 from tf_wu_shard.weight_update.rewrite.rewriter import rewrite
 from tf_wu_shard.weight_update.rewrite.verify import verify
@@ -84,6 +85,10 @@ def plan_sharding(
         dialect: How its replicas exchange data.
         options: How to shard.
         constraints: What the storage of its variables asks.
+
+    Raises:
+        WuShardError: If the plan is not what it has to be, by a mistake of the planner.
     """
     plan = make_plan(analysis, options, dialect.preferences, constraints)
+    verify_plan(plan)
     return Sharding(dialect, plan)
