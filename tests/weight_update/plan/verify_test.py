@@ -136,6 +136,8 @@ def test_a_slot_that_is_cut_otherwise_is_caught(plan: ShardingPlan) -> None:
     first, second = plan.variables[W].slots
     wider = dataclasses.replace(second, layout=flat_layout((6, 70), 2, 4))
     check(with_variable(plan, W, slots=(first, wider)), "v is cut flat 420/2.*and its update flat")
+    more = dataclasses.replace(second, layout=dataclasses.replace(second.layout, num_shards=5))
+    check(with_variable(plan, W, slots=(first, more)), "v is cut flat 420/5.*and its update flat")
     turned = dataclasses.replace(second, layout=dataclasses.replace(second.layout, shape=(70, 6)))
     check(with_variable(plan, W, slots=(first, turned)), "v is cut flat")
 

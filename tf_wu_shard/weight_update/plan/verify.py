@@ -6,12 +6,11 @@ was broken, and the graph stays as it was.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Iterable
 
 from tf_wu_shard.errors import WuShardError
-from tf_wu_shard.layout import AnyLayout, Layout, OwnerLayout, TileLayout
+from tf_wu_shard.layout import AnyLayout, OwnerLayout, TileLayout
 from tf_wu_shard.weight_update.analysis.types import UpdatedVariable
 from tf_wu_shard.weight_update.plan.types import ShardingPlan, SlotPlan, VariablePlan
 
@@ -121,8 +120,10 @@ def _check_kept(
 
 
 def _are_cut_alike(one: AnyLayout, other: AnyLayout) -> bool:
+    if one == other or one.num_shards != other.num_shards:
+        return one == other
     if isinstance(one, OwnerLayout) and isinstance(other, OwnerLayout):
         return one.owner == other.owner
-    if isinstance(one, Layout) and isinstance(other, Layout):
-        return dataclasses.replace(one, shape=other.shape) == other
-    return one == other
+    if isinstance(one, TileLayout) or isinstance(other, TileLayout):
+        return False
+    return type(one) is type(other) and one.shard_size == other.shard_size
