@@ -63,10 +63,14 @@ def keras_step(
     strategy: tf.distribute.Strategy,
     optimizer: Callable[[], Any],
     shapes: tuple[tuple[int, ...], ...] = ((5, 40), (40,), (3,)),
+    first: int = 0,
 ) -> Any:
-    """The FuncGraph of a step that trains variables of these shapes with a Keras optimizer."""
+    """The FuncGraph of a step that trains variables of these shapes with a Keras optimizer.
+
+    The variables are called w and a number, counted from `first`.
+    """
     with strategy.scope():
-        weights = [tf.Variable(tf.ones(s), name=f"w{i}") for i, s in enumerate(shapes)]
+        weights = [tf.Variable(tf.ones(s), name=f"w{i}") for i, s in enumerate(shapes, first)]
         made = optimizer()
         made.build(weights)
 
