@@ -22,6 +22,8 @@ from tf_wu_shard.step import swap
 from tf_wu_shard.storage.sharded_slot import sharded_slot_of
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
 from tf_wu_shard.weight_update import sharding, stages
+from tf_wu_shard.weight_update.analysis import analyze
+from tf_wu_shard.weight_update.plan.planner import make_plan
 
 Strategies = Callable[[int], tf.distribute.MirroredStrategy]
 ALL = ShardingOptions(min_elements=1)
@@ -324,7 +326,8 @@ def test_nothing_sharded_is_a_warning_otherwise(
     [
         (graph_pass, "capture"),
         (stages, "analyze"),
-        *((sharding, name) for name in ("make_plan", "rewrite", "verify")),
+        (analyze, "verify_updates"),
+        *((sharding, name) for name in ("make_plan", "verify_plan", "rewrite", "verify")),
         (swap, "rebuild"),
     ],
     ids=lambda part: getattr(part, "__name__", part),
@@ -342,6 +345,22 @@ def test_a_stage_that_fails_leaves_the_function_as_it_was_traced(
     assert not is_sharded(slot)
     assert "AddN" in {op.type for op in graph.get_operations()}
     assert not [op for op in graph.get_operations() if op.name.startswith("wu_shard")]
+
+
+def test_a_broken_plan_is_caught_before_anything_is_rewritten(
+    strategy: tf.distribute.Strategy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def with_a_gap(*arguments: Any) -> Any:
+        plan = make_plan(*arguments)
+        moved = (dataclasses.replace(v, bucket=v.bucket + 1) for v in plan.variables)
+        return dataclasses.replace(plan, variables=tuple(moved))
+
+    monkeypatch.setattr(sharding, "make_plan", with_a_gap)
+    weight, slot = weight_and_slot(strategy)
+    graph = traced(strategy, momentum_step(weight, slot))
+    (reason,) = reasons()
+    assert reason.endswith("left the function as it was: the buckets of the plan are numbered [1]")
+    assert "AddN" in {op.type for op in graph.get_operations()} and not is_sharded(slot)
 
 
 def test_the_reference_dialect_is_used_when_asked_for(strategy: tf.distribute.Strategy) -> None:

@@ -21,7 +21,7 @@ from tf_wu_shard.weight_update.plan.planner import make_plan
 
 def report_of(analysis: Analysis) -> Report:
     plan = make_plan(analysis, ShardingOptions(), Preferences(min_elements=8, bucket_bytes=1))
-    return summarize("train", analysis, plan, {}, "")
+    return summarize("train", plan, {}, "")
 
 
 def with_known(analysis: Analysis, weight: Weight) -> Analysis:

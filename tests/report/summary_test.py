@@ -30,7 +30,7 @@ def report_of(
         Preferences(min_elements, bucket_bytes=1, weights_in_shards=weights_in_shards),
     )
     emitted = {"reduce_scatter": 1, "all_gather": 1}
-    return summarize("train", analysis, plan, emitted, "a place")
+    return summarize("train", plan, emitted, "a place")
 
 
 def test_the_verdict_tells_all_from_some_from_none() -> None:

@@ -145,18 +145,14 @@ def row_of(
         weights: What it updates.
         sharding: What is done to it.
     """
-    analysis, plan = sharding.analysis, sharding.plan
-    number = analysis.num_replicas
+    plan = sharding.plan
+    number = plan.num_replicas
     report = sharding.report("estimate")
     own = [UpdatedVariable(w.name, (), w.shape, w.type_number, False) for w in weights]
     dense = {w.name for w in weights if not w.sparse}
     slots = {slot.variable: slot.layout for v in plan.variables for slot in v.slots}
     cut = {weight.variable: weight.layout for v in plan.variables for weight in v.sharded_weights}
-    gradients = {
-        weight.key: v.layout
-        for v in plan.variables
-        for weight in analysis.updates[v.update].weights
-    }
+    gradients = {weight.key: v.layout for v in plan.variables for weight in v.update.weights}
     summed = [weight for weight in own if weight.key in dense]
     return ReplicaEstimate(
         num_replicas=number,

@@ -186,10 +186,10 @@ def _answer(step: OptimizerStep, weights: list[TrainedWeight], asked: Question) 
         verdict="is no function of the model: its step is made up, from the optimizer alone",
         writes=len(weights) + len(step.slots) + len(step.counters),
         assumed=len(weights),
-        updates=tuple(_updates(step, sharding.analysis)),
+        updates=tuple(_updates(step, found)),
         report=dataclasses.replace(report, notes=notes),
         memory=tuple(MemoryRow(row.num_replicas, row.weights, row.slots) for row in rows),
-        picture=picture_of(step.view, sharding.analysis, sharding.plan),
+        picture=picture_of(step.view, sharding.plan),
         sparse=sum(weight.sparse for weight in weights),
     )
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from tf_wu_shard import refusals
 from tf_wu_shard.dtypes import item_bytes
 from tf_wu_shard.refusals import KINDS, Kind, Refusal, refusal_from
-from tf_wu_shard.weight_update.analysis.types import Analysis, UpdatedVariable, WeightUpdate
 from tf_wu_shard.weight_update.plan.types import ShardingPlan
 
 # Sharing less than this is a warning.
@@ -159,54 +158,40 @@ def held_back(left_alone: Iterable[LeftAloneVariable], share: float) -> HeldBack
     )
 
 
-def elements_of(analysis: Analysis) -> dict[str, int]:
+def elements_of(plan: ShardingPlan) -> dict[str, int]:
     """The elements that each update is about, by the name that it is reported by.
 
     Args:
-        analysis: What was found: updates, and those that were refused. A refused gradient of which
-            no variable is known has its own size.
+        plan: What is done to a step. A refused gradient of which no variable is known has its own
+            size.
     """
-    found = {update.name: _elements(weights_of(update)) for update in analysis.updates}
-    for refused in analysis.refused:
-        size = sum(analysis.reductions[key].size or 0 for key in refused.reductions)
-        own = _elements(refused.variables[:1]) if refused.variables else size
-        found.setdefault(refused.variable, own)
+    found: dict[str, int] = {}
+    for update in plan.all_updates:
+        size = sum(math.prod(weight.shape) for weight in update.reported_weights)
+        if not update.variables:
+            size = sum(plan.reductions[key].size or 0 for key in update.reductions)
+        found.setdefault(update.name, size)
     return found
 
 
-def weights_of(update: WeightUpdate) -> Sequence[UpdatedVariable]:
-    """The weights of an update that the report names: the first, and all that are trained."""
-    first, *others = update.weights
-    return (first, *(weight for weight in others if weight.trainable))
-
-
-def slots_of(analysis: Analysis) -> tuple[UpdatedVariable, ...]:
-    """The slots of all updates, of those that were refused too."""
-    own = (s for update in analysis.updates for s in (*update.slots, *update.whole_slots))
-    return (*own, *(s for refused in analysis.refused for s in refused.variables[1:]))
-
-
-def shares(analysis: Analysis, plan: ShardingPlan) -> tuple[Share, Share]:
+def shares(plan: ShardingPlan) -> tuple[Share, Share]:
     """How much of an update a plan shares.
 
     Args:
-        analysis: What was found.
-        plan: What is done to it.
+        plan: What is done to a step.
 
     Returns:
         The share of the elements and that of the slots' bytes.
     """
-    names = {analysis.updates[v.update].name for v in plan.variables}
-    sizes = elements_of(analysis)
+    names = {variable.variable for variable in plan.variables}
+    sizes = elements_of(plan)
     cut = {slot.variable for slot in plan.in_shards}
     slots = {
-        slot.key: math.prod(slot.shape) * item_bytes(slot.dtype) for slot in slots_of(analysis)
+        slot.key: math.prod(slot.shape) * item_bytes(slot.dtype)
+        for update in plan.all_updates
+        for slot in update.reported_slots
     }
     return (
         Share(sum(sizes[name] for name in names), sum(sizes.values())),
         Share(sum(size for key, size in slots.items() if key in cut), sum(slots.values())),
     )
-
-
-def _elements(variables: Iterable[UpdatedVariable]) -> int:
-    return sum(math.prod(variable.shape) for variable in variables)

@@ -1,4 +1,4 @@
-"""Makes the report of one function from what was found in it and planned for it."""
+"""Makes the report of one function from what is planned for it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,9 @@ from tf_wu_shard.dtypes import dtype_name, item_bytes
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.report.report import Bytes, Report, ShardedVariable
-from tf_wu_shard.report.share import (
-    elements_of,
-    held_back,
-    left_alone,
-    shares,
-    slots_of,
-    weights_of,
-)
+from tf_wu_shard.report.share import elements_of, held_back, left_alone, shares
 from tf_wu_shard.report.wire import wire_bytes
-from tf_wu_shard.weight_update.analysis.types import Analysis, UpdatedVariable, WeightUpdate
+from tf_wu_shard.weight_update.analysis.types import UpdatedVariable
 from tf_wu_shard.weight_update.plan.types import ShardingPlan, VariablePlan
 
 _NOTHING: Mapping[str, Refusal] = {}
@@ -28,7 +21,6 @@ _NOTHING: Mapping[str, Refusal] = {}
 
 def summarize(
     function: str,
-    analysis: Analysis,
     plan: ShardingPlan,
     emitted: dict[str, int],
     place: str,
@@ -38,7 +30,6 @@ def summarize(
 
     Args:
         function: Name of the function.
-        analysis: What was found in it.
         plan: What is done to it.
         emitted: How many communication steps of each kind the rewrite emitted, see `Report`.
         place: Where the replicas sit; see `Replicas.place`.
@@ -53,46 +44,44 @@ def summarize(
         for v in plan.variables
         for shared in _sharded(
             v,
-            analysis.updates[v.update],
-            whole.get(v.update, ""),
+            whole.get(v.variable, ""),
             v.open_because or left_open.get(v.variable),
         )
     )
-    sizes = elements_of(analysis)
+    sizes = elements_of(plan)
     left = tuple(left_alone(a.variable, a.refusal, sizes[a.variable]) for a in plan.left_alone)
-    elements, slot_bytes = shares(analysis, plan)
+    elements, slot_bytes = shares(plan)
     share = min(elements.fraction, slot_bytes.fraction) if sharded else 0.0
     verdict = "nothing sharded"
     if sharded:
         verdict = "partly sharded" if left else "sharded"
-    wire_before, wire_after = wire_bytes(analysis, plan)
+    wire_before, wire_after = wire_bytes(plan)
     return Report(
         function=function,
         verdict=verdict,
-        num_replicas=analysis.num_replicas,
+        num_replicas=plan.num_replicas,
         variables=sharded,
         left_alone=left,
-        notes=_notes(analysis, plan),
-        slot_bytes_per_replica=_slot_bytes(analysis, plan),
+        notes=_notes(plan),
+        slot_bytes_per_replica=_slot_bytes(plan),
         wire_bytes=Bytes(wire_before, wire_after),
         emitted=emitted,
         elements=elements,
         slot_bytes=slot_bytes,
         held_back=held_back(left, share),
-        weight_bytes_per_replica=_weight_bytes(analysis, plan),
+        weight_bytes_per_replica=_weight_bytes(plan),
         place=place,
         compile_update=plan.compile_update,
     )
 
 
-def _notes(analysis: Analysis, plan: ShardingPlan) -> tuple[str, ...]:
+def _notes(plan: ShardingPlan) -> tuple[str, ...]:
     """What was refused without a variable to name, and what is shared but not stored so."""
-    sharded = [analysis.updates[v.update] for v in plan.variables]
     in_shards = {s.variable for s in plan.in_shards}
     read = [
         f"slot {slot.key} stays whole: the step also reads it outside its update"
-        for update in sharded
-        for slot in update.whole_slots
+        for v in plan.variables
+        for slot in v.update.whole_slots
         if slot.key not in in_shards
     ]
     whole = [
@@ -100,21 +89,21 @@ def _notes(analysis: Analysis, plan: ShardingPlan) -> tuple[str, ...]:
         for v in plan.variables
         if v.whole_because
     ]
-    return (*(str(r) for r in analysis.refusals), *read, *whole)
+    return (*(str(r) for r in plan.refusals), *read, *whole)
 
 
-def _slot_bytes(analysis: Analysis, plan: ShardingPlan) -> Bytes:
+def _slot_bytes(plan: ShardingPlan) -> Bytes:
     """Bytes of all slots that are known, on the fullest replica, before and after."""
     cut = {s.variable: s.layout for s in plan.in_shards}
-    return bytes_on_fullest_replica(slots_of(analysis), cut, analysis.num_replicas)
+    slots = (slot for update in plan.all_updates for slot in update.reported_slots)
+    return bytes_on_fullest_replica(slots, cut, plan.num_replicas)
 
 
-def _weight_bytes(analysis: Analysis, plan: ShardingPlan) -> Bytes:
+def _weight_bytes(plan: ShardingPlan) -> Bytes:
     """Bytes of all weights of known size, on the fullest replica, before and after."""
     cut = {weight.variable: weight.layout for v in plan.variables for weight in v.sharded_weights}
-    weights = [w for u in analysis.updates for w in u.weights if w not in u.whole_slots]
-    weights += [w for refused in analysis.refused for w in refused.variables[:1]]
-    return bytes_on_fullest_replica(weights, cut, analysis.num_replicas)
+    weights = (weight for update in plan.all_updates for weight in update.reported_weights)
+    return bytes_on_fullest_replica(weights, cut, plan.num_replicas)
 
 
 def bytes_on_fullest_replica(
@@ -161,21 +150,23 @@ def _gathered_in(variable: VariablePlan) -> str:
     return dtype_name(variable.gather_dtype) if own not in ([], [variable.gather_dtype]) else ""
 
 
-def _whole(plan: ShardingPlan) -> dict[int, str]:
-    """Where the matrix functions of updates have whole tensors, by the updates' positions."""
-    found: dict[int, dict[str, None]] = {}
+def _whole(plan: ShardingPlan) -> dict[str, str]:
+    """Where the matrix functions of updates have whole tensors, by the updates' names."""
+    found: dict[str, dict[str, None]] = {}
     for stack in plan.stacks:
-        own = f"by turns, {stack.each} of {len(stack.updates)} on each replica"
-        for update in stack.updates:
-            found.setdefault(update, {})[own if stack.by_turns else "on every replica"] = None
+        own = "on every replica"
+        if stack.by_turns:
+            own = f"by turns, {stack.each} of {len(stack.members)} on each replica"
+        for member in stack.members:
+            found.setdefault(member.update.name, {})[own] = None
     return {update: "; ".join(texts) for update, texts in found.items()}
 
 
 def _sharded(
-    variable: VariablePlan, update: WeightUpdate, whole: str, left_open: Refusal | None
+    variable: VariablePlan, whole: str, left_open: Refusal | None
 ) -> list[ShardedVariable]:
     """The weight with its slots, and the others that are updated together with it."""
-    read = {slot.key for slot in update.whole_slots}
+    read = {slot.key for slot in variable.update.whole_slots}
     slots = [*variable.slots, *(m for m in variable.sharded_weights if m.variable in read)]
     first = ShardedVariable(
         name=variable.variable,
@@ -189,7 +180,7 @@ def _sharded(
         whole=whole,
         open_because=str(left_open or ""),
     )
-    others = weights_of(update)[1:]
+    others = variable.update.reported_weights[1:]
     layouts = {w.key: variable.layout_of(math.prod(w.shape)) for w in others}
     return [
         first,

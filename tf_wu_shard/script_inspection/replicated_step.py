@@ -108,14 +108,14 @@ def answers(step: ReplicatedStep, question: Question) -> list[FunctionAnswer]:
         _by_report(step, report.function, report, "trains inside of a branch or loop")
         for report in outcome.nested.reports
     ]
-    report, sharding = outcome.report, outcome.sharding
-    if report is not None and sharding is None:
+    report, analysis = outcome.report, outcome.analysis
+    if report is not None and analysis is None:
         return [*found, _by_report(step, step.title, report, "trains; left alone as a whole")]
-    if sharding is None or report is None:
+    if analysis is None or report is None:
         return found
     view = step.captured.view
     replicas = len(replica_devices(view)) if step.cluster is None else 1
-    live = FoundStep(view, sharding.analysis, step.cluster, replicas, outcome.constraints)
+    live = FoundStep(view, analysis, step.cluster, replicas, outcome.constraints)
     answer = described(step.title, _model(step), question, live)
     diff = _diff(step, live) if question.diff else None
     return [*found, dataclasses.replace(answer, diff=diff)]

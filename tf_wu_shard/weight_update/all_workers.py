@@ -32,8 +32,7 @@ from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.gradients import result_names
 from tf_wu_shard.step.replicas import workers_of
 from tf_wu_shard.storage import captured_slots
-from tf_wu_shard.weight_update.analysis.types import Analysis
-from tf_wu_shard.weight_update.sharding import Sharding
+from tf_wu_shard.weight_update.plan.types import ShardingPlan
 from tf_wu_shard.weight_update.slot_reads import read_together, written_keys
 from tf_wu_shard.workers.agreement import PLAN, Decision, Proposal
 
@@ -43,13 +42,13 @@ _REFUSED = "_wu_shard_refused"
 
 
 def against_others(
-    captured: Captured, sharding: Sharding, options: ShardingOptions
+    captured: Captured, plan: ShardingPlan, options: ShardingOptions
 ) -> Refusal | None:
     """The first vote: whether all workers shard what this one plans to.
 
     Args:
         captured: The function's graph and variables.
-        sharding: What is planned; nothing is rewritten yet.
+        plan: What is planned; nothing is rewritten yet.
         options: What the user asked for.
 
     Returns:
@@ -60,20 +59,20 @@ def against_others(
             step: they may go on with what this worker's would not fit.
     """
     cluster = workers_of(captured)
-    trained = _trained(sharding.analysis, captured)
+    trained = _trained(plan, captured)
     if cluster is None or not trained:
         return None
-    plan = _digest(captured, sharding)
+    digest = _digest(captured, plan)
     agreed_on = _kept(captured, trained, _AGREED)
-    if plan in agreed_on and _moves_nothing(captured, sharding):
+    if digest in agreed_on and _moves_nothing(captured, plan):
         return None
     subject = {
         "version": importlib.metadata.version("tf-wu-shard"),
         "options": repr(options),
-        PLAN: plan,
+        PLAN: digest,
     }
-    why = sorted({left.refusal.reason for left in sharding.plan.left_alone})
-    nothing = None if sharding.plan.variables else "; ".join(why) or "it has nothing to shard"
+    why = sorted({left.refusal.reason for left in plan.left_alone})
+    nothing = None if plan.variables else "; ".join(why) or "it has nothing to shard"
     refused = _kept(captured, trained, _REFUSED)
     asked = repr((subject, nothing and _unnumbered(nothing)))
     in_shards = captured_slots.slots_in_shards(captured)
@@ -81,7 +80,7 @@ def against_others(
         return refused[asked]
     cluster.read_seconds = options.read_seconds
     proposal = Proposal(subject, nothing)
-    once_made = functools.partial(agreed_on.setdefault, plan)
+    once_made = functools.partial(agreed_on.setdefault, digest)
     decision = cluster.begin(trained, proposal, options.agreement_seconds, once_made)
     # Of what it does not want itself it has its own reasons.
     found = None if nothing is not None else _refusal(captured, decision)
@@ -135,22 +134,22 @@ def _refusal(captured: Captured, decision: Decision) -> Refusal | None:
     return refusals.Topology.NOT_ON_ALL_WORKERS.at(said=said)
 
 
-def _trained(analysis: Analysis, captured: Captured) -> list[str]:
+def _trained(plan: ShardingPlan, captured: Captured) -> list[str]:
     """The weights that a function trains, by key.
 
     A slot that the function also reads counts as a weight of its own. It is left out: a worker that
     alone reads one is to vote on the same as the others.
     """
-    keys = {v.key for update in analysis.updates for v in update.weights}
-    keys |= {refused.variable for refused in analysis.refused}
+    keys = {v.key for update in plan.updates for v in update.weights}
+    keys |= {left.variable for left in plan.left_alone}
     keys &= captured.variables.keys()
     return sorted({k for k in keys if captured.variables[k].trainable} or keys)
 
 
-def _moves_nothing(captured: Captured, sharding: Sharding) -> bool:
+def _moves_nothing(captured: Captured, plan: ShardingPlan) -> bool:
     """Whether all slots of a plan live in shards already."""
     held = captured_slots.slots_in_shards(captured)
-    return all(slot.variable in held for slot in sharding.plan.in_shards)
+    return all(slot.variable in held for slot in plan.in_shards)
 
 
 def _kept(captured: Captured, trained: list[str], attribute: str) -> dict[str, Refusal | None]:
@@ -160,7 +159,7 @@ def _kept(captured: Captured, trained: list[str], attribute: str) -> dict[str, R
     return found
 
 
-def _digest(captured: Captured, sharding: Sharding) -> str:
+def _digest(captured: Captured, plan: ShardingPlan) -> str:
     """What is equal on all workers that do the same, and differs where they exchange other things.
 
     It has the plan, what the updates compute with besides gradients and variables, as constants may
@@ -168,22 +167,24 @@ def _digest(captured: Captured, sharding: Sharding) -> str:
     workers take part. Numbers in names are no part of it, as TensorFlow counts them for each
     process.
     """
-    view, plan, analysis = captured.view, sharding.plan, sharding.analysis
     found = hashlib.sha256()
 
     def add(*what: object) -> None:
         found.update(repr(what).encode())
 
-    add(plan.num_replicas, plan.summed_whole, plan.stacks)
+    places = {variable.variable: place for place, variable in enumerate(plan.variables)}
+    add(plan.num_replicas, [reduction.key for reduction in plan.summed_whole])
+    for stack in plan.stacks:
+        members = [(places[member.update.name], member.number) for member in stack.members]
+        add(members, stack.each, stack.by_turns)
     for variable in plan.variables:
-        add(_unnumbered(variable.variable), variable.layout, variable.other_layouts)
-        add(variable.dtype, variable.bucket, variable.reductions)
-        add([(_unnumbered(slot.variable), slot.layout, slot.dtype) for slot in plan.in_shards])
+        add(_unnumbered(variable.variable), variable.layouts)
+        add(variable.dtype, variable.bucket, variable.update.reductions)
+        add([(_unnumbered(slot.variable), slot.layout, slot.dtype) for slot in variable.in_shards])
     add(_reads_of_others(captured, {slot.variable for slot in plan.in_shards}))
-    updates = [analysis.updates[variable.update] for variable in plan.variables]
-    computed = _Computed(view, result_names(view, analysis.reductions))
-    for update in updates:
-        add([computed.digest(op.ops[0]) for op in update.body])
+    computed = _Computed(captured.view, result_names(captured.view, plan.reductions))
+    for variable in plan.variables:
+        add([computed.digest(op.ops[0]) for op in variable.update.body])
     return found.hexdigest()[:16]
 
 

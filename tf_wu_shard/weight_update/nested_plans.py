@@ -102,7 +102,7 @@ class NestedPlans:
         """Notes what a plan must not take; whether there is any."""
         found = False
         for variable in self.shardings[number].plan.variables:
-            for slot in (*variable.slots, *variable.sharded_weights):
+            for slot in variable.in_shards:
                 is_weight = slot in variable.sharded_weights
                 refusal = self._used_elsewhere(number, slot.variable, is_weight)
                 if refusal is None:

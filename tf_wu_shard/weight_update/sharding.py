@@ -18,6 +18,7 @@ from tf_wu_shard.weight_update.analysis.types import Analysis
 from tf_wu_shard.weight_update.plan.constraints import StorageConstraints
 from tf_wu_shard.weight_update.plan.planner import make_plan
 from tf_wu_shard.weight_update.plan.types import ShardingPlan
+from tf_wu_shard.weight_update.plan.verify import verify_plan
 from tf_wu_shard.weight_update.rewrite.result import RewriteResult, ShardInput
 from tf_wu_shard.weight_update.rewrite.rewriter import rewrite
 from tf_wu_shard.weight_update.rewrite.verify import verify
@@ -28,13 +29,11 @@ class Sharding:
     """The updates of one graph in shards.
 
     Attributes:
-        analysis: What was found in the graph.
         dialect: How its replicas exchange data.
         plan: What is done to it.
         result: What was made of it; None where nothing is sharded, or nothing was rewritten yet.
     """
 
-    analysis: Analysis
     dialect: Dialect
     plan: ShardingPlan
     result: RewriteResult | None = None
@@ -50,8 +49,8 @@ class Sharding:
         """
         if not self.plan.variables:
             return self
-        result = rewrite(view, self.analysis, self.plan, self.dialect)
-        verify(view, self.analysis, self.plan, result)
+        result = rewrite(view, self.plan, self.dialect)
+        verify(view, self.plan, result)
         return dataclasses.replace(self, result=result)
 
     @property
@@ -62,8 +61,7 @@ class Sharding:
     @property
     def concerns(self) -> bool:
         """Whether there is anything to report."""
-        analysis = self.analysis
-        return bool(analysis.updates or analysis.refusals or self.plan.left_alone)
+        return bool(self.plan.variables or self.plan.refusals or self.plan.left_alone)
 
     def report(self, function: str) -> Report:
         """What to say of it, without times.
@@ -73,9 +71,8 @@ class Sharding:
         """
         place = self.dialect.replicas.place
         if self.result is None:
-            return summarize(function, self.analysis, self.plan, {}, place)
-        emitted, left_open = self.result.emitted, self.result.left_open
-        return summarize(function, self.analysis, self.plan, emitted, place, left_open)
+            return summarize(function, self.plan, {}, place)
+        return summarize(function, self.plan, self.result.emitted, place, self.result.left_open)
 
 
 def plan_sharding(
@@ -88,6 +85,10 @@ def plan_sharding(
         dialect: How its replicas exchange data.
         options: How to shard.
         constraints: What the storage of its variables asks.
+
+    Raises:
+        WuShardError: If the plan is not what it has to be, by a mistake of the planner.
     """
     plan = make_plan(analysis, options, dialect.preferences, constraints)
-    return Sharding(analysis, dialect, plan)
+    verify_plan(plan)
+    return Sharding(dialect, plan)

@@ -42,12 +42,21 @@ Reported: TypeAlias = Mapping[Any, frozenset[int]]
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What was done to a graph: what was found, planned and made of it, and what to say of it."""
+    """What was done to a graph: what was planned and made of it, and what to say of it.
+
+    Attributes:
+        nested: What became of its branches and bodies.
+        sharding: What is planned, and made; None where nothing may be sharded.
+        report: What to say of it; None where there is nothing to say.
+        constraints: What the plan was asked to leave as it is.
+        analysis: What it was made from, for whoever plans again for other replicas.
+    """
 
     nested: NestedUpdates
     sharding: Sharding | None = None
     report: Report | None = None
     constraints: StorageConstraints | None = None
+    analysis: Analysis | None = None
 
     @property
     def result(self) -> RewriteResult | None:
@@ -114,14 +123,14 @@ def run_stages(step: Step, options: ShardingOptions | None, reported: Reported) 
     planned = functools.partial(plan_sharding, analysis, dialect, options)
     constraints = function_slots.storage_constraints(graph, analysis, captured, planned)
     chosen = planned(constraints)
-    refusal = all_workers.against_others(captured, chosen, options)
+    refusal = all_workers.against_others(captured, chosen.plan, options)
     if refusal is not None:
         names = tuple(v.variable for v in chosen.plan.variables)
         left = nothing_sharded(title, refusal, names)
         return Outcome(nested, report=left, constraints=constraints)
     sharding = chosen.rewritten(view)
     report = with_line(sharding.report(title), graph) if sharding.concerns else None
-    return Outcome(nested, sharding, report, constraints)
+    return Outcome(nested, sharding, report, constraints, analysis)
 
 
 def _refused(title: str, captured: Captured, refusal: Refusal) -> Report | None:

@@ -60,12 +60,12 @@ def test_what_is_too_small_or_of_another_kind_stays_open(
 def test_the_report_says_how_many_are_compiled_and_why_the_others_are_not() -> None:
     analysis = step("/device:CPU:0")
     plan = make_plan(analysis, ShardingOptions(), COMPILING)
-    report = summarize("f", analysis, plan, {}, "")
+    report = summarize("f", plan, {}, "")
     why = "its shards have fewer than 20 elements"
     assert [v.open_because for v in report.variables] == ["", why]
     assert f"compiled by XLA, exact: updates of 1 of 2; 1 not: {why}" in as_text(report)
     left_open = {"w": KINDS.DIVIDES_BY_ROOT.at()}
-    report = summarize("f", analysis, plan, {}, "", left_open)
+    report = summarize("f", plan, {}, "", left_open)
     assert report.variables[0].open_because == KINDS.DIVIDES_BY_ROOT.at().reason
     assert "compiled by XLA" not in as_text(report)
 
@@ -73,6 +73,6 @@ def test_the_report_says_how_many_are_compiled_and_why_the_others_are_not() -> N
 def test_a_plan_of_open_ops_gives_no_reasons() -> None:
     analysis = step("/device:CPU:0")
     plan = make_plan(analysis, ShardingOptions(compile_update=False), COMPILING)
-    report = summarize("f", analysis, plan, {}, "")
+    report = summarize("f", plan, {}, "")
     assert report.compile_update == ""
     assert [v.open_because for v in report.variables] == ["", ""]

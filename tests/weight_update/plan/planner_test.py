@@ -139,7 +139,7 @@ def test_a_refusal_of_the_analysis_reaches_the_plan_with_its_place() -> None:
     plan = plan_of(analysis_of([Weight("w", (8,))], refused=[Weight("r", (8,))]))
     (alone,) = plan.left_alone
     assert (alone.variable, str(alone.refusal)) == ("r", "no rule for Sum (Sum_1)")
-    assert alone.reductions == (1,)
+    assert alone.update.reductions == (1,)
 
 
 def test_every_variable_with_a_gradient_is_in_the_plan_once() -> None:
@@ -176,7 +176,7 @@ def test_a_gradient_that_shared_a_carrier_with_a_sharded_one_is_summed_whole() -
     ]
     plan = plan_of(analysis_of(weights), min_elements=8)
     assert [v.variable for v in plan.variables] == ["w"]
-    assert plan.summed_whole == (1,)
+    assert [reduction.key for reduction in plan.summed_whole] == [1]
 
 
 def test_where_nothing_is_sharded_no_carrier_is_lost() -> None:

@@ -29,7 +29,7 @@ def stages(strategy_of: Strategies) -> Stages:
 
 
 def checked(stages: Stages, result: RewriteResult | None = None) -> None:
-    verify(stages.view, stages.analysis, stages.plan, result or stages.result)
+    verify(stages.view, stages.plan, result or stages.result)
 
 
 def devices_of(stages: Stages, op_type: str) -> Counter[str]:
@@ -57,8 +57,8 @@ def test_only_the_owner_computes_matrix_functions(stages: Stages) -> None:
 
 
 def test_slots_have_one_new_input_at_their_owner(stages: Stages) -> None:
-    owned = {v.update for v in stages.plan.variables if isinstance(v.layout, OwnerLayout)}
-    slots = {s.key: u for u in owned for s in stages.analysis.updates[u].slots}
+    owned = [v for v in stages.plan.variables if isinstance(v.layout, OwnerLayout)]
+    slots = [slot.variable for v in owned for slot in v.slots]
     found = Counter(i.slot for i in stages.result.shard_inputs if i.slot in slots)
     assert found == dict.fromkeys(slots, 1) and len(slots) == 6
 

@@ -48,7 +48,7 @@ def test_every_bucket_costs_its_own(strategy_of: Strategies) -> None:
 def test_rewriting_twice_with_one_dialect_makes_the_same_graph(strategy_of: Strategies) -> None:
     graph = keras_step(strategy_of(2), OPTIMIZERS["adam"])
     stages = run_stages(graph, ShardingOptions(min_elements=1, bucket_bytes=1))
-    again = rewrite(stages.view, stages.analysis, stages.plan, stages.dialect)
+    again = rewrite(stages.view, stages.plan, stages.dialect)
     assert again.emitted["all_gather"] == 3, "an odd number, after which turns would have moved"
     assert again.graph_def == stages.result.graph_def
 
@@ -66,7 +66,7 @@ def test_what_is_rewritten_is_sound_and_no_pack_is_left(
     strategy_of: Strategies, optimizer: str, replicas: int
 ) -> None:
     stages = run_stages(keras_step(strategy_of(replicas), OPTIMIZERS[optimizer]))
-    verify(stages.view, stages.analysis, stages.plan, stages.result)
+    verify(stages.view, stages.plan, stages.result)
     assert [v.variable for v in stages.plan.variables] != []
     types = counted(stages.result.graph_def)
     assert types["CollectiveReduceV2"] == 0
@@ -88,7 +88,7 @@ def test_a_gradient_that_is_left_whole_is_passed_on_without_those_beside_it(
             weight.assign_sub(total)
 
     stages = run_stages(traced(strategy, replica), ShardingOptions(min_elements=100))
-    verify(stages.view, stages.analysis, stages.plan, stages.result)
+    verify(stages.view, stages.plan, stages.result)
     assert stages.result.emitted == {"reduce_scatter": 1, "all_gather": 1, "all_reduce": 1}
     assert counted(stages.result.graph_def)["IdentityN"] == 0
 
@@ -111,7 +111,7 @@ def test_small_gradients_travel_apart_where_one_waits_for_the_update_of_another(
             scale = tf.add_n([tf.reduce_sum(weight) for weight in pair])
 
     stages = run_stages(traced(strategy, replica), ShardingOptions(min_elements=100))
-    verify(stages.view, stages.analysis, stages.plan, stages.result)
+    verify(stages.view, stages.plan, stages.result)
     assert stages.result.emitted == {"reduce_scatter": 2, "all_gather": 2, "all_reduce": 2}
     needs = {
         node.name: [text.lstrip("^").partition(":")[0] for text in node.input]
@@ -134,7 +134,7 @@ def test_what_waits_for_a_value_that_goes_waits_for_what_computes_it_now(
     step = momentum_step(*weight_and_slot(strategy), change=change)
     stages = run_stages(traced(strategy, step))
     assert stages.result.emitted == {"reduce_scatter": 1, "all_gather": 1}
-    verify(stages.view, stages.analysis, stages.plan, stages.result)
+    verify(stages.view, stages.plan, stages.result)
     nodes = {node.name: node for node in stages.result.nodes}
     behind = [node.name for node in nodes.values() if node.op == "PrintV2"]
     for name in behind:

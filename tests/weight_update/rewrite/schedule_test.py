@@ -36,7 +36,7 @@ def test_gradients_of_one_update_travel_apart_where_one_waits_for_the_other(
     strategy_of: Strategies,
 ) -> None:
     stages = _waiting(strategy_of(2))
-    turns = CollectiveSchedule(stages.view, stages.analysis, stages.plan)
+    turns = CollectiveSchedule(stages.view, stages.plan)
     (bucket,) = stages.plan.buckets
     assert [len(together) for together in turns.gradients(bucket)] == [1, 1]
     assert stages.result.emitted["reduce_scatter"] == 2
@@ -49,7 +49,7 @@ def test_gradients_of_one_update_travel_apart_where_one_waits_for_the_other(
 
 def test_what_waits_for_a_weight_just_written_has_a_later_turn(strategy_of: Strategies) -> None:
     stages = _waiting(strategy_of(2))
-    turns = CollectiveSchedule(stages.view, stages.analysis, stages.plan)
+    turns = CollectiveSchedule(stages.view, stages.plan)
     (update,) = stages.analysis.updates
     writes = {op.variable: op.ops[0] for op in update.body if op.type.startswith("Assign")}
     slot = next(v.key for v in update.variables if not v.trainable)

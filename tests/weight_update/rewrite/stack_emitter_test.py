@@ -41,8 +41,8 @@ def stages_of(
     analysis = analyze(captured.view, dialect)
     options = ShardingOptions(min_elements=1)
     plan = make_plan(analysis, options, dialect.preferences)
-    result = rewrite(captured.view, analysis, plan, dialect)
-    verify(captured.view, analysis, plan, result)
+    result = rewrite(captured.view, plan, dialect)
+    verify(captured.view, plan, result)
     return Stages(captured, dialect, analysis, plan, result)
 
 
@@ -122,8 +122,8 @@ def test_a_plan_may_have_a_stack_computed_everywhere(stages: Stages) -> None:
     everywhere = dataclasses.replace(turns, each=5, by_turns=False)
     plan = dataclasses.replace(stages.plan, stacks=(everywhere, lone))
     cluster = TpuCluster("cluster_train", one_group(4))
-    result = rewrite(stages.view, stages.analysis, plan, cluster)
-    verify(stages.view, stages.analysis, plan, result)
+    result = rewrite(stages.view, plan, cluster)
+    verify(stages.view, plan, result)
     assert "all_to_all" not in result.emitted
     assert count_of(result.view(stages.view), "MatMul") == 5 + 1
 

@@ -37,7 +37,7 @@ class Stages:
     @property
     def sharding(self) -> Sharding:
         """The last three as passes hand them on."""
-        return Sharding(self.analysis, self.dialect, self.plan, self.result)
+        return Sharding(self.dialect, self.plan, self.result)
 
     @property
     def view(self) -> GraphView:
@@ -55,7 +55,7 @@ def run_stages(graph: Any, options: ShardingOptions | None = None) -> Stages:
         options or ShardingOptions(min_elements=1),
         dialect.preferences,
     )
-    result = rewrite(captured.view, analysis, plan, dialect)
+    result = rewrite(captured.view, plan, dialect)
     return Stages(captured, dialect, analysis, plan, result)
 
 
@@ -63,10 +63,14 @@ def keras_step(
     strategy: tf.distribute.Strategy,
     optimizer: Callable[[], Any],
     shapes: tuple[tuple[int, ...], ...] = ((5, 40), (40,), (3,)),
+    first: int = 0,
 ) -> Any:
-    """The FuncGraph of a step that trains variables of these shapes with a Keras optimizer."""
+    """The FuncGraph of a step that trains variables of these shapes with a Keras optimizer.
+
+    The variables are called w and a number, counted from `first`.
+    """
     with strategy.scope():
-        weights = [tf.Variable(tf.ones(s), name=f"w{i}") for i, s in enumerate(shapes)]
+        weights = [tf.Variable(tf.ones(s), name=f"w{i}") for i, s in enumerate(shapes, first)]
         made = optimizer()
         made.build(weights)
 

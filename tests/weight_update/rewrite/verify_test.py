@@ -37,7 +37,7 @@ def broken(stages: Stages, change: Callable[[Any], None]) -> RewriteResult:
 
 
 def check(stages: Stages, result: RewriteResult) -> None:
-    verify(stages.view, stages.analysis, stages.plan, result)
+    verify(stages.view, stages.plan, result)
 
 
 def nodes_of(graph_def: Any, *op_types: str) -> list[Any]:
@@ -179,4 +179,4 @@ def test_a_plan_for_another_graph_is_refused(stages: Stages) -> None:
     other = dataclasses.replace(stages.plan, fingerprint="0123")
     devices = stages.analysis.updates[0].devices
     with pytest.raises(WuShardError, match=r"made for graph 0123.*plan again"):
-        rewrite(stages.view, stages.analysis, other, InProcess(in_this_process(devices)))
+        rewrite(stages.view, other, InProcess(in_this_process(devices)))

@@ -108,8 +108,8 @@ def described(
         refused=refused,
         report=completed if trains else None,
         memory=rows,
-        picture=picture_of(view, analysis, plan),
-        sparse=_sparse_gradients(sharding.analysis),
+        picture=picture_of(view, plan),
+        sparse=_sparse_gradients(plan),
         others=_others(view, analysis, refused, written),
         source_lines=lines,
         diff=rewritten_diff(step, question) if question.diff and trains and in_file else None,
@@ -121,9 +121,9 @@ def _gradients(analysis: Analysis) -> int:
     return sum(r.gathered in (None, Gathered.VALUES) for r in analysis.reductions)
 
 
-def _sparse_gradients(analysis: Analysis) -> int:
+def _sparse_gradients(plan: ShardingPlan) -> int:
     """How many gradients are sparse where they are reduced."""
-    return sum(r.gathered is Gathered.VALUES for r in analysis.reductions)
+    return sum(r.gathered is Gathered.VALUES for r in plan.reductions)
 
 
 def _others(

@@ -18,14 +18,15 @@ from tf_wu_shard.inspection.answers.update_picture import (
 from tf_wu_shard.layout import OwnerLayout, RowLayout
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ, WRITES
-from tf_wu_shard.weight_update.analysis.types import Analysis, BodyOp, OperandKind, WeightUpdate
+from tf_wu_shard.step.reductions import GradientReduction
+from tf_wu_shard.weight_update.analysis.types import BodyOp, OperandKind
 from tf_wu_shard.weight_update.plan.types import ShardingPlan, VariablePlan
 
 # Far more than any optimizer's update has; a picture of more shows nothing.
 _MOST_OPS = 400
 
 
-def picture_of(view: GraphView, analysis: Analysis, plan: ShardingPlan) -> UpdatePicture | None:
+def picture_of(view: GraphView, plan: ShardingPlan) -> UpdatePicture | None:
     """The largest planned update as a picture.
 
     An update that replicas share element by element or row by row is preferred to one that its
@@ -34,7 +35,6 @@ def picture_of(view: GraphView, analysis: Analysis, plan: ShardingPlan) -> Updat
 
     Args:
         view: The graph.
-        analysis: What was found in it.
         plan: What is done to it.
 
     Returns:
@@ -44,23 +44,22 @@ def picture_of(view: GraphView, analysis: Analysis, plan: ShardingPlan) -> Updat
         planned
         for planned in plan.variables
         if not isinstance(planned.layout, RowLayout)
-        and len(analysis.updates[planned.update].body) <= _MOST_OPS
-        and not any(analysis.reductions[key].gathered for key in planned.reductions)
+        and len(planned.update.body) <= _MOST_OPS
+        and not any(reduction.gathered for reduction in planned.reductions)
     ]
     if not drawable:
         return None
     chosen = max(
         drawable, key=lambda v: (not isinstance(v.layout, OwnerLayout), math.prod(v.layout.shape))
     )
-    return _Picturing(view, analysis, chosen).picture(plan.num_replicas)
+    return _Picturing(view, chosen).picture(plan.num_replicas)
 
 
 class _Picturing:
-    def __init__(self, view: GraphView, analysis: Analysis, planned: VariablePlan) -> None:
+    def __init__(self, view: GraphView, planned: VariablePlan) -> None:
         self._view = view
-        self._analysis = analysis
         self._planned = planned
-        self._update: WeightUpdate = analysis.updates[planned.update]
+        self._update = planned.update
         self._layout = planned.layout
         self._holder = planned.layout.owner if isinstance(planned.layout, OwnerLayout) else 0
         self._shapes = {v.key: (v.shape, v.dtype) for v in self._update.variables}
@@ -77,17 +76,16 @@ class _Picturing:
             replicas=replicas,
             layout=str(planned.layout),
             owned=isinstance(planned.layout, OwnerLayout),
-            gradients=tuple(self._gradient(key) for key in planned.reductions),
+            gradients=tuple(map(self._gradient, planned.reductions)),
             ops=self._ops(),
             weight=whole,
             weight_shard=self._cut(whole, weight.dtype),
             gathered=_tensor(weight.shape, gathered),
-            in_shards=tuple(kept.variable for kept in (*planned.sharded_weights, *planned.slots)),
+            in_shards=tuple(kept.variable for kept in planned.in_shards),
             weight_in_shards=in_shards,
         )
 
-    def _gradient(self, key: int) -> PictureGradient:
-        reduction = self._analysis.reductions[key]
+    def _gradient(self, reduction: GradientReduction) -> PictureGradient:
         shape = self._view.shape(reduction.operands[0])
         if shape is None or math.prod(shape) != reduction.size:
             shape = (reduction.size or 0,)
@@ -106,7 +104,7 @@ class _Picturing:
         body = self._update.body
         order, part, target = _by_write(body)
         place = {position: number for number, position in enumerate(order)}
-        gradients = {key: number for number, key in enumerate(self._planned.reductions)}
+        gradients = {r.key: number for number, r in enumerate(self._planned.reductions)}
         found, last_write = [], dict[str, int]()
         written_before: list[int | None] = []
         for position, op in enumerate(body):

@@ -34,8 +34,7 @@ def planned(
         constraints: What is known of the variables' storage; None where nothing is.
 
     Returns:
-        What is planned, with the analysis for this number. On TPUs every gradient is summed as a
-        tensor.
+        What is planned for this number. On TPUs every gradient is summed as a tensor.
     """
     there = dataclasses.replace(analysis, num_replicas=replicas)
     if isinstance(ground, TpuCluster):

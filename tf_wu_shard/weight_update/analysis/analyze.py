@@ -14,6 +14,7 @@ from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
 from tf_wu_shard.weight_update.analysis.types import Analysis
 from tf_wu_shard.weight_update.analysis.unreached import only_weights, written_unreached
 from tf_wu_shard.weight_update.analysis.updates import weight_updates
+from tf_wu_shard.weight_update.analysis.verify import verify_updates
 
 
 def analyze(view: GraphView, dialect: Dialect) -> Analysis:
@@ -25,6 +26,9 @@ def analyze(view: GraphView, dialect: Dialect) -> Analysis:
 
     Returns:
         What was found. `num_replicas` is 0 where the graph reduces no gradient.
+
+    Raises:
+        WuShardError: If an update is not what it has to be, by a mistake of the analysis.
     """
     replicas = dialect.replicas
     carried, refusals = dialect.recognise(view)
@@ -44,6 +48,7 @@ def analyze(view: GraphView, dialect: Dialect) -> Analysis:
         updates, refused = (*updates, *found[0]), found[1]
     elif replicas.run_one_program and len(replicas.local) > 1:
         refused = nobody_takes_turns(refused)
+    verify_updates(view, updates)
     of_variables = {r.refusal for r in refused}
     return Analysis(
         fingerprint=view.fingerprint,

@@ -11,7 +11,7 @@ import enum
 
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.step.reductions import EnsuredShape, GradientReduction
+from tf_wu_shard.step.reductions import GradientReduction
 from tf_wu_shard.weight_update.analysis.row_placement import RowBranch
 
 
@@ -207,6 +207,17 @@ class WeightUpdate:
         """The name to report it by: its first weight's."""
         return self.variables[0].key
 
+    @property
+    def reported_weights(self) -> tuple[UpdatedVariable, ...]:
+        """The weights that the report names: the first, and all that are trained."""
+        first, *others = self.weights
+        return (first, *(weight for weight in others if weight.trainable))
+
+    @property
+    def reported_slots(self) -> tuple[UpdatedVariable, ...]:
+        """All variables that are the optimizer's own."""
+        return (*self.slots, *self.whole_slots)
+
 
 @dataclasses.dataclass(frozen=True)
 class RefusedUpdate:
@@ -224,6 +235,21 @@ class RefusedUpdate:
     reductions: tuple[int, ...]
     refusal: Refusal
     variables: tuple[UpdatedVariable, ...] = dataclasses.field(default=(), compare=False)
+
+    @property
+    def name(self) -> str:
+        """The name to report it by."""
+        return self.variable
+
+    @property
+    def reported_weights(self) -> tuple[UpdatedVariable, ...]:
+        """The weight, where its shape is known."""
+        return self.variables[:1]
+
+    @property
+    def reported_slots(self) -> tuple[UpdatedVariable, ...]:
+        """Those of its slots that are known."""
+        return self.variables[1:]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -246,10 +272,9 @@ class Analysis:
     refused: tuple[RefusedUpdate, ...]
     refusals: tuple[Refusal, ...]
 
-    @property
-    def ensured(self) -> tuple[EnsuredShape, ...]:
-        """The shapes that gradients are made sure to have."""
-        return tuple(r.ensured for r in self.reductions if r.ensured is not None)
+    def reductions_of(self, update: WeightUpdate) -> tuple[GradientReduction, ...]:
+        """The reductions of an update's gradients."""
+        return tuple(self.reductions[key] for key in update.reductions)
 
     def without_updates(self, refusal: Refusal) -> Analysis:
         """The same with every update refused for one reason.

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from tf_wu_shard import refusals
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.dtypes import BFLOAT16, FLOAT32, item_bytes
-from tf_wu_shard.grounds.dialect import Gathered
 from tf_wu_shard.layout import (
     TILE,
     AnyLayout,
@@ -36,6 +35,7 @@ from tf_wu_shard.weight_update.plan.types import (
     ShardingPlan,
     SlotPlan,
     VariablePlan,
+    main_gradient,
 )
 
 _NO_CONSTRAINTS = StorageConstraints()
@@ -66,37 +66,38 @@ def make_plan(
     several = options.min_elements is None and analysis.num_replicas > 1
     tile = preferences.smallest_shard if several else None
     held = constraints.in_shards
-    chosen: list[tuple[int, WeightUpdate, tuple[AnyLayout, ...]]] = []
+    chosen: list[tuple[WeightUpdate, tuple[AnyLayout, ...]]] = []
     left: list[LeftAlone] = []
     owners = _owners(analysis, smallest, held)
-    for number, update in enumerate(analysis.updates):
+    for update in analysis.updates:
         committed = any(variable.key in held for variable in update.variables)
         refusal = _against(analysis, update, 1 if committed else smallest, tile)
-        layouts = () if refusal else _layouts(analysis, update, owners.get(number), preferences)
+        owner = owners.get(update.name)
+        layouts = () if refusal else _layouts(analysis, update, owner, preferences)
         refusal = refusal or _against_cut(update, layouts) or _misfit(update, layouts, held)
         refusal = refusal or _pinned(update, constraints.whole_updates)
         if refusal is None:
-            chosen.append((number, update, layouts))
+            chosen.append((update, layouts))
         else:
-            left.append(LeftAlone(update.name, refusal, update.reductions))
-    refusal = _against_step([update for _, update, _ in chosen], options, preferences)
+            left.append(LeftAlone(update, refusal))
+    refusal = _against_step([update for update, _ in chosen], options, preferences)
     if refusal is not None and not held:
-        left += [LeftAlone(update.name, refusal, update.reductions) for _, update, _ in chosen]
+        left += [LeftAlone(update, refusal) for update, _ in chosen]
         chosen = []
-    left += [LeftAlone(r.variable, r.refusal, r.reductions) for r in analysis.refused]
-    travelling = [_travels(analysis, u, cuts[0]) for _, u, cuts in chosen]
+    left += [LeftAlone(refused, refused.refusal) for refused in analysis.refused]
+    travelling = [_travels(analysis, update, layouts[0]) for update, layouts in chosen]
     if preferences.most_buckets is None:
         buckets = assign_buckets(travelling, options.bucket_bytes or preferences.bucket_bytes)
     else:
-        ready = [_ready(analysis, u) for _, u, _ in chosen]
+        ready = [_ready(analysis, update) for update, _ in chosen]
         least, most = preferences.bucket_bytes, preferences.most_buckets
         buckets = assign_in_turn(travelling, ready, least, most, options.bucket_bytes)
     whole = constraints.whole_weights
     variables = tuple(
-        _variable_plan(analysis, number, layouts, bucket, options, whole)
+        _variable_plan(analysis, update, layouts, bucket, options, whole)
         if preferences.weights_in_shards
-        else _variable_plan(analysis, number, layouts, bucket, options)
-        for (number, _, layouts), bucket in zip(chosen, buckets, strict=True)
+        else _variable_plan(analysis, update, layouts, bucket, options)
+        for (update, layouts), bucket in zip(chosen, buckets, strict=True)
     )
     compile_update = how_compiled(analysis, options, preferences)
     if compile_update:
@@ -107,10 +108,12 @@ def make_plan(
     return ShardingPlan(
         fingerprint=analysis.fingerprint,
         num_replicas=analysis.num_replicas,
+        reductions=analysis.reductions,
         variables=variables,
         summed_whole=_summed_whole(analysis.reductions, variables),
         left_alone=tuple(left),
-        stacks=plan_stacks(analysis, ((number, layouts) for number, _, layouts in chosen)),
+        refusals=analysis.refusals,
+        stacks=plan_stacks(analysis, chosen),
         compile_update=compile_update,
     )
 
@@ -153,21 +156,21 @@ def _pinned(update: WeightUpdate, pinned: Mapping[str, Refusal]) -> Refusal | No
     return None
 
 
-def _owners(analysis: Analysis, smallest: int, held: Mapping[str, AnyLayout]) -> dict[int, int]:
-    """The owner of each update that one replica does, by the update's number."""
+def _owners(analysis: Analysis, smallest: int, held: Mapping[str, AnyLayout]) -> dict[str, int]:
+    """The owner of each update that one replica does, by the update's name."""
     whole = [
-        number
-        for number, update in enumerate(analysis.updates)
+        update
+        for update in analysis.updates
         if update.whole and _against(analysis, update, smallest) is None
     ]
     known = []
-    for number in whole:
-        layouts = [held.get(slot.key) for slot in analysis.updates[number].slots]
+    for update in whole:
+        layouts = [held.get(slot.key) for slot in update.slots]
         found = [layout.owner for layout in layouts if isinstance(layout, OwnerLayout)]
         known.append(found[0] if found else None)
-    costs = [cost_of(analysis.updates[number]) for number in whole]
+    costs = [cost_of(update) for update in whole]
     owners = assign_owners(costs, known, analysis.num_replicas)
-    return dict(zip(whole, owners, strict=True))
+    return {update.name: owner for update, owner in zip(whole, owners, strict=True)}
 
 
 def _misfit(
@@ -182,9 +185,7 @@ def _misfit(
 
 
 def _gradient(analysis: Analysis, update: WeightUpdate) -> GradientReduction:
-    """The reduction of the update's first gradient; of a sparse one, the values'."""
-    reductions = [analysis.reductions[key] for key in update.reductions]
-    return next(r for r in reductions if r.gathered in (None, Gathered.VALUES))
+    return main_gradient(analysis.reductions_of(update))
 
 
 def _layouts(
@@ -250,38 +251,33 @@ def _travels(
 
 def _ready(analysis: Analysis, update: WeightUpdate) -> tuple[int, int]:
     """The place in the step from which on all gradients of an update are there."""
-    reductions = [analysis.reductions[key] for key in update.reductions]
-    return max((r.depth, r.ready) for r in reductions)
+    return max((r.depth, r.ready) for r in analysis.reductions_of(update))
 
 
 def _variable_plan(
     analysis: Analysis,
-    number: int,
+    update: WeightUpdate,
     layouts: tuple[AnyLayout, ...],
     bucket: int,
     options: ShardingOptions,
     whole: Mapping[str, Refusal] | None = None,
 ) -> VariablePlan:
     """How one update is shared; `whole` is None where all weights stay whole."""
-    update = analysis.updates[number]
+    reductions = analysis.reductions_of(update)
     reasons = [whole[w.key] for w in update.weights if w.key in whole] if whole is not None else []
     in_shards = whole is not None and not reasons
     sharded_weights = update.weights if in_shards else ()
     weight = update.variables[0]
     return VariablePlan(
-        variable=update.name,
-        weights=() if in_shards else tuple(v.key for v in update.weights),
-        layout=layouts[0],
-        dtype=_gradient(analysis, update).dtype,
+        update=update,
+        reductions=reductions,
+        layouts=layouts,
         slots=tuple(_slot_plan(v, layouts) for v in update.slots),
         sharded_weights=tuple(_slot_plan(v, layouts) for v in sharded_weights),
         gather_dtype=_gather_dtype(weight, options) if in_shards else weight.dtype,
-        wire_dtype=_wire_dtype(_gradient(analysis, update).dtype, layouts[0], options),
-        update=number,
-        reductions=update.reductions,
+        wire_dtype=_wire_dtype(main_gradient(reductions).dtype, layouts[0], options),
         bucket=bucket,
         whole_because=reasons[0] if reasons else None,
-        other_layouts=layouts[1:],
     )
 
 
@@ -309,12 +305,12 @@ def _slot_plan(variable: UpdatedVariable, layouts: Sequence[AnyLayout]) -> SlotP
 
 def _summed_whole(
     reductions: tuple[GradientReduction, ...], variables: tuple[VariablePlan, ...]
-) -> tuple[int, ...]:
+) -> tuple[GradientReduction, ...]:
     """The reductions that lose their carrier because a sharded gradient travelled with them."""
-    sharded = {key for v in variables for key in v.reductions}
-    lost = {carrier for key in sharded for carrier in reductions[key].carriers}
+    sharded = {r.key for v in variables for r in v.reductions}
+    lost = {carrier for v in variables for r in v.reductions for carrier in r.carriers}
     return tuple(
-        r.key
+        r
         for r in reductions
         if r.key not in sharded and not r.gathered and lost.intersection(r.carriers)
     )

@@ -15,7 +15,25 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from tf_wu_shard.layout import AnyLayout, of_size
-from tf_wu_shard.weight_update.analysis.types import Analysis
+from tf_wu_shard.weight_update.analysis.types import Analysis, MatrixFunction, WeightUpdate
+
+
+@dataclasses.dataclass(frozen=True)
+class StackMember:
+    """One matrix function.
+
+    Attributes:
+        update: The update that it is a part of.
+        number: Which of its matrix functions it is.
+    """
+
+    update: WeightUpdate
+    number: int
+
+    @property
+    def function(self) -> MatrixFunction:
+        """The function."""
+        return self.update.functions[self.number]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,30 +41,23 @@ class StackPlan:
     """Matrix functions that are computed together.
 
     Attributes:
-        updates: For each of them, the position of its update in the analysis.
-        functions: For each, which matrix function of that update it is.
+        members: The functions.
         each: How many of them every replica computes.
         by_turns: Whether these are its own; else they are all, on every replica.
     """
 
-    updates: tuple[int, ...]
-    functions: tuple[int, ...]
+    members: tuple[StackMember, ...]
     each: int
     by_turns: bool
 
-    @property
-    def members(self) -> tuple[tuple[int, int], ...]:
-        """The functions: the position of the update in the analysis, and which of it."""
-        return tuple(zip(self.updates, self.functions, strict=True))
-
-    def turns(self, num_replicas: int) -> tuple[tuple[int, int], ...]:
+    def turns(self, num_replicas: int) -> tuple[StackMember, ...]:
         """The members, filled up to as many for each replica, the first replica's first."""
-        missing = self.each * num_replicas - len(self.updates)
+        missing = self.each * num_replicas - len(self.members)
         return (*self.members, *self.members[:1] * missing)
 
 
 def plan_stacks(
-    analysis: Analysis, chosen: Iterable[tuple[int, Sequence[AnyLayout]]]
+    analysis: Analysis, chosen: Iterable[tuple[WeightUpdate, Sequence[AnyLayout]]]
 ) -> tuple[StackPlan, ...]:
     """Decides who computes which function.
 
@@ -59,26 +70,24 @@ def plan_stacks(
 
     Args:
         analysis: What was found.
-        chosen: The updates to share, each by its position, with how its tensors are cut, one layout
-            for each of their sizes.
+        chosen: The updates to share, each with how its tensors are cut, one layout for each of
+            their sizes.
 
     Returns:
         The stacks, in the order of the updates.
     """
-    alike: dict[tuple[object, ...], list[tuple[int, int]]] = {}
-    for number, layouts in chosen:
-        update = analysis.updates[number]
-        depth = max(analysis.reductions[key].depth for key in update.reductions)
-        for place, function in enumerate(update.functions):
+    alike: dict[tuple[object, ...], list[StackMember]] = {}
+    for update, layouts in chosen:
+        depth = max(reduction.depth for reduction in analysis.reductions_of(update))
+        for number, function in enumerate(update.functions):
             moved = (*function.inputs, *function.results)
             cuts = tuple(of_size(layouts, value.size) for value in moved)
             kind = (function.program, function.step, depth, cuts)
-            alike.setdefault(kind, []).append((number, place))
+            alike.setdefault(kind, []).append(StackMember(update, number))
     return tuple(_stack(members, analysis.num_replicas) for members in alike.values())
 
 
-def _stack(members: list[tuple[int, int]], num_replicas: int) -> StackPlan:
-    updates, functions = zip(*members, strict=True)
+def _stack(members: list[StackMember], num_replicas: int) -> StackPlan:
     turns = -(-len(members) // num_replicas)
     by_turns = turns < len(members)
-    return StackPlan(updates, functions, turns if by_turns else len(members), by_turns)
+    return StackPlan(tuple(members), turns if by_turns else len(members), by_turns)

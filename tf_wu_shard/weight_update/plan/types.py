@@ -1,8 +1,8 @@
-"""The plan: what will be sharded, how, and what will not be, and why. Frozen, printable data.
+"""The plan: what will be sharded, how, and what will not be, and why. Frozen data.
 
-It names updates and reductions by their places in an analysis, so the rewrite takes graph, analysis
-and plan; it decides nothing of what the plan says. The report is a summary of analysis and plan. A
-plan is pinned to its graph by a fingerprint.
+It embeds the updates that it is about and their gradients, so whatever comes after it takes the
+graph and the plan, and decides nothing of what the plan says. The report is a summary of it. A plan
+is pinned to its graph by a fingerprint.
 """
 
 from __future__ import annotations
@@ -10,8 +10,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from tf_wu_shard.grounds.dialect import Gathered
 from tf_wu_shard.layout import AnyLayout, of_size
 from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.step.reductions import GradientReduction
+from tf_wu_shard.weight_update.analysis.types import RefusedUpdate, WeightUpdate
 from tf_wu_shard.weight_update.plan.stacks import StackPlan
 
 
@@ -29,48 +32,72 @@ class VariablePlan:
     """One sharded update.
 
     Attributes:
-        variable: Key of the (first) weight.
-        weights: Keys of the variables that every replica has whole after the update; slots that
-            the step also reads elsewhere are among them.
-        layout: How the weight, and with it its gradient and whatever has as many elements, is cut;
-            of an update that one replica does, who that is.
-        dtype: The DataType enum's number of the first gradient; of a sparse one, of its values.
+        update: The update.
+        reductions: The gradient reductions it consumes.
+        layouts: For each size that its variables have, how what is of that size is cut; first that
+            of the weight, and with it of its gradient. Of an update that one replica does, who
+            that is.
         slots: The slots that will live in shards.
-        sharded_weights: The same variables as in `weights`, where they will live in shards and are
-            put together when the step reads them, not after the update; one of the two is empty.
+        sharded_weights: All its weights, where they will live in shards and are put together when
+            the step reads them, not after the update; else ().
         gather_dtype: The DataType enum's number of what the weight travels in from its shards; the
             other sharded weights travel in their own types.
         wire_dtype: The DataType enum's number of what its float32 gradients travel in; another than
             theirs where they are rounded on the way.
-        update: Position of the update in the analysis.
-        reductions: Keys of the gradient reductions it consumes.
         bucket: The bucket it travels in.
         whole_because: Why its weights stay whole where the dialect would have them in shards, or
             None.
-        other_layouts: For each other size that the update's variables have, how what is of that
-            size is cut.
         open_because: Why XLA compiles nothing of what it computes on its shards, where it compiles
             what other updates do; None where it may.
     """
 
-    variable: str
-    weights: tuple[str, ...]
-    layout: AnyLayout
-    dtype: int
+    update: WeightUpdate
+    reductions: tuple[GradientReduction, ...]
+    layouts: tuple[AnyLayout, ...]
     slots: tuple[SlotPlan, ...]
     sharded_weights: tuple[SlotPlan, ...]
     gather_dtype: int
     wire_dtype: int
-    update: int
-    reductions: tuple[int, ...]
     bucket: int
     whole_because: Refusal | None
-    other_layouts: tuple[AnyLayout, ...] = ()
     open_because: Refusal | None = None
+
+    @property
+    def variable(self) -> str:
+        """Key of the (first) weight."""
+        return self.update.name
+
+    @property
+    def weights(self) -> tuple[str, ...]:
+        """Keys of the variables that every replica has whole after the update.
+
+        Slots that the step also reads elsewhere are among them.
+        """
+        return () if self.sharded_weights else tuple(v.key for v in self.update.weights)
+
+    @property
+    def in_shards(self) -> tuple[SlotPlan, ...]:
+        """Every variable of it that will live in shards."""
+        return (*self.sharded_weights, *self.slots)
+
+    @property
+    def layout(self) -> AnyLayout:
+        """How the weight is cut."""
+        return self.layouts[0]
+
+    @property
+    def dtype(self) -> int:
+        """The DataType enum's number of the first gradient; of a sparse one, of its values."""
+        return main_gradient(self.reductions).dtype
 
     def layout_of(self, size: int) -> AnyLayout:
         """How whatever has so many elements is cut."""
-        return of_size((self.layout, *self.other_layouts), size)
+        return of_size(self.layouts, size)
+
+
+def main_gradient(reductions: Sequence[GradientReduction]) -> GradientReduction:
+    """The first of an update's gradients; of a sparse one, its values."""
+    return next(r for r in reductions if r.gathered in (None, Gathered.VALUES))
 
 
 def bucket_name(bucket: Sequence[VariablePlan]) -> str:
@@ -81,17 +108,20 @@ def bucket_name(bucket: Sequence[VariablePlan]) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class LeftAlone:
-    """A variable whose update stays as it was.
+    """An update that stays as it was.
 
     Attributes:
-        variable: Its key.
+        update: The update; one that does not pay, or that could not be found as a whole.
         refusal: Why.
-        reductions: Keys of the gradient reductions that feed it.
     """
 
-    variable: str
+    update: WeightUpdate | RefusedUpdate
     refusal: Refusal
-    reductions: tuple[int, ...]
+
+    @property
+    def variable(self) -> str:
+        """The key of its (first) weight, or the gradient's op where no variable was found."""
+        return self.update.name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,11 +130,13 @@ class ShardingPlan:
 
     Attributes:
         fingerprint: The graph it was made for; it fits no other.
-        num_replicas: Replicas that share each update.
+        num_replicas: Replicas that share each update; 0 where the graph reduces no gradient.
+        reductions: The gradient reductions of the graph, by key.
         variables: The sharded updates, in the order of the analysis.
-        summed_whole: Keys of the reductions that are not sharded and lose their carrier, as a
-            sharded one travelled in it too; an all-reduce of their own takes its place.
-        left_alone: What stays as it was.
+        summed_whole: The reductions that are not sharded and lose their carrier, as a sharded one
+            travelled in it too; an all-reduce of their own takes its place.
+        left_alone: What stays as it was, updates that were found first.
+        refusals: What was refused without a variable to name.
         stacks: Who computes the matrix functions of sharded updates.
         compile_update: How XLA compiles what updates compute on their shards, "exact" or "fast"; ""
             where it does not.
@@ -112,16 +144,28 @@ class ShardingPlan:
 
     fingerprint: str
     num_replicas: int
+    reductions: tuple[GradientReduction, ...]
     variables: tuple[VariablePlan, ...]
-    summed_whole: tuple[int, ...]
+    summed_whole: tuple[GradientReduction, ...]
     left_alone: tuple[LeftAlone, ...]
+    refusals: tuple[Refusal, ...]
     stacks: tuple[StackPlan, ...] = ()
     compile_update: str = ""
 
     @property
+    def all_updates(self) -> tuple[WeightUpdate | RefusedUpdate, ...]:
+        """All updates that it is about, shared or left alone."""
+        return (*(v.update for v in self.variables), *(left.update for left in self.left_alone))
+
+    @property
+    def updates(self) -> tuple[WeightUpdate, ...]:
+        """Those of them that were found as a whole."""
+        return tuple(update for update in self.all_updates if isinstance(update, WeightUpdate))
+
+    @property
     def in_shards(self) -> tuple[SlotPlan, ...]:
         """Every variable that will live in shards."""
-        return tuple(s for v in self.variables for s in (*v.sharded_weights, *v.slots))
+        return tuple(s for v in self.variables for s in v.in_shards)
 
     @property
     def buckets(self) -> tuple[tuple[VariablePlan, ...], ...]:

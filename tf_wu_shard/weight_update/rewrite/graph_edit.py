@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tf_wu_shard.colocation import rename_wishes, wishes
@@ -21,7 +21,8 @@ from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.step.gradients import result_names
-from tf_wu_shard.weight_update.analysis.types import Analysis
+from tf_wu_shard.step.reductions import GradientReduction
+from tf_wu_shard.weight_update.plan.types import ShardingPlan
 from tf_wu_shard.weight_update.rewrite.names import LEFT_WHOLE, scope_of
 
 _INPUTS = frozenset({"Placeholder", "_Arg", "Arg"})
@@ -34,24 +35,20 @@ class GraphEdit:
         names: Every name of a reduced gradient.
     """
 
-    def __init__(
-        self, view: GraphView, analysis: Analysis, sharded: Set[int], builder: GraphBuilder
-    ) -> None:
+    def __init__(self, view: GraphView, plan: ShardingPlan, builder: GraphBuilder) -> None:
         """Starts with nothing replaced.
 
         Args:
             view: The old graph.
-            analysis: What was found in it.
-            sharded: Keys of the reductions whose updates are sharded: their carriers go.
+            plan: What is to be done: the carriers of the reductions of sharded updates go.
             builder: Where a replacement that needs another shape is emitted.
         """
         self._view = view
-        self._analysis = analysis
-        self._sharded = sharded
+        self._plan = plan
         self._builder = builder
         self._replaced_ops: dict[str, Sequence[str]] = {}
         self._replaced_values: dict[Value, Value] = {}
-        self.names = result_names(view, analysis.reductions)
+        self.names = result_names(view, plan.reductions)
         self._control_memo: dict[str, tuple[str, ...]] = {}
         self._kept: frozenset[str] = frozenset()
         self._needs: dict[str, frozenset[str]] = {}
@@ -67,21 +64,20 @@ class GraphEdit:
         for name, instead in replacements.items():
             self._replaced_ops[name] = (*self._replaced_ops.get(name, ()), *instead)
 
-    def replace_results(self, key: int, sums: Sequence[Value]) -> None:
+    def replace_results(self, reduction: GradientReduction, sums: Sequence[Value]) -> None:
         """Lets everything that reads the results of a reduction read other values.
 
         Args:
-            key: The reduction.
+            reduction: The reduction.
             sums: Per replica, a vector with the same elements.
         """
-        reduction = self._analysis.reductions[key]
         if reduction.size is None:
             # A part of a pack, a vector too; what gives it another shape goes on doing so.
             self._replaced_values.update(zip(reduction.results, sums, strict=True))
             return
-        devices = self._analysis.updates[0].devices
+        devices = self._plan.variables[0].update.devices
         for replica, total in enumerate(sums):
-            for value in self.names.of(key, replica):
+            for value in self.names.of(reduction.key, replica):
                 shape = self._view.shape(value)
                 assert shape is not None, f"a reduced gradient has no static shape: {value}"
                 at = self._builder.at(devices[replica], scope_of(LEFT_WHOLE, "all_reduce/shape"))
@@ -173,8 +169,7 @@ class GraphEdit:
 
     def _lost_carriers(self) -> set[str]:
         """The carriers of all reductions that were sharded or replaced."""
-        reductions = self._analysis.reductions
-        return {name for key in self._sharded for name in reductions[key].carriers}
+        return {c for v in self._plan.variables for r in v.reductions for c in r.carriers}
 
     def _node(self, op: Op) -> Any:
         """An old op's node with its edges redirected to the replacements."""

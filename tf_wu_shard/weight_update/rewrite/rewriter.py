@@ -18,7 +18,7 @@ from tf_wu_shard.grounds.dialect import Dialect, Gathered
 from tf_wu_shard.grounds.plain_ops import divided
 from tf_wu_shard.layout import OwnerLayout, RowLayout
 from tf_wu_shard.step.gradient_shapes import with_ensured
-from tf_wu_shard.weight_update.analysis.types import Analysis
+from tf_wu_shard.step.reductions import GradientReduction
 from tf_wu_shard.weight_update.plan.types import ShardingPlan, VariablePlan, bucket_name
 from tf_wu_shard.weight_update.rewrite.body_emitter import BodyEmitter
 from tf_wu_shard.weight_update.rewrite.emission import Emission
@@ -35,15 +35,12 @@ from tf_wu_shard.weight_update.rewrite.sums import Parts, add_up, parts_of
 from tf_wu_shard.weight_update.rewrite.weight_gathers import WeightGathers
 
 
-def rewrite(
-    view: GraphView, analysis: Analysis, plan: ShardingPlan, dialect: Dialect
-) -> RewriteResult:
+def rewrite(view: GraphView, plan: ShardingPlan, dialect: Dialect) -> RewriteResult:
     """Shards the updates that the plan names.
 
     Args:
         view: The graph.
-        analysis: What was found in it.
-        plan: What to do; made from this analysis.
+        plan: What to do.
         dialect: How to communicate in it.
 
     Returns:
@@ -58,33 +55,30 @@ def rewrite(
             f"the plan was made for graph {plan.fingerprint}, this is {view.fingerprint};"
             " plan again"
         )
-    return _Rewriter(view, analysis, plan, dialect).run()
+    return _Rewriter(view, plan, dialect).run()
 
 
 class _Rewriter:
-    def __init__(
-        self, view: GraphView, analysis: Analysis, plan: ShardingPlan, dialect: Dialect
-    ) -> None:
-        view = with_ensured(view, analysis.ensured)
+    def __init__(self, view: GraphView, plan: ShardingPlan, dialect: Dialect) -> None:
+        ensured = (r.ensured for r in plan.reductions if r.ensured is not None)
+        view = with_ensured(view, tuple(ensured))
         self._view = view
-        self._analysis = analysis
         self._plan = plan
         self._dialect = dialect
-        self._devices = analysis.updates[0].devices
-        self._schedule = CollectiveSchedule(view, analysis, plan)
-        sharded = {key for variable in plan.variables for key in variable.reductions}
+        self._devices = plan.variables[0].update.devices
+        self._schedule = CollectiveSchedule(view, plan)
         self._builder = GraphBuilder(view.ops, view.dtype)
-        self._edit = GraphEdit(view, analysis, sharded, self._builder)
+        self._edit = GraphEdit(view, plan, self._builder)
         self._emission = Emission(view, self._builder, dialect, self._edit)
         self._operands = Operands(self._emission)
-        self._gathers = WeightGathers(self._emission, analysis.updates, self._schedule)
+        self._gathers = WeightGathers(self._emission, self._schedule)
         self._shard_inputs: list[ShardInput] = []
         self._emitted: collections.Counter[str] = collections.Counter()
         self._assigns: dict[str, tuple[tuple[str, ...], ...]] = {}
         self._parts: list[Parts] = []
         self._regions: list[Region] = []
-        # For each update, by its position, the emitters of its copies.
-        self._emitters: dict[int, Sequence[BodyEmitter]] = {}
+        # For each update, by its name, the emitters of its copies.
+        self._emitters: dict[str, Sequence[BodyEmitter]] = {}
         # The names that ops of theirs take in the end.
         self._stand_ins: dict[str, str] = {}
         self._stood_for: set[str] = set()
@@ -125,12 +119,11 @@ class _Rewriter:
         return dataclasses.replace(region, ops=ops)
 
     def _add_shard_inputs(self, variable: VariablePlan) -> None:
-        update = self._analysis.updates[variable.update]
-        whole = {v.key: v.handles for v in update.variables}
-        copies: Sequence[int] = range(len(update.devices))
+        whole = {v.key: v.handles for v in variable.update.variables}
+        copies: Sequence[int] = range(len(self._devices))
         if isinstance(variable.layout, OwnerLayout):
             copies = (variable.layout.owner,)
-        for slot in (*variable.sharded_weights, *variable.slots):
+        for slot in variable.in_shards:
             handles = self._emission.handles[slot.variable] = []
             for copy in copies:
                 at = self._emission.at("", slot.variable, f"shard_{copy}")
@@ -146,14 +139,12 @@ class _Rewriter:
         """Leaves updates to their owners."""
         for variable in bucket:
             assert isinstance(variable.layout, OwnerLayout), "a bucket of two kinds"
-            update = self._analysis.updates[variable.update]
-            owner = variable.layout.owner
+            update, owner = variable.update, variable.layout.owner
             emitter = OwnerEmitter(self._emission, update, owner)
-            for key in update.reductions:
-                reduction = self._analysis.reductions[key]
+            for reduction in variable.reductions:
                 at = self._emission.at(self._devices[owner], update.name, "reduce")
                 total = self._emission.uneven.reduce_to(at, self._operands.of(reduction), owner)
-                emitter.replace_gradient(key, divided(at, total, reduction.divisor))
+                emitter.replace_gradient(reduction.key, divided(at, total, reduction.divisor))
                 self._emitted["reduce"] += 1
             self._assigns |= emitter.emit()
             self._emitted["broadcast"] += sum(len(w.versions) for w in update.weights)
@@ -196,11 +187,10 @@ class _Rewriter:
         gradients = self._reduce_scatter(bucket)
         emitters: list[list[BodyEmitter]] = []
         for variable in bucket:
-            update = self._analysis.updates[variable.update]
-            layouts = (variable.layout, *variable.other_layouts)
+            update, layouts = variable.update, variable.layouts
             per_replica = [
                 BodyEmitter(self._emission, update, layouts, replica, gradients)
-                for replica in range(len(update.devices))
+                for replica in range(len(self._devices))
             ]
             # What a gradient that travels alone is summed with is part of what computes on it.
             first = start if len(bucket) == 1 else len(self._builder.nodes)
@@ -209,12 +199,12 @@ class _Rewriter:
             if self._plan.compile_update and variable.open_because is None:
                 self._note_region(variable, first)
             emitters.append(per_replica)
-            self._emitters[variable.update] = per_replica
+            self._emitters[update.name] = per_replica
         return emitters
 
     def _note_region(self, variable: VariablePlan, first: int) -> None:
         """Notes what was emitted for an update, from a place on: XLA is to compile it."""
-        update = self._analysis.updates[variable.update]
+        update = variable.update
         slots = [slot.variable for slot in variable.slots]
         self._regions.append(
             Region(
@@ -228,8 +218,7 @@ class _Rewriter:
     def _by_rows(self, variable: VariablePlan) -> list[list[BodyEmitter]]:
         """Emits the body of an update that a sparse gradient feeds, which travels alone."""
         assert isinstance(variable.layout, RowLayout), "a bucket of two kinds"
-        update = self._analysis.updates[variable.update]
-        reductions = [self._analysis.reductions[key] for key in variable.reductions]
+        update, reductions = variable.update, variable.reductions
         emitters, replaced = emit_rows(self._emission, update, variable.layout, reductions)
         self._emitted["gather_entries"] += sum(r.gathered is Gathered.VALUES for r in reductions)
         self._emitted += collections.Counter(gather_rows=sum(op.gathered for op in update.body))
@@ -249,7 +238,7 @@ class _Rewriter:
             self._emitted += collections.Counter(exchange_rows=count)
             members += [
                 (variable, own, weight)
-                for weight in self._analysis.updates[variable.update].weights
+                for weight in variable.update.weights
                 if weight.key in variable.weights and weight.key not in exchanged
             ]
         self._gathers.put_together(members)
@@ -265,7 +254,7 @@ class _Rewriter:
     def _add_up(self) -> None:
         """Gives everything that reads a sum over several shards the sum of all their parts."""
         if self._parts:
-            updates = self._analysis.updates
+            updates = self._plan.updates
             found, count = add_up(self._emission, updates, self._parts, self._schedule)
             self._emitted["all_reduce"] += count
             for old, new in found.items():
@@ -273,15 +262,13 @@ class _Rewriter:
 
     def _sum_whole(self) -> None:
         """Sums what loses its carrier but is not sharded, by type and how many sums come before."""
-        together: dict[tuple[int, ...], list[int]] = {}
-        for key in self._plan.summed_whole:
-            own = self._analysis.reductions[key]
+        together: dict[tuple[int, ...], list[GradientReduction]] = {}
+        for own in self._plan.summed_whole:
             # What has no known size cannot be cut out of a pack, so it travels alone.
-            alone = key if own.size is None else -1
+            alone = own.key if own.size is None else -1
             when = self._schedule.of_gradient(own)
-            together.setdefault((*when, alone, own.dtype, own.divisor), []).append(key)
-        for (*_, divisor), keys in together.items():
-            reductions = [self._analysis.reductions[key] for key in keys]
+            together.setdefault((*when, alone, own.dtype, own.divisor), []).append(own)
+        for (*_, divisor), reductions in together.items():
             at = self._emission.at("", LEFT_WHOLE, "all_reduce")
             sums = self._dialect.all_reduce(
                 at,
@@ -294,4 +281,4 @@ class _Rewriter:
                     divided(at.on(device), v, divisor)
                     for v, device in zip(values, self._devices, strict=True)
                 ]
-                self._edit.replace_results(reduction.key, means)
+                self._edit.replace_results(reduction, means)

@@ -19,7 +19,7 @@ from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.step.reductions import GradientReduction
 from tf_wu_shard.weight_update.analysis.order import marked_behind
-from tf_wu_shard.weight_update.analysis.types import Analysis, WeightUpdate
+from tf_wu_shard.weight_update.analysis.types import WeightUpdate
 from tf_wu_shard.weight_update.plan.types import ShardingPlan, VariablePlan
 from tf_wu_shard.weight_update.rewrite.weight_reads import Reads, reads_by_time
 
@@ -27,22 +27,19 @@ from tf_wu_shard.weight_update.rewrite.weight_reads import Reads, reads_by_time
 class CollectiveSchedule:
     """When the exchanges of a step come."""
 
-    def __init__(self, view: GraphView, analysis: Analysis, plan: ShardingPlan) -> None:
+    def __init__(self, view: GraphView, plan: ShardingPlan) -> None:
         """Looks at the whole step once.
 
         Args:
             view: The graph.
-            analysis: What was found in it.
             plan: What is to be done.
         """
         self._view = view
-        self._reductions = analysis.reductions
-        keys = {key for update in analysis.updates for key in update.reductions}
-        marked = {name for key in keys for name in analysis.reductions[key].carriers}
+        keys = {key for update in plan.updates for key in update.reductions}
+        marked = {name for key in keys for name in plan.reductions[key].carriers}
         self._reads: dict[str, Mapping[int, Reads]] = {}
         for variable in plan.variables:
-            update = analysis.updates[variable.update]
-            self._reads |= self._reads_of(update)
+            self._reads |= self._reads_of(variable.update)
         late = {
             op.name
             for reads in self._reads.values()
@@ -63,8 +60,7 @@ class CollectiveSchedule:
         """The gradients of a bucket that travel at once, of one type, each with how it is cut."""
         found: dict[tuple[int, ...], list[tuple[GradientReduction, AnyLayout]]] = {}
         for variable in bucket:
-            for key in variable.reductions:
-                own = self._reductions[key]
+            for own in variable.reductions:
                 when = (*self.of_gradient(own), own.dtype)
                 found.setdefault(when, []).append((own, variable.layout))
         return found.values()

@@ -59,7 +59,7 @@ class StackEmitter:
         self,
         emission: Emission,
         stack: StackPlan,
-        emitters: Mapping[int, BodyEmitter],
+        emitters: Mapping[str, BodyEmitter],
         known: Wholes,
     ) -> None:
         """Prepares to emit.
@@ -67,7 +67,7 @@ class StackEmitter:
         Args:
             emission: Where to emit.
             stack: Who computes what.
-            emitters: For each update, by its position, what emitted its body.
+            emitters: For each update, by its name, what emitted its body.
             known: What other stacks have put together; this one adds its own.
         """
         dialect, view = emission.dialect, emission.view
@@ -78,9 +78,9 @@ class StackEmitter:
         self._edit = emission.edit
         self._by_turns = stack.by_turns
         self._known = known
-        self._members = [_Member(emitters[update], number) for update, number in stack.members]
+        self._members = [_Member(emitters[m.update.name], m.number) for m in stack.members]
         turns = stack.turns(dialect.replicas.total)
-        self._turns = [_Member(emitters[update], number) for update, number in turns]
+        self._turns = [_Member(emitters[m.update.name], m.number) for m in turns]
         self._copies = stack.each
         # All members are one program, so that any of them shows what it is.
         self._model = self._members[0]

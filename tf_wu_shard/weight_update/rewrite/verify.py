@@ -12,13 +12,12 @@ from typing import Any
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.rules.handles import num_written
-from tf_wu_shard.weight_update.analysis.types import Analysis
 from tf_wu_shard.weight_update.plan.types import ShardingPlan
 from tf_wu_shard.weight_update.rewrite.outlining import Outlined
 from tf_wu_shard.weight_update.rewrite.result import RewriteResult
 
 
-def verify(old: GraphView, analysis: Analysis, plan: ShardingPlan, result: RewriteResult) -> None:
+def verify(old: GraphView, plan: ShardingPlan, result: RewriteResult) -> None:
     """Checks what a rewrite promises.
 
     - Every edge has a source. (That there is no cycle is checked by what reads the graph next:
@@ -31,7 +30,6 @@ def verify(old: GraphView, analysis: Analysis, plan: ShardingPlan, result: Rewri
 
     Args:
         old: The graph before.
-        analysis: What was found in it.
         plan: What was to be done.
         result: The rewritten graph.
 
@@ -39,8 +37,8 @@ def verify(old: GraphView, analysis: Analysis, plan: ShardingPlan, result: Rewri
         WuShardError: If a promise is broken.
     """
     names, after = _check_edges(result)
-    _check_writes(old, after, analysis, plan, result)
-    _check_carriers(names, analysis, plan)
+    _check_writes(old, after, plan, result)
+    _check_carriers(names, plan)
     if len(result.outputs) != len(old.outputs):
         raise WuShardError(f"{len(old.outputs)} outputs became {len(result.outputs)}")
 
@@ -106,11 +104,7 @@ def _check_edges(result: RewriteResult | Outlined) -> tuple[set[str], dict[str, 
 
 
 def _check_writes(
-    old: GraphView,
-    after: dict[str, list[str]],
-    analysis: Analysis,
-    plan: ShardingPlan,
-    result: RewriteResult,
+    old: GraphView, after: dict[str, list[str]], plan: ShardingPlan, result: RewriteResult
 ) -> None:
     before = _writes(old)
     sharded_weights = {w for v in plan.variables for w in v.weights}
@@ -126,7 +120,7 @@ def _check_writes(
                 raise WuShardError(f"weight {key} is written by {after.get(handle)}")
         elif after.get(handle) != writes:
             raise WuShardError(f"{key} was written by {writes}, now by {after.get(handle)}")
-    handles = {v.key: v.handles for u in analysis.updates for v in u.variables}
+    handles = {v.key: v.handles for p in plan.variables for v in p.update.variables}
     for added in result.shard_inputs:
         count = len(before.get(handles[added.slot][added.replica], ()))
         if len(after.get(added.handle, ())) != count:
@@ -144,9 +138,9 @@ def _writes(view: GraphView) -> dict[str, list[str]]:
     return found
 
 
-def _check_carriers(names: set[str], analysis: Analysis, plan: ShardingPlan) -> None:
+def _check_carriers(names: set[str], plan: ShardingPlan) -> None:
     for variable in plan.variables:
-        for key in variable.reductions:
-            for carrier in analysis.reductions[key].carriers:
+        for reduction in variable.reductions:
+            for carrier in reduction.carriers:
                 if carrier in names:
                     raise WuShardError(f"{variable.variable} is still reduced whole by {carrier}")

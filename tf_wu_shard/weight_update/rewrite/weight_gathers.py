@@ -15,7 +15,7 @@ from typing import Any
 from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.rules.variables import READ
-from tf_wu_shard.weight_update.analysis.types import UpdatedVariable, WeightUpdate
+from tf_wu_shard.weight_update.analysis.types import UpdatedVariable
 from tf_wu_shard.weight_update.plan.types import SlotPlan, VariablePlan, bucket_name
 from tf_wu_shard.weight_update.rewrite.body_emitter import BodyEmitter
 from tf_wu_shard.weight_update.rewrite.emission import Emission
@@ -35,18 +35,14 @@ class WeightGathers:
         assigns: For each weight that was assigned, by replica, the ops that write it, in order.
     """
 
-    def __init__(
-        self, emission: Emission, updates: Sequence[WeightUpdate], schedule: CollectiveSchedule
-    ) -> None:
+    def __init__(self, emission: Emission, schedule: CollectiveSchedule) -> None:
         """Prepares to emit.
 
         Args:
             emission: Where to emit.
-            updates: All updates that were found in the old graph.
             schedule: When exchanges come.
         """
         self._emission = emission
-        self._updates = updates
         self._schedule = schedule
         self.count = 0
         self.assigns: dict[str, tuple[tuple[str, ...], ...]] = {}
@@ -84,7 +80,7 @@ class WeightGathers:
         assigns = []
         copies = _copies(emitters, weight, number)
         for replica, (version, value) in enumerate(zip(copies, values, strict=True)):
-            device = self._updates[variable.update].devices[replica]
+            device = variable.update.devices[replica]
             shaped = self._in_shape(value, variable, weight, device)
             assign = self._emission.at(device, weight.key, "assign").op(
                 "AssignVariableOp",
