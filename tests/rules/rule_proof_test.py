@@ -1,4 +1,4 @@
-"""Every rule for elements is proved: whole and in shards, an op gives the same, bit for bit."""
+"""Every rule is proved: whole and in shards, an op gives the same, bit for bit."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tools.rule_proof.proofs import PROVED, REFUSED, WRONG, prove, rules
 from tools.rule_proof.samples import Call
 
 
-@pytest.mark.parametrize("op_type", rules())
-def test_every_rule_is_proved(op_type: str) -> None:
-    verdict = prove(op_type)
+@pytest.mark.parametrize(("op_type", "cut"), rules())
+def test_every_rule_is_proved(op_type: str, cut: str) -> None:
+    verdict = prove(op_type, cut)
     assert verdict.outcome == PROVED, verdict.detail
-    assert verdict.count > 10
+    assert verdict.count >= 8
 
 
 def with_axis(op_type: str, random: np.random.Generator, shape: tuple[int, ...]) -> Iterator[Call]:
@@ -40,7 +40,7 @@ def transposed(op_type: str, random: np.random.Generator, shape: tuple[int, ...]
 def false_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_RULES", dict(registry._RULES))
     special = {"Cumsum": with_axis, "ReverseV2": with_axis, "Transpose": transposed}
-    monkeypatch.setattr(samples, "_SPECIAL", samples._SPECIAL | special)
+    monkeypatch.setattr(samples, "SPECIAL", samples.SPECIAL | special)
     registry.register(Family.ELEMENTWISE, registry.same_lanes, "Cumsum", "ReverseV2", "Softmax")
     registry.register(Family.ELEMENTWISE, registry.same_lanes, "MatrixDeterminant")
     registry.register(Family.RELABEL, registry.relabelled, "Transpose")

@@ -76,7 +76,9 @@ def disagreement(
         return f"{where} is placed {outcome}"
     dtype = tf.as_dtype(values.dtype).as_datatype_enum
     summed = ShardSum(values.shape, axes, whole.shape, dtype)
-    found = _emitted(BodyOp(op_type, ("sum",), (), sum=summed), values, layout)
+    padding = _padding(values.dtype, SUMS[op_type].combine)
+    shards = [cut(values, layout, replica, padding) for replica in range(layout.num_shards)]
+    found = emitted(BodyOp(op_type, ("sum",), (), sum=summed), shards, layout)
     if found.shape != whole.shape or found.tobytes() != whole.tobytes():
         return f"{where} gives {found.reshape(-1)[:6]} in shards, {whole.reshape(-1)[:6]} whole"
     return None
@@ -89,15 +91,20 @@ def _axes(op_type: str, random: np.random.Generator, rank: int) -> tuple[int, ..
     return tuple(sorted(int(a) for a in random.choice(rank, count, replace=False)))
 
 
-def _emitted(op: BodyOp, values: np.ndarray, layout: AnyLayout) -> np.ndarray:
-    """Runs what is emitted for every replica, and adds up the parts."""
+def emitted(op: BodyOp, shards: Sequence[np.ndarray], layout: AnyLayout) -> np.ndarray:
+    """Runs what is emitted for every replica, and adds up the parts.
+
+    Args:
+        op: The sum.
+        shards: What each replica has of what is summed.
+        layout: How that is cut.
+    """
     builder = GraphBuilder(())
     dialect = TpuCluster("proof", one_group(layout.num_shards))
     combine = SUMS[op.type].combine
     parts = []
-    for replica in range(layout.num_shards):
+    for replica, own in enumerate(shards):
         # A constant serves one replica only: what it tells of its number differs.
-        own = cut(values, layout, replica, _padding(values.dtype, combine))
         shard = _const(builder, own, f"shard_{replica}")
         before = len(builder.nodes)
         at = builder.at("", f"replica_{replica}")
