@@ -25,17 +25,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     # Loads TensorFlow.
-    from tools.rule_proof.proofs import ELEMENTS, PROVED, REFUSED, WRONG, prove, rules
+    from tf_wu_shard.placement import Cut
+    from tools.rule_proof.proofs import PROVED, REFUSED, WRONG, prove, rules
 
     counts = {PROVED: 0, REFUSED: 0, WRONG: 0}
     known, named = rules(), chosen.op or ()
     wanted = [rule for rule in known if not named or rule[0] in named]
     unknown = set(named) - {op_type for op_type, _ in wanted}
-    for op_type, cut in (*wanted, *((op_type, ELEMENTS) for op_type in sorted(unknown))):
+    for op_type, cut in (*wanted, *((op_type, Cut.ELEMENTS) for op_type in sorted(unknown))):
         verdict = prove(op_type, cut, chosen.seed)
         counts[verdict.outcome] += 1
         calls = f"{verdict.count} calls" if verdict.count else ""
-        print(f"{verdict.outcome:8} {op_type:42} {cut:8} {calls:10} {verdict.detail}".rstrip())
+        line = f"{verdict.outcome:8} {op_type:42} {cut.value:8} {calls:10} {verdict.detail}"
+        print(line.rstrip())
     print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
     return 1 if counts[WRONG] else 0
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tf_wu_shard.rules import registry
+from tf_wu_shard.rules import elementwise, registry
+from tf_wu_shard.rules.registry import Family, Rule
 from tools.prove_rules import main
 
 
@@ -26,7 +27,8 @@ def test_a_wrong_rule_fails_the_command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(registry, "_RULES", dict(registry._RULES))
-    registry.register(registry.Family.ELEMENTWISE, registry.same_lanes, "Softmax")
+    rule = Rule(Family.ELEMENTWISE, elementwise.same_lanes, elementwise.each_row)
+    registry.register(rule, "Softmax")
     assert main(["--op", "Softmax", "--op", "Neg", "--seed", "3"]) == 1
     *lines, total = capsys.readouterr().out.splitlines()
     assert [line.split()[:3] for line in lines] == [

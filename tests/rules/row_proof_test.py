@@ -7,14 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tf_wu_shard.placement import Combine
-from tf_wu_shard.rules import registry, sparse, sums
-from tf_wu_shard.rules.registry import Family
+from tf_wu_shard.placement import Combine, Cut
+from tf_wu_shard.rules import elementwise, registry, sparse, sums
+from tf_wu_shard.rules.registry import Family, Rule
 from tf_wu_shard.rules.sparse import SparseFusedUpdate
 from tf_wu_shard.rules.sums import SumRule
-from tf_wu_shard.weight_update.analysis import row_rules
 from tools.rule_proof import row_samples
-from tools.rule_proof.proofs import REFUSED, ROWS, WRONG, prove
+from tools.rule_proof.proofs import REFUSED, WRONG, prove
 from tools.rule_proof.row_samples import RowCall
 from tools.rule_proof.samples import Call, values
 from tools.rule_proof.tables import ALL, Table
@@ -38,8 +37,8 @@ def false_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_RULES", dict(registry._RULES))
     special = dict.fromkeys(("Cumsum", "ReverseV2"), over_rows)
     monkeypatch.setattr(row_samples, "SPECIAL", row_samples.SPECIAL | special)
-    monkeypatch.setattr(row_rules, "EXACT", sparse.EXACT | special.keys())
-    registry.register(Family.ELEMENTWISE, registry.same_lanes, *special)
+    monkeypatch.setattr(elementwise, "EXACT", elementwise.EXACT | special.keys())
+    registry.register(Rule(Family.ELEMENTWISE, rows=elementwise.each_row), *special)
 
 
 @pytest.mark.usefixtures("false_rules")
@@ -54,7 +53,7 @@ def test_an_op_that_reads_other_rows_or_entries_is_caught(
                 yield call
 
     monkeypatch.setitem(row_samples.SPECIAL, op_type, of_one_kind)
-    verdict = prove(op_type, ROWS)
+    verdict = prove(op_type, Cut.ROWS)
     assert verdict.outcome == WRONG
     assert f"as ['{what}']" in verdict.detail and "in shards" in verdict.detail
 
@@ -72,13 +71,13 @@ def test_a_false_rule_of_a_sum_over_rows_is_caught(
     monkeypatch: pytest.MonkeyPatch, op_type: str, false: SumRule
 ) -> None:
     monkeypatch.setitem(sums.SUMS, op_type, false)
-    verdict = prove(op_type, ROWS)
+    verdict = prove(op_type, Cut.ROWS)
     assert verdict.outcome == WRONG and verdict.detail.startswith(f"{op_type} of ")
 
 
 def test_a_false_partner_of_a_scatter_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sparse.SCATTERS, "ResourceScatterUpdate", "TensorScatterAdd")
-    verdict = prove("ResourceScatterUpdate", ROWS)
+    verdict = prove("ResourceScatterUpdate", Cut.ROWS)
     assert verdict.outcome == WRONG and "into values" in verdict.detail
 
 
@@ -90,8 +89,8 @@ def test_entries_scattered_in_another_order_are_caught(monkeypatch: pytest.Monke
         return found[::-1] if getattr(placement, "entries", "") and found.ndim else found
 
     monkeypatch.setattr(Table, "own", backwards)
-    assert prove("ResourceScatterAdd", ROWS).outcome == WRONG
-    assert prove("UnsortedSegmentSum", ROWS).outcome == WRONG
+    assert prove("ResourceScatterAdd", Cut.ROWS).outcome == WRONG
+    assert prove("UnsortedSegmentSum", Cut.ROWS).outcome == WRONG
 
 
 def test_a_false_table_of_a_sparse_update_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,9 +98,9 @@ def test_a_false_table_of_a_sparse_update_is_caught(monkeypatch: pytest.MonkeyPa
     false = SparseFusedUpdate(2, 4, 3)
     monkeypatch.setitem(sparse.SPARSE_FUSED, "ResourceSparseApplyMomentum", false)
     with pytest.raises(Exception, match=r"compute|expected|type"):
-        prove("ResourceSparseApplyMomentum", ROWS)
+        prove("ResourceSparseApplyMomentum", Cut.ROWS)
 
 
 def test_an_op_of_no_table_is_refused_on_rows() -> None:
-    verdict = prove("MatMul", ROWS)
+    verdict = prove("MatMul", Cut.ROWS)
     assert (verdict.outcome, verdict.detail) == (REFUSED, "no rule for MatMul")

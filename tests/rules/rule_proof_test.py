@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tf_wu_shard.placement import Combine
-from tf_wu_shard.rules import fused, registry, sums
+from tf_wu_shard.placement import Combine, Cut
+from tf_wu_shard.rules import elementwise, fused, registry, shapes, sums
 from tf_wu_shard.rules.fused import FusedUpdate
-from tf_wu_shard.rules.registry import Family
+from tf_wu_shard.rules.registry import Family, Rule
 from tf_wu_shard.rules.sums import SumRule
 from tf_wu_shard.weight_update.rewrite.own_shard import OwnShard
 from tools.rule_proof import samples
@@ -19,7 +19,7 @@ from tools.rule_proof.samples import Call
 
 
 @pytest.mark.parametrize(("op_type", "cut"), rules())
-def test_every_rule_is_proved(op_type: str, cut: str) -> None:
+def test_every_rule_is_proved(op_type: str, cut: Cut) -> None:
     verdict = prove(op_type, cut)
     assert verdict.outcome == PROVED, verdict.detail
     assert verdict.count >= 8
@@ -41,9 +41,9 @@ def false_rules(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_RULES", dict(registry._RULES))
     special = {"Cumsum": with_axis, "ReverseV2": with_axis, "Transpose": transposed}
     monkeypatch.setattr(samples, "SPECIAL", samples.SPECIAL | special)
-    registry.register(Family.ELEMENTWISE, registry.same_lanes, "Cumsum", "ReverseV2", "Softmax")
-    registry.register(Family.ELEMENTWISE, registry.same_lanes, "MatrixDeterminant")
-    registry.register(Family.RELABEL, registry.relabelled, "Transpose")
+    along_lanes = Rule(Family.ELEMENTWISE, elementwise.same_lanes)
+    registry.register(along_lanes, "Cumsum", "ReverseV2", "Softmax", "MatrixDeterminant")
+    registry.register(Rule(Family.RELABEL, shapes.relabelled), "Transpose")
 
 
 @pytest.mark.usefixtures("false_rules")

@@ -14,13 +14,12 @@ import numpy as np
 import tensorflow as tf
 
 from tf_wu_shard.layout import AnyLayout
-from tf_wu_shard.placement import Placement, Replicated, Sharded
+from tf_wu_shard.placement import Cut, Placement, Replicated, Sharded
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.rules.elementwise import ON_VECTORS
 from tf_wu_shard.rules.fused import FUSED
-from tf_wu_shard.rules.registry import Family, family_of, op_types, propagate
+from tf_wu_shard.rules.registry import Family, family_of, localize, op_types, propagate
 from tf_wu_shard.rules.shapes import source_operands
-from tf_wu_shard.rules.sparse import ROW_OPS, SPARSE_WRITES
+from tf_wu_shard.rules.sparse import SPARSE_WRITES
 from tf_wu_shard.rules.variables import WRITES
 from tools.rule_proof import row_updates, rows, sums, updates
 from tools.rule_proof.samples import Call, calls
@@ -29,8 +28,6 @@ from tools.rule_proof.shards import layouts, together
 
 PROVED, REFUSED, WRONG = "proved", "refused", "wrong"
 
-ELEMENTS, ROWS = "elements", "rows"
-
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
@@ -38,44 +35,40 @@ class Verdict:
 
     Attributes:
         op_type: The op's type.
-        cut: What is cut: "elements", or "rows" of a table, with entries that name them.
+        cut: What its operands are cut into.
         outcome: "proved", "refused" or "wrong"; refused where the rule takes none of the calls.
         count: How many calls agreed, each under one layout.
         detail: What was refused, or how the shards differ from the whole.
     """
 
     op_type: str
-    cut: str
+    cut: Cut
     outcome: str
     count: int
     detail: str = ""
 
 
-def rules() -> tuple[tuple[str, str], ...]:
+def rules() -> tuple[tuple[str, Cut], ...]:
     """Every op type that has a rule, each with what is cut."""
-    by_family = {*op_types(), *WRITES}
-    # A table's bias is no vector; of what an IdentityN passes on, each is what it was.
-    of_rows = (by_family - {*ON_VECTORS, "IdentityN"}) | ROW_OPS | SPARSE_WRITES.keys()
+    writes = {Cut.ELEMENTS: {*WRITES, *FUSED}, Cut.ROWS: {*WRITES, *SPARSE_WRITES}}
     return tuple(
-        (op_type, cut)
-        for cut, names in ((ELEMENTS, by_family | FUSED.keys()), (ROWS, of_rows))
-        for op_type in sorted(names)
+        (op_type, cut) for cut in Cut for op_type in sorted({*op_types(cut), *writes[cut]})
     )
 
 
-def prove(op_type: str, cut: str = ELEMENTS, seed: int = 7) -> Verdict:
+def prove(op_type: str, cut: Cut = Cut.ELEMENTS, seed: int = 7) -> Verdict:
     """Runs an op whole and in shards, and compares.
 
     Args:
         op_type: The op's type; one of no table is refused.
-        cut: What is cut, see `Verdict`.
+        cut: What its operands are cut into.
         seed: Of values, shapes and numbers of replicas.
     """
     if (op_type, cut) not in rules():
         return Verdict(op_type, cut, REFUSED, 0, f"no rule for {op_type}")
     random = np.random.default_rng(seed)
     found: Iterable[str | Refusal | None]
-    if cut == ROWS:
+    if cut is Cut.ROWS:
         writes = op_type in SPARSE_WRITES or op_type in WRITES
         found = (row_updates if writes else rows).disagreements(op_type, random)
     elif op_type in FUSED or op_type in WRITES:
@@ -91,7 +84,7 @@ def prove(op_type: str, cut: str = ELEMENTS, seed: int = 7) -> Verdict:
     return _verdict(op_type, cut, found)
 
 
-def _verdict(op_type: str, cut: str, found: Iterable[str | Refusal | None]) -> Verdict:
+def _verdict(op_type: str, cut: Cut, found: Iterable[str | Refusal | None]) -> Verdict:
     count, refusal = 0, ""
     for one in found:
         if isinstance(one, str):
@@ -121,11 +114,11 @@ def disagreement(call: Call, layout: AnyLayout) -> str | Refusal | None:
         if family_of(call.op_type) is Family.RELABEL:
             sources = source_operands(call.op_type, output, len(call.operands))
         placements = tuple(_placement(call, i) for i in sources)
-        outcome = propagate(call.op_type, call.op_type, placements, expected.shape)
+        outcome = propagate(call.operation(expected), placements)
         if isinstance(outcome, Refusal):
             return outcome
         where = f"{call.op_type} of {[o.shape for o in call.operands]} cut as {layout}"
-        if outcome != Sharded(expected.shape):
+        if outcome != (Sharded(expected.shape),):
             return f"{where} is placed {outcome}, its result has shape {list(expected.shape)}"
         try:
             shards = [
@@ -174,7 +167,8 @@ def _on_shard(
     if relabels:
         found: np.ndarray = own[source_operands(call.op_type, output, len(own))[0]]
         return found
-    return call.run(own, ON_VECTORS.get(call.op_type, ""))[output]
+    placements = tuple(_placement(call, number) for number in range(len(own)))
+    return call.run_local(localize(call.operation(np.empty(shape)), placements), own)[output]
 
 
 def _excerpt(array: np.ndarray) -> str:

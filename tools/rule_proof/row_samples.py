@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tf_wu_shard.placement import RowPlacement, What
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.sparse import LOOK_UP, READ_ROWS, SEGMENT_SUM, SHAPE, STRIDED_SLICE, UNIQUE
-from tf_wu_shard.weight_update.analysis.row_placement import RowPlacement, What
 from tools.rule_proof import samples
 from tools.rule_proof.samples import Call, definition, values
 from tools.rule_proof.tables import ALL, ONCE, Table, table_shapes, tables
@@ -62,9 +62,9 @@ def of_entries(table: Table, entries: str = ALL) -> RowPlacement:
     return RowPlacement(What.ENTRIES, entries, shape=table.shape[1:])
 
 
-def of_rows(entries: str = ALL) -> RowPlacement:
+def of_rows(table: Table, entries: str = ALL) -> RowPlacement:
     """The placement of the numbers of the rows that a list's entries name."""
-    return RowPlacement(What.ROWS, entries)
+    return RowPlacement(What.ROWS, entries, num_rows=table.shape[0])
 
 
 def _elementwise(
@@ -132,7 +132,7 @@ def _segment_sum(op_type: str, random: np.random.Generator, table: Table) -> Ite
         found = values(random, (len(rows), *table.shape[1:]))
         count = np.array(table.shape[0], np.int32)
         for number in (None, RowPlacement(What.NUM_ROWS)):
-            placed = (of_entries(table), of_rows(), number)
+            placed = (of_entries(table), of_rows(table), number)
             yield RowCall(Call(op_type, (found, rows, count), (True, True, False)), table, placed)
         places = _places(table).astype(dtype)
         once = np.array(len(table.entries[ONCE]), np.int32)
@@ -156,7 +156,7 @@ def _looked_up(op_type: str, random: np.random.Generator, table: Table) -> Itera
             attributes = ()
             operands.append(np.array(0, np.int32))
         cut = (True, True, *(False for _ in operands[2:]))
-        placed = (of_table(table.shape), of_rows(entries), *(None for _ in operands[2:]))
+        placed = (of_table(table.shape), of_rows(table, entries), *(None for _ in operands[2:]))
         yield RowCall(Call(op_type, tuple(operands), cut, attributes), table, placed)
 
 
@@ -164,13 +164,13 @@ def _once(op_type: str, random: np.random.Generator, table: Table) -> Iterator[R
     for numbered in (tf.int32, tf.int64):
         rows = table.entries[ALL].astype(_NUMBERED[int(random.integers(2))])
         call = Call(op_type, (rows,), (True,), (("out_idx", numbered),))
-        yield RowCall(call, table, (of_rows(),))
+        yield RowCall(call, table, (of_rows(table),))
 
 
 def _shape(op_type: str, random: np.random.Generator, table: Table) -> Iterator[RowCall]:
     rows = table.entries[ALL]
     held = values(random, (len(rows), *table.shape[1:]))
-    for array, placement in ((rows, of_rows()), (held, of_entries(table))):
+    for array, placement in ((rows, of_rows(table)), (held, of_entries(table))):
         for numbered in (tf.int32, tf.int64):
             call = Call(op_type, (array,), (True,), (("out_type", numbered),))
             yield RowCall(call, table, (placement,))
@@ -188,7 +188,7 @@ def _first_size(op_type: str, random: np.random.Generator, table: Table) -> Iter
 
 def _widened(op_type: str, random: np.random.Generator, table: Table) -> Iterator[RowCall]:
     rows = table.entries[ALL].astype(np.int32)
-    yield RowCall(Call(op_type, (rows,), (True,), (("DstT", tf.int64),)), table, (of_rows(),))
+    yield RowCall(Call(op_type, (rows,), (True,), (("DstT", tf.int64),)), table, (of_rows(table),))
 
 
 def _each_reshaped(op_type: str, random: np.random.Generator, table: Table) -> Iterator[RowCall]:

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from tf_wu_shard.placement import RowPlacement, What
 from tf_wu_shard.rules.sparse import SCATTERS, SPARSE_FUSED
-from tf_wu_shard.weight_update.analysis.row_placement import RowPlacement, What
 from tools.rule_proof import updates
 from tools.rule_proof.samples import run_op, values
 from tools.rule_proof.tables import ALL, ONCE, Table, table_shapes, tables

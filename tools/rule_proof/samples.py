@@ -16,6 +16,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tf_wu_shard.dtypes import RESOURCE
+from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.rules.operation import LocalOp, Operation
+from tf_wu_shard.rules.registry import constants_of
 from tf_wu_shard.rules.sums import SUMS
 from tf_wu_shard.tensorflow_private import function_graph
 
@@ -50,9 +55,60 @@ class Call:
     cut: tuple[bool, ...]
     attributes: tuple[tuple[str, Any], ...] = ()
 
-    def run(self, operands: Sequence[Any], op_type: str = "") -> tuple[np.ndarray, ...]:
-        """The outputs for these operands, computed by the op's kernel, or by another op's."""
-        return run_op(op_type or self.op_type, operands, dict(self.attributes))
+    def run(self, operands: Sequence[Any]) -> tuple[np.ndarray, ...]:
+        """The outputs for these operands, computed by the op's kernel."""
+        return run_op(self.op_type, operands, dict(self.attributes))
+
+    def run_local(
+        self, local: LocalOp | None, operands: Sequence[Any], num_rows: int = 0
+    ) -> tuple[np.ndarray, ...]:
+        """The outputs of what a shard computes.
+
+        Args:
+            local: What that is; None for the same op.
+            operands: What it has of the operands, in the order of the call.
+            num_rows: How many rows it has, where a table is cut.
+        """
+        if local is None:
+            return self.run(operands)
+        given = [
+            operands[own]
+            if isinstance(own, int)
+            else np.asarray(own.of(num_rows), tf.as_dtype(own.dtype).as_numpy_dtype)
+            for own in local.operands
+        ]
+        return run_op(local.type, given, {}) if local.type else self.run(given)
+
+    def operation(self, result: np.ndarray) -> Operation:
+        """The op as its rule sees it.
+
+        Args:
+            result: Its first result.
+        """
+        builder, arguments = GraphBuilder(()), definition(self.op_type).input_arg
+        inputs = []
+        for number, operand in enumerate(self.operands):
+            handle = number < len(arguments) and arguments[number].type == RESOURCE
+            dtype = RESOURCE if handle else tf.as_dtype(operand.dtype).as_datatype_enum
+            inputs.append(builder.note(Value(f"operand_{number}"), dtype))
+        attributes = {
+            name: value.as_datatype_enum if isinstance(value, tf.DType) else value
+            for name, value in self.attributes
+        }
+        made = builder.at("", "").op(self.op_type, inputs, self.op_type, **attributes)
+        return Operation(
+            type=self.op_type,
+            name=self.op_type,
+            inputs=tuple(inputs),
+            attributes=builder.nodes[-1].attr,
+            constants={
+                number: tuple(int(element) for element in self.operands[number].reshape(-1))
+                for number in constants_of(self.op_type)
+                if number < len(inputs)
+            },
+            shape=result.shape,
+            dtype=builder.dtype(made),
+        )
 
 
 def calls(op_type: str, random: np.random.Generator) -> Iterator[Call]:

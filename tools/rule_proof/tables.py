@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from tf_wu_shard.layout import RowLayout, row_layout
-from tf_wu_shard.weight_update.analysis.row_placement import RowPlacement, What
+from tf_wu_shard.placement import RowPlacement, What
 
 # The list of all entries of the gradient, and of its rows without repetitions.
 ALL, ONCE = "all", "once"
