@@ -70,9 +70,9 @@ def disagreement(
     (whole,) = run_op(op_type, operands, attributes)
     cut_of = (True, *(False for _ in operands[1:]))
     call = Call(op_type, tuple(operands), cut_of, tuple(attributes.items()))
-    whole_operands: tuple[Placement, ...] = tuple(Replicated(o.shape) for o in operands[1:])
-    placements = (Sharded(values.shape), *whole_operands)
-    outcome = propagate(call.operation(whole), placements)
+    placements: list[Placement] = [Sharded(values.shape)]
+    placements += [Replicated(operand.shape) for operand in operands[1:]]
+    outcome = propagate(call.operation(whole), tuple(placements))
     if isinstance(outcome, Refusal):
         return outcome
     where = f"{op_type} of {list(values.shape)} over {list(axes)} cut as {layout}"
