@@ -1,7 +1,7 @@
 """Where the elements of a value are, seen from one replica. Pure data.
 
-The placements are those of updates cut into elements; tables cut at rows have others, in
-`weight_update.analysis.row_placement`.
+An update is cut into elements, or, where a sparse gradient feeds it, at whole rows of its table:
+then each replica has the entries of the gradient that name its rows, in their order.
 """
 
 from __future__ import annotations
@@ -9,6 +9,13 @@ from __future__ import annotations
 import dataclasses
 import enum
 from typing import TypeAlias
+
+
+class Cut(enum.Enum):
+    """What an update is cut into."""
+
+    ELEMENTS = "elements"
+    ROWS = "rows"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,12 +49,52 @@ class Partial:
     """Every replica holds what it found over its own shard; all of that combined is the value.
 
     Attributes:
-        shape: The shape of the value.
+        shape: The logical shape of the value.
         combine: How they are combined.
+        of: The logical shape of what it is a sum of; -1 for how many entries of a gradient.
+        axes: The axes of that which it is summed over, counted from the front.
+        dtype: The element type of both, as a DataType number.
     """
 
     shape: tuple[int, ...]
-    combine: Combine = Combine.SUM
+    combine: Combine
+    of: tuple[int, ...]
+    axes: tuple[int, ...]
+    dtype: int
 
 
-Placement: TypeAlias = Replicated | Sharded | Partial
+class What(enum.Enum):
+    """What a value is whose table is cut at whole rows."""
+
+    TABLE = "a table of the variables' rows"
+    ENTRIES = "one row for each entry"
+    ROWS = "the number of each entry's row"
+    PLACES = "for each entry, its row's place in a list of rows without repetitions"
+    SIZES = "the shape of something with a row for each entry"
+    COUNT = "how many entries there are"
+    TABLE_SHAPE = "the shape of the table"
+    NUM_ROWS = "how many rows the table has"
+
+
+@dataclasses.dataclass(frozen=True)
+class RowPlacement:
+    """Every replica holds the rows of its shard, or what belongs to the entries that name them.
+
+    Attributes:
+        what: What the value is.
+        entries: Of which list of entries; "" of a table. The op that made it, for one that is not
+            the gradient's own.
+        into: PLACES: the list without repetitions.
+        shape: TABLE: its logical shape, of the variables' rows and any dimensions behind them.
+            ENTRIES: the shape of one.
+        num_rows: ROWS: how many rows the table has.
+    """
+
+    what: What
+    entries: str = ""
+    into: str = ""
+    shape: tuple[int, ...] = ()
+    num_rows: int = 0
+
+
+Placement: TypeAlias = Replicated | Sharded | Partial | RowPlacement

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from tf_wu_shard.placement import Partial, Placement, Replicated, Sharded
+from tf_wu_shard import refusals
+from tf_wu_shard.dtypes import FLOAT32, INT64
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.placement import Combine, Cut, Partial, Placement, Replicated, Sharded
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.rules import registry
-from tf_wu_shard.rules.registry import Family, family_of, op_types, propagate
+from tf_wu_shard.rules import registry, shapes
+from tf_wu_shard.rules.operation import Operation
+from tf_wu_shard.rules.registry import Family, Rule, family_of, op_types, propagate
 from tf_wu_shard.rules.shapes import source_operands
 
 CUT, WHOLE, SCALAR = Sharded((4, 3)), Replicated((4, 3)), Replicated(())
 
 
-def placed(op_type: str, *operands: Placement, shape: tuple[int, ...] | None = (4, 3)) -> object:
-    outcome = propagate(op_type, "op", operands, shape)
-    return str(outcome) if isinstance(outcome, Refusal) else outcome
+def placed(
+    op_type: str,
+    *operands: Placement | None,
+    shape: tuple[int, ...] | None = (4, 3),
+    dtype: int = FLOAT32,
+    **constants: int,
+) -> object:
+    inputs = tuple(Value(f"operand_{number}") for number in range(len(operands)))
+    known = {1: (constants["axis"],)} if constants else {}
+    outcome = propagate(Operation(op_type, "op", inputs, {}, known, shape, dtype), operands)
+    return str(outcome) if isinstance(outcome, Refusal) else outcome[0]
 
 
 def test_an_op_that_no_table_names_is_refused_never_guessed() -> None:
@@ -49,8 +61,13 @@ def test_an_op_that_does_not_broadcast_as_numpy_refuses_smaller_tensors() -> Non
 
 
 def test_what_is_summed_over_shards_is_in_parts() -> None:
-    assert placed("Sum", CUT, Replicated((1,)), shape=(3,)) == Partial((3,))
-    assert placed("L2Loss", CUT, shape=()) == Partial(())
+    of_rows = Partial((4,), Combine.SUM, (4, 3), (1,), FLOAT32)
+    assert placed("Sum", CUT, Replicated((1,)), shape=(4,), axis=-1) == of_rows
+    assert placed("L2Loss", CUT, shape=()) == Partial((), Combine.SUM, (4, 3), (0, 1), FLOAT32)
+    reason = "the axes of its sum are not known when traced (op)"
+    assert placed("Sum", CUT, Replicated((1,)), shape=(4,)) == reason
+    reason = "no sum over the replicas is known for its element type, int64 (op)"
+    assert placed("Sum", CUT, Replicated((1,)), shape=(4,), axis=1, dtype=INT64) == reason
     reason = "it takes its axes from the values of a sharded tensor (op)"
     assert placed("Mean", CUT, CUT, shape=()) == reason
     unknown = "the shape of its result is not known when the step is traced (op)"
@@ -86,13 +103,18 @@ def test_a_shape_taken_from_a_sharded_tensor_is_refused() -> None:
 
 def test_an_op_type_has_one_rule() -> None:
     with pytest.raises(ValueError, match="Mul has a rule already"):
-        registry.register(Family.RELABEL, registry.relabelled, "Mul")
+        registry.register(Rule(Family.RELABEL, shapes.relabelled), "Mul")
     assert family_of("Mul") is Family.ELEMENTWISE
 
 
-def test_every_op_type_has_a_family() -> None:
-    assert {family_of(t) for t in op_types()} == set(Family)
-    assert list(op_types()) == sorted(set(op_types()))
+def test_every_op_type_on_elements_has_a_family() -> None:
+    assert {family_of(t) for t in op_types(Cut.ELEMENTS)} == set(Family)
+    assert list(op_types(Cut.ROWS)) == sorted(set(op_types(Cut.ROWS)))
+
+
+def test_an_operand_of_unknown_shape_is_refused_by_its_name() -> None:
+    reason = refusals.Updates.OPERAND_SHAPE_UNKNOWN.at("operand_1")
+    assert placed("Mul", CUT, None) == str(reason)
 
 
 def test_an_identity_of_several_passes_each_on_by_number() -> None:

@@ -18,6 +18,13 @@ resource_variable_ops.cc and training_ops.cc.
 from __future__ import annotations
 
 import dataclasses
+from typing import TypeGuard
+
+from tf_wu_shard import refusals
+from tf_wu_shard.placement import RowPlacement, What
+from tf_wu_shard.rules import registry
+from tf_wu_shard.rules.operation import LocalOp, Operation, OwnRows
+from tf_wu_shard.rules.registry import Operands, Outcome, Rule
 
 # Scatters into a variable (handle, rows, values), each with the op that does it to a value. Of
 # entries that name the same row, the later one comes later: exact only in the kernel's own order.
@@ -77,16 +84,76 @@ SAME = frozenset({"Identity", "IdentityN", "StopGradient", "PreventGradient", "S
 # A choice between two functions without effects.
 BRANCH = "StatelessIf"
 
-# What leads from a sparse gradient to the writes, beside the ops of the other tables.
-ROW_OPS = frozenset({SEGMENT_SUM, LOOK_UP, READ_ROWS, UNIQUE, SHAPE, STRIDED_SLICE})
 
-# Elementwise ops that IEEE 754 rounds correctly, or that do not round. Entries are picked out of
-# the whole list, so that an element may come into another place of a vector register, or into the
-# loop's rest; a kernel that approximates (Pow, Exp, Rsqrt) may round differently there.
-EXACT = frozenset(
-    {"Abs", "Neg", "Sign", "Square", "Sqrt", "Cast", "ZerosLike", "OnesLike", "Add", "AddV2"}
-    | {"Sub", "Mul", "MulNoNan", "Div", "RealDiv", "DivNoNan", "Maximum", "Minimum", "AddN"}
-    | {"Less", "LessEqual", "Greater", "GreaterEqual", "Equal", "NotEqual", "IsFinite", "IsInf"}
-    | {"IsNan", "LogicalNot", "LogicalAnd", "LogicalOr", "Select", "SelectV2", "ClipByValue"}
-    | {"SquaredDifference"}
-)
+def _segment_sum(op: Operation, operands: Operands) -> Outcome:
+    values, places, count = operands
+    if _is(values, What.ENTRIES) and isinstance(places, RowPlacement):
+        known = count == RowPlacement(What.NUM_ROWS) or op.constants.get(2) == (places.num_rows,)
+        alike = places.entries == values.entries
+        if places.what is What.ROWS and alike and known:
+            return (RowPlacement(What.TABLE, shape=(places.num_rows, *values.shape)),)
+        once = count == RowPlacement(What.COUNT, places.into)
+        if places.what is What.PLACES and alike and once:
+            return (dataclasses.replace(values, entries=places.into),)
+    return refusals.Rows.OTHER_SEGMENT_SUM.at(op.name)
+
+
+def _own_segments(op: Operation, operands: Operands) -> LocalOp | None:
+    if not _is(operands[1], What.ROWS):
+        return None
+    return LocalOp((0, 1, OwnRows(op.attribute("Tnumsegments").type)))
+
+
+def _look_up(op: Operation, operands: Operands) -> Outcome:
+    table, rows = operands[:2]
+    plain = op.constants.get(2) == (0,) and op.attribute("batch_dims").i == 0
+    if _is(table, What.TABLE) and _is(rows, What.ROWS) and plain:
+        return (RowPlacement(What.ENTRIES, rows.entries, shape=table.shape[1:]),)
+    return refusals.Rows.OTHER_LOOK_UP.at(op.name)
+
+
+def _read_rows(op: Operation, operands: Operands) -> Outcome:
+    table, rows = operands
+    if not _is(table, What.TABLE):
+        return refusals.Rows.ROWS_OF_ANOTHER.at(op.name)
+    if not _is(rows, What.ROWS) or op.attribute("batch_dims").i != 0:
+        return refusals.Rows.OTHER_ROWS_READ.at(op.name)
+    return (RowPlacement(What.ENTRIES, rows.entries, shape=table.shape[1:]),)
+
+
+def _unique(op: Operation, operands: Operands) -> Outcome:
+    (rows,) = operands
+    if not _is(rows, What.ROWS):
+        return registry.no_rule_on_rows(op)
+    return (
+        dataclasses.replace(rows, entries=op.name),
+        RowPlacement(What.PLACES, rows.entries, op.name),
+    )
+
+
+def _shape(op: Operation, operands: Operands) -> Outcome:
+    (first,) = operands
+    if _is(first, What.ROWS) or _is(first, What.ENTRIES):
+        return (RowPlacement(What.SIZES, first.entries),)
+    return registry.no_rule_on_rows(op)
+
+
+def _first_size(op: Operation, operands: Operands) -> Outcome:
+    sizes = operands[0]
+    if registry.is_first(op) and _is(sizes, What.TABLE_SHAPE):
+        return (RowPlacement(What.NUM_ROWS),)
+    if registry.is_first(op) and _is(sizes, What.SIZES):
+        return (RowPlacement(What.COUNT, sizes.entries),)
+    return registry.no_rule_on_rows(op)
+
+
+def _is(operand: object, what: What) -> TypeGuard[RowPlacement]:
+    return isinstance(operand, RowPlacement) and operand.what is what
+
+
+registry.register(Rule(rows=_segment_sum, localize=_own_segments, constants=(2,)), SEGMENT_SUM)
+registry.register(Rule(rows=_look_up, constants=(2,)), LOOK_UP)
+registry.register(Rule(rows=_read_rows), READ_ROWS)
+registry.register(Rule(rows=_unique), UNIQUE)
+registry.register(Rule(rows=_shape), SHAPE)
+registry.register(Rule(rows=_first_size, constants=(1, 2, 3)), STRIDED_SLICE)

@@ -14,16 +14,17 @@ import numpy as np
 import tensorflow as tf
 
 from tf_wu_shard.layout import AnyLayout
-from tf_wu_shard.placement import Placement, Replicated, Sharded
+from tf_wu_shard.placement import Cut, Placement, Replicated, Sharded
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.rules.elementwise import ON_VECTORS
 from tf_wu_shard.rules.fused import FUSED
-from tf_wu_shard.rules.registry import Family, family_of, op_types, propagate
+from tf_wu_shard.rules.registry import Family, family_of, localize, op_types, propagate
 from tf_wu_shard.rules.shapes import source_operands
+from tf_wu_shard.rules.sparse import SPARSE_WRITES
 from tf_wu_shard.rules.variables import WRITES
-from tools.rule_proof import sums, updates
+from tools.rule_proof import row_updates, rows, sums, updates
 from tools.rule_proof.samples import Call, calls
-from tools.rule_proof.shards import cut, layouts, together
+from tools.rule_proof.shards import cut as cut_out
+from tools.rule_proof.shards import layouts, together
 
 PROVED, REFUSED, WRONG = "proved", "refused", "wrong"
 
@@ -34,59 +35,67 @@ class Verdict:
 
     Attributes:
         op_type: The op's type.
+        cut: What its operands are cut into.
         outcome: "proved", "refused" or "wrong"; refused where the rule takes none of the calls.
         count: How many calls agreed, each under one layout.
         detail: What was refused, or how the shards differ from the whole.
     """
 
     op_type: str
+    cut: Cut
     outcome: str
     count: int
     detail: str = ""
 
 
-def rules() -> tuple[str, ...]:
-    """Every op type that has a rule for elements; rules for rows of a table are not proved here."""
-    return tuple(sorted({*op_types(), *FUSED, *WRITES}))
+def rules() -> tuple[tuple[str, Cut], ...]:
+    """Every op type that has a rule, each with what is cut."""
+    writes = {Cut.ELEMENTS: {*WRITES, *FUSED}, Cut.ROWS: {*WRITES, *SPARSE_WRITES}}
+    return tuple(
+        (op_type, cut) for cut in Cut for op_type in sorted({*op_types(cut), *writes[cut]})
+    )
 
 
-def prove(op_type: str, seed: int = 7) -> Verdict:
+def prove(op_type: str, cut: Cut = Cut.ELEMENTS, seed: int = 7) -> Verdict:
     """Runs an op whole and in shards, and compares.
 
     Args:
         op_type: The op's type; one of no table is refused.
+        cut: What its operands are cut into.
         seed: Of values, shapes and numbers of replicas.
     """
+    if (op_type, cut) not in rules():
+        return Verdict(op_type, cut, REFUSED, 0, f"no rule for {op_type}")
     random = np.random.default_rng(seed)
-    if op_type in FUSED or op_type in WRITES:
+    found: Iterable[str | Refusal | None]
+    if cut is Cut.ROWS:
+        writes = op_type in SPARSE_WRITES or op_type in WRITES
+        found = (row_updates if writes else rows).disagreements(op_type, random)
+    elif op_type in FUSED or op_type in WRITES:
         found = updates.disagreements(op_type, random)
-        return _verdict(op_type, found)
-    if family_of(op_type) is Family.SUM:
-        return _verdict(op_type, sums.disagreements(op_type, random))
-    if family_of(op_type) is None:
-        return Verdict(op_type, REFUSED, 0, f"no rule for {op_type}")
-    return _verdict(
-        op_type,
-        (
+    elif family_of(op_type) is Family.SUM:
+        found = sums.disagreements(op_type, random)
+    else:
+        found = (
             disagreement(call, layout)
             for call in calls(op_type, random)
             for layout in layouts(random, _shape(call), _item_bytes(call))
-        ),
-    )
+        )
+    return _verdict(op_type, cut, found)
 
 
-def _verdict(op_type: str, found: Iterable[str | Refusal | None]) -> Verdict:
+def _verdict(op_type: str, cut: Cut, found: Iterable[str | Refusal | None]) -> Verdict:
     count, refusal = 0, ""
     for one in found:
         if isinstance(one, str):
-            return Verdict(op_type, WRONG, count, " ".join(one.split()))
+            return Verdict(op_type, cut, WRONG, count, " ".join(one.split()))
         if one is None:
             count += 1
         else:
             refusal = refusal or str(one)
     if not count:
-        return Verdict(op_type, REFUSED, 0, refusal or "no kernel of it runs here")
-    return Verdict(op_type, PROVED, count, refusal)
+        return Verdict(op_type, cut, REFUSED, 0, refusal or "no kernel of it runs here")
+    return Verdict(op_type, cut, PROVED, count, refusal)
 
 
 def disagreement(call: Call, layout: AnyLayout) -> str | Refusal | None:
@@ -105,11 +114,11 @@ def disagreement(call: Call, layout: AnyLayout) -> str | Refusal | None:
         if family_of(call.op_type) is Family.RELABEL:
             sources = source_operands(call.op_type, output, len(call.operands))
         placements = tuple(_placement(call, i) for i in sources)
-        outcome = propagate(call.op_type, call.op_type, placements, expected.shape)
+        outcome = propagate(call.operation(expected), placements)
         if isinstance(outcome, Refusal):
             return outcome
         where = f"{call.op_type} of {[o.shape for o in call.operands]} cut as {layout}"
-        if outcome != Sharded(expected.shape):
+        if outcome != (Sharded(expected.shape),):
             return f"{where} is placed {outcome}, its result has shape {list(expected.shape)}"
         try:
             shards = [
@@ -148,17 +157,18 @@ def _on_shard(
     own: list[Any] = []
     for operand, sharded in zip(call.operands, call.cut, strict=True):
         if sharded:
-            own.append(cut(operand, layout, replica))
+            own.append(cut_out(operand, layout, replica))
         elif relabels:
             own.append(operand)
         elif operand.size == 1:
             own.append(operand.reshape(()))
         else:
-            own.append(cut(np.broadcast_to(operand, shape), layout, replica))
+            own.append(cut_out(np.broadcast_to(operand, shape), layout, replica))
     if relabels:
         found: np.ndarray = own[source_operands(call.op_type, output, len(own))[0]]
         return found
-    return call.run(own, ON_VECTORS.get(call.op_type, ""))[output]
+    placements = tuple(_placement(call, number) for number in range(len(own)))
+    return call.run_local(localize(call.operation(np.empty(shape)), placements), own)[output]
 
 
 def _excerpt(array: np.ndarray) -> str:

@@ -16,6 +16,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tf_wu_shard.dtypes import RESOURCE
+from tf_wu_shard.graph.builder import GraphBuilder
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.rules.operation import LocalOp, Operation
+from tf_wu_shard.rules.registry import constants_of
 from tf_wu_shard.rules.sums import SUMS
 from tf_wu_shard.tensorflow_private import function_graph
 
@@ -26,7 +31,7 @@ _DTYPES = (*_NUMBERS, np.bool_)
 _SAME_SHAPE_ONLY = frozenset({"AddN", "IdentityN", "Select"})
 
 # What a kernel says of operands that it does not take.
-_NOT_TAKEN = (tf.errors.InvalidArgumentError, tf.errors.AbortedError, tf.errors.InternalError)
+NOT_TAKEN = (tf.errors.InvalidArgumentError, tf.errors.AbortedError, tf.errors.InternalError)
 
 # Operands that Python calls otherwise than the op's definition.
 _NAMES = {("ExpandDims", "dim"): "axis", ("Select", "t"): "x", ("Select", "e"): "y"} | {
@@ -50,29 +55,80 @@ class Call:
     cut: tuple[bool, ...]
     attributes: tuple[tuple[str, Any], ...] = ()
 
-    def run(self, operands: Sequence[Any], op_type: str = "") -> tuple[np.ndarray, ...]:
-        """The outputs for these operands, computed by the op's kernel, or by another op's."""
-        return run_op(op_type or self.op_type, operands, dict(self.attributes))
+    def run(self, operands: Sequence[Any]) -> tuple[np.ndarray, ...]:
+        """The outputs for these operands, computed by the op's kernel."""
+        return run_op(self.op_type, operands, dict(self.attributes))
+
+    def run_local(
+        self, local: LocalOp | None, operands: Sequence[Any], num_rows: int = 0
+    ) -> tuple[np.ndarray, ...]:
+        """The outputs of what a shard computes.
+
+        Args:
+            local: What that is; None for the same op.
+            operands: What it has of the operands, in the order of the call.
+            num_rows: How many rows it has, where a table is cut.
+        """
+        if local is None:
+            return self.run(operands)
+        given = [
+            operands[own]
+            if isinstance(own, int)
+            else np.asarray(own.of(num_rows), tf.as_dtype(own.dtype).as_numpy_dtype)
+            for own in local.operands
+        ]
+        return run_op(local.type, given, {}) if local.type else self.run(given)
+
+    def operation(self, result: np.ndarray) -> Operation:
+        """The op as its rule sees it.
+
+        Args:
+            result: Its first result.
+        """
+        builder, arguments = GraphBuilder(()), definition(self.op_type).input_arg
+        inputs = []
+        for number, operand in enumerate(self.operands):
+            handle = number < len(arguments) and arguments[number].type == RESOURCE
+            dtype = RESOURCE if handle else tf.as_dtype(operand.dtype).as_datatype_enum
+            inputs.append(builder.note(Value(f"operand_{number}"), dtype))
+        attributes = {
+            name: value.as_datatype_enum if isinstance(value, tf.DType) else value
+            for name, value in self.attributes
+        }
+        made = builder.at("", "").op(self.op_type, inputs, self.op_type, **attributes)
+        return Operation(
+            type=self.op_type,
+            name=self.op_type,
+            inputs=tuple(inputs),
+            attributes=builder.nodes[-1].attr,
+            constants={
+                number: tuple(int(element) for element in self.operands[number].reshape(-1))
+                for number in constants_of(self.op_type)
+                if number < len(inputs)
+            },
+            shape=result.shape,
+            dtype=builder.dtype(made),
+        )
 
 
 def calls(op_type: str, random: np.random.Generator) -> Iterator[Call]:
     """Calls of an op; nothing where no kernel of it runs here."""
-    if op_type in _SPECIAL:
+    if op_type in SPECIAL:
         for shape in shapes(random):
-            yield from _SPECIAL[op_type](op_type, random, shape)
+            yield from SPECIAL[op_type](op_type, random, shape)
         return
     count = arity(op_type)
     cuts = [[True] * count]
-    if _takes_scalars(op_type):
+    if takes_scalars(op_type):
         cuts += [[number != whole for number in range(count)] for whole in range(count)]
-    for dtype in _element_types(op_type):
+    for dtype in element_types(op_type):
         for shape, cut in itertools.product(shapes(random), cuts):
             # An op that does not take such operands is not asked about them.
-            with contextlib.suppress(*_NOT_TAKEN):
-                yield _call(op_type, random, shape, cut, dtype)
+            with contextlib.suppress(*NOT_TAKEN):
+                yield call(op_type, random, shape, cut, dtype)
                 if not all(cut) and len(shape) > 1 and dtype is np.float32:
                     for smaller in (shape[-1:], (*shape[:-1], 1)):
-                        yield _call(op_type, random, shape, cut, dtype, smaller)
+                        yield call(op_type, random, shape, cut, dtype, smaller)
 
 
 def shapes(random: np.random.Generator) -> list[tuple[int, ...]]:
@@ -109,6 +165,11 @@ def run_op(
     op_type: str, operands: Sequence[Any], attributes: dict[str, Any]
 ) -> tuple[np.ndarray, ...]:
     """Runs an op eagerly, its operands given in the order of its definition."""
+    return tuple(np.asarray(r.numpy()) for r in called(op_type, operands, attributes))
+
+
+def called(op_type: str, operands: Sequence[Any], attributes: dict[str, Any]) -> list[tf.Tensor]:
+    """The results of an op, its operands given in the order of its definition."""
     named: dict[str, Any] = dict(attributes)
     given = list(operands)
     for argument in definition(op_type).input_arg:
@@ -117,7 +178,7 @@ def run_op(
         named[name] = given if several else given.pop(0)
     result = getattr(tf.raw_ops, op_type)(**named)
     results = list(result) if isinstance(result, (list, tuple)) else [result]
-    return tuple(np.asarray(r.numpy()) for r in results if isinstance(r, tf.Tensor))
+    return [r for r in results if isinstance(r, tf.Tensor)]
 
 
 def values(
@@ -132,7 +193,7 @@ def values(
     return np.asarray(random.normal(size=shape) * 2 + 0.5, dtype)
 
 
-def _element_types(op_type: str) -> list[Any]:
+def element_types(op_type: str) -> list[Any]:
     """The element types of the table for which the op has a kernel."""
     arguments = definition(op_type).input_arg
     varied = {a.type_attr or a.type_list_attr for a in arguments} - {""}
@@ -146,19 +207,20 @@ def _element_types(op_type: str) -> list[Any]:
         if allowed and tf.as_dtype(dtype) not in allowed:
             continue
         try:
-            _call(op_type, np.random.default_rng(0), (2,), [True] * arity(op_type), dtype)
-        except (tf.errors.NotFoundError, tf.errors.UnimplementedError, *_NOT_TAKEN):
+            call(op_type, np.random.default_rng(0), (2,), [True] * arity(op_type), dtype)
+        except (tf.errors.NotFoundError, tf.errors.UnimplementedError, *NOT_TAKEN):
             continue
         found.append(dtype)
     return found
 
 
-def _takes_scalars(op_type: str) -> bool:
+def takes_scalars(op_type: str) -> bool:
+    """Whether one of its operands may be a scalar, or otherwise smaller than the rest."""
     arguments = definition(op_type).input_arg
     return len(arguments) > 1 and op_type not in _SAME_SHAPE_ONLY
 
 
-def _call(
+def call(
     op_type: str,
     random: np.random.Generator,
     shape: tuple[int, ...],
@@ -174,9 +236,9 @@ def _call(
         fixed = tf.as_dtype(argument.type).as_numpy_dtype if argument.type else dtype
         operands.append(values(random, shape if sharded else smaller, fixed))
     attributes = (("DstT", tf.int32),) if op_type == "Cast" else ()
-    call = Call(op_type, tuple(operands), tuple(cut), attributes)
-    call.run(call.operands)
-    return call
+    made = Call(op_type, tuple(operands), tuple(cut), attributes)
+    made.run(made.operands)
+    return made
 
 
 def _clipped(op_type: str, random: np.random.Generator, shape: tuple[int, ...]) -> Iterator[Call]:
@@ -226,7 +288,7 @@ def _ensured(op_type: str, random: np.random.Generator, shape: tuple[int, ...]) 
 
 _Sampler = Callable[[str, np.random.Generator, tuple[int, ...]], Iterator[Call]]
 
-_SPECIAL: dict[str, _Sampler] = {
+SPECIAL: dict[str, _Sampler] = {
     "ClipByValue": _clipped,
     "BiasAdd": _biased,
     "Reshape": _reshaped,

@@ -18,14 +18,14 @@ from tf_wu_shard.grounds import plain_ops
 from tf_wu_shard.grounds.tpu.collectives import TpuCluster
 from tf_wu_shard.grounds.tpu.torus import one_group
 from tf_wu_shard.layout import AnyLayout, row_layout
-from tf_wu_shard.placement import Combine, Partial, Sharded
+from tf_wu_shard.placement import Combine, Partial, Placement, Replicated, Sharded
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.registry import propagate
 from tf_wu_shard.rules.sums import SUMS
-from tf_wu_shard.weight_update.analysis.types import BodyOp, ShardSum
+from tf_wu_shard.weight_update.analysis.types import BodyOp
 from tf_wu_shard.weight_update.rewrite import sums as emission
 from tf_wu_shard.weight_update.rewrite.own_shard import OwnShard
-from tools.rule_proof.samples import definition, run_op, shapes
+from tools.rule_proof.samples import Call, definition, run_op, shapes
 from tools.rule_proof.shards import cut, layouts
 
 # The element types by the op's type attribute, which ops on truth values do not have.
@@ -63,20 +63,26 @@ def disagreement(
 ) -> str | Refusal | None:
     """How a sum over shards differs from the sum of the whole; None where they agree."""
     operands: list[np.ndarray] = [values]
-    attributes = {}
+    attributes: dict[str, Any] = {}
     if len(definition(op_type).input_arg) > 1:
         operands.append(np.array(axes, np.int32))
         attributes["keep_dims"] = keep
     (whole,) = run_op(op_type, operands, attributes)
-    outcome = propagate(op_type, op_type, (Sharded(values.shape),), whole.shape)
+    cut_of = (True, *(False for _ in operands[1:]))
+    call = Call(op_type, tuple(operands), cut_of, tuple(attributes.items()))
+    placements: list[Placement] = [Sharded(values.shape)]
+    placements += [Replicated(operand.shape) for operand in operands[1:]]
+    outcome = propagate(call.operation(whole), tuple(placements))
     if isinstance(outcome, Refusal):
         return outcome
     where = f"{op_type} of {list(values.shape)} over {list(axes)} cut as {layout}"
-    if outcome != Partial(whole.shape, SUMS[op_type].combine):
-        return f"{where} is placed {outcome}"
     dtype = tf.as_dtype(values.dtype).as_datatype_enum
-    summed = ShardSum(values.shape, axes, whole.shape, dtype)
-    found = _emitted(BodyOp(op_type, ("sum",), (), sum=summed), values, layout)
+    summed = Partial(whole.shape, SUMS[op_type].combine, values.shape, axes, dtype)
+    if outcome != (summed,):
+        return f"{where} is placed {outcome}"
+    padding = _padding(values.dtype, SUMS[op_type].combine)
+    shards = [cut(values, layout, replica, padding) for replica in range(layout.num_shards)]
+    found = emitted(BodyOp(op_type, ("sum",), (), sum=summed), shards, layout)
     if found.shape != whole.shape or found.tobytes() != whole.tobytes():
         return f"{where} gives {found.reshape(-1)[:6]} in shards, {whole.reshape(-1)[:6]} whole"
     return None
@@ -89,15 +95,20 @@ def _axes(op_type: str, random: np.random.Generator, rank: int) -> tuple[int, ..
     return tuple(sorted(int(a) for a in random.choice(rank, count, replace=False)))
 
 
-def _emitted(op: BodyOp, values: np.ndarray, layout: AnyLayout) -> np.ndarray:
-    """Runs what is emitted for every replica, and adds up the parts."""
+def emitted(op: BodyOp, shards: Sequence[np.ndarray], layout: AnyLayout) -> np.ndarray:
+    """Runs what is emitted for every replica, and adds up the parts.
+
+    Args:
+        op: The sum.
+        shards: What each replica has of what is summed.
+        layout: How that is cut.
+    """
     builder = GraphBuilder(())
     dialect = TpuCluster("proof", one_group(layout.num_shards))
     combine = SUMS[op.type].combine
     parts = []
-    for replica in range(layout.num_shards):
+    for replica, own in enumerate(shards):
         # A constant serves one replica only: what it tells of its number differs.
-        own = cut(values, layout, replica, _padding(values.dtype, combine))
         shard = _const(builder, own, f"shard_{replica}")
         before = len(builder.nodes)
         at = builder.at("", f"replica_{replica}")

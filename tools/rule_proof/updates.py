@@ -11,6 +11,8 @@ import tensorflow as tf
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.fused import FUSED
+from tf_wu_shard.rules.handles import num_written
+from tf_wu_shard.rules.sparse import SPARSE_FUSED
 from tf_wu_shard.rules.variables import WRITES
 from tools.rule_proof.samples import definition, run_op, shapes
 from tools.rule_proof.shards import cut, layouts, together
@@ -26,19 +28,17 @@ _SCALARS: dict[str, Any] = {
 def disagreements(op_type: str, random: np.random.Generator) -> Iterator[str | Refusal | None]:
     """For each call of an update, under each of some layouts, how shards and whole differ."""
     for shape in shapes(random):
-        values = _operands(op_type, random, shape)
-        before = values[: _num_handles(op_type)]
-        whole = _apply(op_type, values)
-        if all(w.tobytes() == b.tobytes() for w, b in zip(whole, before, strict=True)):
-            yield f"{op_type} changes nothing; its sample values prove nothing"
+        values = operands(op_type, random, shape)
         for layout in layouts(random, shape, 4):
-            yield _disagreement(op_type, values, whole, layout)
+            yield disagreement(op_type, values, layout)
 
 
-def _disagreement(
-    op_type: str, values: list[np.ndarray], whole: list[np.ndarray], layout: AnyLayout
-) -> str | None:
+def disagreement(op_type: str, values: list[np.ndarray], layout: AnyLayout) -> str | None:
+    """How the shards of an update differ from the whole; None where they agree."""
     shards = []
+    whole = _apply(op_type, values)
+    if all(w.tobytes() == b.tobytes() for w, b in zip(whole, values, strict=False)):
+        return f"{op_type} changes nothing; its sample values prove nothing"
     for replica in range(layout.num_shards):
         own = [
             cut(v, layout, replica) if _is_cut(op_type, number) else v
@@ -57,18 +57,14 @@ def _disagreement(
     return None
 
 
-def _num_handles(op_type: str) -> int:
-    return FUSED[op_type].num_handles if op_type in FUSED else 1
-
-
 def _is_cut(op_type: str, operand: int) -> bool:
-    gradient = FUSED[op_type].gradient if op_type in FUSED else 1
-    return operand < _num_handles(op_type) or operand == gradient
+    fused = FUSED.get(op_type) or SPARSE_FUSED.get(op_type)
+    gradient = fused.gradient if fused else 1
+    return operand < num_written(op_type) or operand == gradient
 
 
-def _operands(
-    op_type: str, random: np.random.Generator, shape: tuple[int, ...]
-) -> list[np.ndarray]:
+def operands(op_type: str, random: np.random.Generator, shape: tuple[int, ...]) -> list[np.ndarray]:
+    """Sample values of an update of variables of a shape, in the order of its definition."""
     values: list[np.ndarray] = []
     for number, argument in enumerate(definition(op_type).input_arg):
         if _is_cut(op_type, number):
@@ -78,18 +74,28 @@ def _operands(
             values.append(np.asarray(_SCALARS[argument.name]))
         else:
             values.append(np.asarray(random.uniform(0.1, 0.4), np.float32))
-    if op_type == "ResourceApplyCenteredRMSProp":
+    if op_type.endswith("ApplyCenteredRMSProp"):
         values[1] = values[1] * np.float32(0.1)
     return values
 
 
 def _apply(op_type: str, values: list[np.ndarray]) -> list[np.ndarray]:
     """The variables after one update whose operands have these values."""
-    count = _num_handles(op_type)
-    variables = [tf.Variable(v) for v in values[:count]]
     # A write of a variable is, on a weight's shard, the arithmetic that it stands for.
     arithmetic = WRITES.get(op_type)
     if arithmetic is not None:
         return list(run_op(arithmetic, values, {}))
-    run_op(op_type, [*(v.handle for v in variables), *values[count:]], {})
+    return applied(op_type, values, num_written(op_type))
+
+
+def applied(op_type: str, values: list[np.ndarray], num_handles: int) -> list[np.ndarray]:
+    """Variables after an op that writes them.
+
+    Args:
+        op_type: The op's type.
+        values: Of its operands; of those that are handles, what their variables hold.
+        num_handles: How many of the first operands are handles.
+    """
+    variables = [tf.Variable(v) for v in values[:num_handles]]
+    run_op(op_type, [*(v.handle for v in variables), *values[num_handles:]], {})
     return [np.array(v.numpy()) for v in variables]

@@ -8,9 +8,10 @@ import pytest
 
 from tests.graph.text_graph import DIALECT, view_of
 from tests.weight_update.analysis.row_updates_test import DECAYING, GATHERED
+from tf_wu_shard.placement import Combine, Partial
 from tf_wu_shard.weight_update.analysis.analyze import analyze
 from tf_wu_shard.weight_update.analysis.row_body import weights_by_rows
-from tf_wu_shard.weight_update.analysis.types import Analysis, BodyOp, OperandKind, ShardSum
+from tf_wu_shard.weight_update.analysis.types import Analysis, BodyOp, OperandKind
 
 FLOAT = 1
 SHAPES = {"w": (4, 3), "m": (4, 3)}
@@ -56,7 +57,7 @@ SCATTERED = "step# = ResourceScatterSub(w#, rows#, scaled#) @d#\n"
 def test_a_norm_of_a_table_is_summed_over_shards() -> None:
     norm = "norm# = L2Loss(kept#) [] @d#\nscaled# = Mul(moved#, norm#) [4,3] @d#\n"
     body = body_of(scaled_by(norm))
-    assert body["norm0"].sum == ShardSum((4, 3), (0, 1), (), FLOAT)
+    assert body["norm0"].sum == Partial((), Combine.SUM, (4, 3), (0, 1), FLOAT)
     assert body["scaled0"].operands[1].kind is OperandKind.SCALAR
 
 
@@ -65,7 +66,7 @@ def test_a_sum_over_entries_does_not_know_how_many_there_are() -> None:
         "total# = Sum(values#, axis) {keep_dims=1} [1,3] @d#\n"
         "scaled# = Mul(values#, total#) [4,3] @d#\n" + SCATTERED
     )
-    assert body["total0"].sum == ShardSum((-1, 3), (0,), (1, 3), FLOAT)
+    assert body["total0"].sum == Partial((1, 3), Combine.SUM, (-1, 3), (0,), FLOAT)
     assert body["scaled0"].operands[1].kind is OperandKind.SCALAR
 
 

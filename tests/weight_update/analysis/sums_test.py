@@ -8,7 +8,8 @@ import pytest
 
 from tests.weight_update.analysis.steps import MOMENTUM, SHAPES, analysis_of, reasons_of
 from tf_wu_shard.graph.op import Value
-from tf_wu_shard.weight_update.analysis.types import BodyOp, OperandKind, ShardSum, WeightUpdate
+from tf_wu_shard.placement import Combine, Partial
+from tf_wu_shard.weight_update.analysis.types import BodyOp, OperandKind, WeightUpdate
 
 FLOAT = 1
 BOOL = 10
@@ -43,7 +44,7 @@ def update_of(
 def test_a_norm_is_part_of_the_body_and_what_is_made_of_it_is_not() -> None:
     _, body = update_of(NORMED)
     assert [*body] == ["squares0", "total0", "unit0", "step0"]
-    assert body["total0"].sum == ShardSum((4,), (0,), (), FLOAT)
+    assert body["total0"].sum == Partial((), Combine.SUM, (4,), (0,), FLOAT)
     assert [o.kind for o in body["total0"].operands] == [OperandKind.BODY]
     assert all(op.sum is None for name, op in body.items() if name != "total0")
     scale = body["unit0"].operands[1]
@@ -53,7 +54,7 @@ def test_a_norm_is_part_of_the_body_and_what_is_made_of_it_is_not() -> None:
 @pytest.mark.parametrize("op_type", ["Max", "Min"])
 def test_a_maximum_is_a_sum_of_another_kind(op_type: str) -> None:
     _, body = update_of(NORMED.replace("= Sum(", f"= {op_type}("))
-    assert body["total0"].sum == ShardSum((4,), (0,), (), FLOAT)
+    assert body["total0"].sum == Partial((), Combine[op_type.upper()], (4,), (0,), FLOAT)
 
 
 def test_whether_any_element_is_large_is_known_on_every_replica() -> None:
@@ -65,7 +66,7 @@ def test_whether_any_element_is_large_is_known_on_every_replica() -> None:
     put# = AssignSubVariableOp(w#, step#) @d#
     """
     _, body = update_of(text)
-    assert body["any0"].sum == ShardSum((4,), (0,), (), BOOL)
+    assert body["any0"].sum == Partial((), Combine.MAX, (4,), (0,), BOOL)
     assert body["step0"].operands[0].kind is OperandKind.SCALAR
 
 
@@ -92,7 +93,9 @@ def test_a_norm_that_is_only_returned_is_summed_over_shards_as_well() -> None:
     analysis = analysis_of(text, outputs=["norm0", "norm1"])
     (update,) = analysis.updates
     (norm,) = (op for op in update.body if op.sum is not None)
-    assert norm.ops == ("norm0", "norm1") and norm.sum == ShardSum((4,), (0,), (), FLOAT)
+    assert norm.ops == ("norm0", "norm1") and norm.sum == Partial(
+        (), Combine.SUM, (4,), (0,), FLOAT
+    )
 
 
 def test_a_norm_that_replica_0_alone_returns_is_summed_over_shards_as_well() -> None:
@@ -116,7 +119,7 @@ def test_a_norm_of_each_row_is_broadcast_over_the_shard() -> None:
     step# = AssignSubVariableOp(w#, unit#) @d#
     """
     _, body = update_of(text, {"w": (2, 2)})
-    assert body["rows0"].sum == ShardSum((2, 2), (1,), (2, 1), FLOAT)
+    assert body["rows0"].sum == Partial((2, 1), Combine.SUM, (2, 2), (1,), FLOAT)
     norms = body["unit0"].operands[1]
     assert (norms.kind, norms.shape) == (OperandKind.BROADCAST, (2, 2))
     assert norms.values == (Value("rows0"), Value("rows1"))
@@ -125,7 +128,7 @@ def test_a_norm_of_each_row_is_broadcast_over_the_shard() -> None:
 def test_axes_count_from_the_front() -> None:
     text = NORMED.replace("all = Const() {value=0}", "all = Const() {value=-1}")
     _, body = update_of(text)
-    assert body["total0"].sum == ShardSum((4,), (0,), (), FLOAT)
+    assert body["total0"].sum == Partial((), Combine.SUM, (4,), (0,), FLOAT)
 
 
 def test_a_global_norm_ties_no_updates_together() -> None:
@@ -186,7 +189,7 @@ FACTORED_SHAPES = {"w": (2, 2), "s": (2, 2), "r": (2, 1), "c": (1, 2)}
 def test_a_slot_made_of_means_belongs_to_the_update() -> None:
     update, body = update_of(FACTORED, FACTORED_SHAPES)
     assert [v.key for v in update.slots] == ["s"]
-    assert body["rows0"].sum == ShardSum((2, 2), (1,), (2, 1), FLOAT)
+    assert body["rows0"].sum == Partial((2, 1), Combine.SUM, (2, 2), (1,), FLOAT)
     # The outer product is made shard by shard, never whole.
     kinds = [operand.kind for operand in body["outer0"].operands]
     assert kinds == [OperandKind.BROADCAST, OperandKind.BROADCAST]

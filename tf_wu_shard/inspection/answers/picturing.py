@@ -141,7 +141,7 @@ class _Picturing:
         if op.variable and (op.type == READ or _writes(op)):
             return self._shapes.get(op.variable)
         if op.sum is not None:
-            return op.sum.result_shape, op.sum.dtype
+            return op.sum.shape, op.sum.dtype
         value = Value(op.ops[0])
         shape = self._view.shape(value)
         try:

@@ -227,7 +227,8 @@ class BodyBuilder:
         inputs = op.inputs if summed is None else op.inputs[:1]
         operands = tuple(self._operand(slice_, op, v, numbers) for v in inputs)
         variable = operands[0].variable if operands else ""
-        return BodyOp(op.type, names, operands, variable, summed)
+        local = slice_.locals.get(op.name)
+        return BodyOp(op.type, names, operands, variable, summed, local=local)
 
     def _handle_or_gradient(self, slice_: UpdateSlice, value: Value) -> Operand | None:
         """The operand that a value is in whatever way its update is done, if it is one of these."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tf_wu_shard.graph.op import Op, Value
-from tf_wu_shard.rules.registry import Family, family_of
-from tf_wu_shard.rules.sparse import BRANCH, ROW_OPS
+from tf_wu_shard.rules.registry import Family, family_of, is_of_rows
+from tf_wu_shard.rules.sparse import BRANCH
 from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
 from tf_wu_shard.weight_update.analysis.row_branches import depending
 
@@ -46,7 +46,7 @@ def sums_over_gradients(
                 results = (Value(op.name, slot if op.type == "IdentityN" else 0),)
             elif rows and op.type == BRANCH:
                 results = (Value(op.name, number) for number in depending(view, op, slot))
-            elif rows and op.type in ROW_OPS and slot == 0:
+            elif rows and is_of_rows(op.type) and slot == 0:
                 results = (Value(op.name),)
             fresh = [value for value in results if value not in seen]
             seen.update(fresh)

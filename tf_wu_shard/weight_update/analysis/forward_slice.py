@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from typing import NamedTuple
 
 from tf_wu_shard import refusals
@@ -14,8 +14,8 @@ from tf_wu_shard.grounds.dialect import Gathered
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.handles import num_written
-from tf_wu_shard.rules.registry import Family, family_of, no_rule
-from tf_wu_shard.rules.sparse import BRANCH, ROW_OPS, SPARSE_WRITES, UNIQUE
+from tf_wu_shard.rules.registry import Family, family_of, is_of_rows, no_rule
+from tf_wu_shard.rules.sparse import BRANCH, SPARSE_WRITES
 from tf_wu_shard.rules.variables import READ, WRITES
 from tf_wu_shard.step.accesses import accesses
 from tf_wu_shard.step.reductions import GradientReduction
@@ -158,8 +158,8 @@ def _reach(
                     refusal = refusal or no_rule(op.type, op.name)
                 found.extend(written_keys(view, op))
                 continue
-            if sparse and op.type in (*ROW_OPS, BRANCH):
-                results = [Value(op.name, i) for i in _row_results(view, op, slot)]
+            if sparse and (op.type == BRANCH or is_of_rows(op.type)):
+                results = _row_results(view, op, slot)
                 stack += [v for v in results if v not in seen]
                 seen.update(results)
                 continue
@@ -200,11 +200,11 @@ def _size_used_in(view: GraphView, op: Op, slot: int) -> int | None:
     return None if shape is None else math.prod(shape)
 
 
-def _row_results(view: GraphView, op: Op, slot: int) -> Iterable[int]:
-    """The numbers of the results of an op on rows that depend on one of its operands."""
+def _row_results(view: GraphView, op: Op, slot: int) -> Sequence[Value]:
+    """The results of an op on rows that depend on one of its operands."""
     if op.type == BRANCH:
-        return sorted(depending(view, op, slot))
-    return range(2 if op.type == UNIQUE else 1)
+        return [Value(op.name, number) for number in sorted(depending(view, op, slot))]
+    return view.results(op.name)
 
 
 def _bad_operand(op: Op, slot: int) -> Refusal | None:

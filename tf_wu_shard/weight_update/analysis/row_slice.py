@@ -1,7 +1,7 @@
 """What an update computes that a sparse gradient feeds, seen as a table cut at whole rows.
 
-Going backward from its writes, as any update; `row_rules` says of each op whether it is local to
-the rows of a shard.
+Going backward from its writes, as any update; the rules say of each op whether it is local to the
+rows of a shard.
 """
 
 from __future__ import annotations
@@ -12,20 +12,17 @@ from collections.abc import Sequence
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.grounds.dialect import Gathered
+from tf_wu_shard.placement import Cut, Placement, RowPlacement, What
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.rules.registry import Family, family_of
-from tf_wu_shard.rules.sparse import BRANCH, EXACT, READ_ROWS, SAME, SCATTERS, SPARSE_FUSED, UNIQUE
+from tf_wu_shard.rules import registry
+from tf_wu_shard.rules.elementwise import EXACT, own_rows
+from tf_wu_shard.rules.registry import Family, family_of, operation_of
+from tf_wu_shard.rules.sparse import BRANCH, READ_ROWS, SAME, SCATTERS, SPARSE_FUSED, UNIQUE
 from tf_wu_shard.rules.variables import READ, WRITES
 from tf_wu_shard.step.gradients import sparse_gradients
 from tf_wu_shard.step.reductions import GradientReduction
-from tf_wu_shard.weight_update.analysis.row_branches import branch_on_rows
-from tf_wu_shard.weight_update.analysis.row_placement import (
-    RowBranch,
-    RowPlacement,
-    What,
-    all_entries,
-)
-from tf_wu_shard.weight_update.analysis.row_rules import Propagated, RowRules
+from tf_wu_shard.weight_update.analysis.row_branches import branch_on_rows, is_shape, lying
+from tf_wu_shard.weight_update.analysis.types import RowBranch, all_entries
 from tf_wu_shard.weight_update.analysis.update_slice import UpdateSlice
 
 
@@ -60,7 +57,6 @@ class RowSlice(UpdateSlice):
         if not self.table or self.size == 0:
             return refusals.Rows.NO_ROWS.at(where)
         self._table = RowPlacement(What.TABLE, shape=self.table)
-        self._rules = RowRules(self._view, self.table, self._placements)
         parts = [reductions[key] for key in self._keys]
         if any(part.gathered is None for part in parts):
             return refusals.Rows.SPARSE_AND_DENSE.at(where)
@@ -81,12 +77,12 @@ class RowSlice(UpdateSlice):
         self._ordered.add(entries)
         whats = {
             Gathered.VALUES: RowPlacement(What.ENTRIES, entries, shape=self.table[1:]),
-            Gathered.ROWS: RowPlacement(What.ROWS, entries),
+            Gathered.ROWS: RowPlacement(What.ROWS, entries, num_rows=self.table[0]),
             Gathered.SHAPE: RowPlacement(What.TABLE_SHAPE),
         }
         for part in parts:
             assert part.gathered is not None, "they are all gathered"
-            known = all(map(self._rules.is_shape, part.operands))
+            known = all(is_shape(self._view, v, self.table) for v in part.operands)
             if part.gathered is Gathered.SHAPE and not known:
                 return refusals.Rows.NOT_THE_TABLES_SHAPE.at(where)
             for name in self._names.of(part.key, 0):
@@ -142,42 +138,34 @@ class RowSlice(UpdateSlice):
         if op.type == BRANCH and any(p is not None for p in operands):
             return self._place_branch(op, operands)
         if op.type == READ_ROWS and op.inputs[0].op in self._own_handles:
-            read = self._rules.read_rows(op, operands[1])
-            if not isinstance(read, Refusal):
-                self._place_results(op, read)
-            return read if isinstance(read, Refusal) else None
-        outside = all(p is None for p in operands)
-        if outside and not self._makes_a_table(op):
+            operands[0] = self._table
+        if all(p is None for p in operands) and not self._makes_a_table(op):
             return None
-        propagated = self._rules.spread(op) if outside else self._rules.propagate(op, operands)
-        if isinstance(propagated, Refusal):
-            return None if self._looks_at_the_shape(operands) else propagated
-        if self._is_done_on_all_rows(op, propagated):
+        operation, placed = operation_of(self._view, op), lying(self._view, op, operands)
+        results = registry.propagate(operation, placed, Cut.ROWS)
+        if isinstance(results, Refusal):
+            return None if self._looks_at_the_shape(operands) else results
+        if self._is_done_on_all_rows(op, results):
             return None
-        self._place_results(op, propagated)
+        for number, result in enumerate(results):
+            if isinstance(result, RowPlacement):
+                self._placements[Value(op.name, number)] = result
+        if family_of(op.type) is Family.ELEMENTWISE:
+            self._sliced.update((op.name, op.inputs[n]) for n in own_rows(placed, results))
+        self._add_to_body(op, operation, placed, results[0])
         return None
 
-    def _is_done_on_all_rows(self, op: Op, propagated: Propagated) -> bool:
+    def _is_done_on_all_rows(self, op: Op, results: Sequence[Placement]) -> bool:
         """Whether an op on a few numbers of each row is left outside, where all rows' are gathered.
 
         Rows of fewer elements than the table's do not begin where a kernel's vectors do, so that
         one that approximates might round otherwise than on all of them.
         """
         elementwise = family_of(op.type) is Family.ELEMENTWISE and op.type not in EXACT
-        return elementwise and any(
-            p.what is What.TABLE and math.prod(p.shape) < self.size for p in propagated.results
-        )
-
-    def _place_results(self, op: Op, propagated: Propagated) -> None:
-        for i, placement in enumerate(propagated.results):
-            self._placements[Value(op.name, i)] = placement
-        if propagated.sum is not None:
-            self.sums[op.name] = propagated.sum
-        self._sliced.update((op.name, op.inputs[number]) for number in propagated.sliced)
-        self.body.append(op)
+        return elementwise and math.prod(results[0].shape) < self.size
 
     def _place_branch(self, op: Op, operands: list[RowPlacement | None]) -> Refusal | None:
-        branch = branch_on_rows(self._view, op, operands, self._rules)
+        branch = branch_on_rows(self._view, op, operands, self.table)
         if isinstance(branch, Refusal):
             return branch
         if branch.whole:

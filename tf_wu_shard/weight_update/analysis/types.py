@@ -10,9 +10,10 @@ import dataclasses
 import enum
 
 from tf_wu_shard.graph.op import Value
+from tf_wu_shard.placement import Partial, RowPlacement
 from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.rules.operation import LocalOp
 from tf_wu_shard.step.reductions import GradientReduction
-from tf_wu_shard.weight_update.analysis.row_placement import RowBranch
 
 
 class OperandKind(enum.Enum):
@@ -51,20 +52,24 @@ class Operand:
 
 
 @dataclasses.dataclass(frozen=True)
-class ShardSum:
-    """A sum or maximum over elements of all shards; its result is the same on every replica.
+class RowBranch:
+    """How the branches of an op that calls one of two functions are done on rows.
+
+    One is done by each replica on its own rows. The other needs the table and the entries as a
+    whole: where it is taken, all that it needs is put together, and each replica has those of its
+    entries that name its rows.
 
     Attributes:
-        shape: The logical shape of what is summed; -1 for how many entries of a gradient.
-        axes: The axes that it is summed over, counted from the front.
-        result_shape: The logical shape of the result.
-        dtype: The element type of both, as a DataType number.
+        local: The attribute that names the function which is done on rows.
+        whole: The one that names the other function; "" where both are done on rows.
+        operands: What each operand behind the first is; None of what every replica holds.
+        results: What each result is.
     """
 
-    shape: tuple[int, ...]
-    axes: tuple[int, ...]
-    result_shape: tuple[int, ...]
-    dtype: int
+    local: str
+    whole: str
+    operands: tuple[RowPlacement | None, ...]
+    results: tuple[RowPlacement, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,16 +86,18 @@ class BodyOp:
         function: Which of the update's matrix functions it is an op of, or None.
         branch: How its branches are done, where it is a condition on rows of a table.
         gathered: Whether ops that stay where they are look at its result, the rows of all shards.
+        local: What a shard computes in its place; None for the same op.
     """
 
     type: str
     ops: tuple[str, ...]
     operands: tuple[Operand, ...]
     variable: str = ""
-    sum: ShardSum | None = None
+    sum: Partial | None = None
     function: int | None = None
     branch: RowBranch | None = None
     gathered: bool = False
+    local: LocalOp | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -288,3 +295,12 @@ class Analysis:
             for weight in update.weights
         )
         return dataclasses.replace(self, updates=(), refused=(*refused, *self.refused))
+
+
+def all_entries(key: int) -> str:
+    """The list of all entries of a gradient.
+
+    Args:
+        key: The reduction of its values.
+    """
+    return f"all entries of gradient {key}"

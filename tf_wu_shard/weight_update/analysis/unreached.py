@@ -16,8 +16,8 @@ from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.reachable import reachable
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.fused import FUSED
-from tf_wu_shard.rules.registry import Family, family_of, no_rule
-from tf_wu_shard.rules.sparse import BRANCH, ROW_OPS
+from tf_wu_shard.rules.registry import Family, family_of, is_of_rows, no_rule
+from tf_wu_shard.rules.sparse import BRANCH
 from tf_wu_shard.rules.variables import READ, WRITES
 from tf_wu_shard.step.accesses import accesses, feeds_a_layer
 from tf_wu_shard.step.gradients import ResultNames
@@ -170,7 +170,8 @@ def _walk(
 
 
 def _has_rule(op: Op, sparse: bool) -> bool:
-    return family_of(op.type) is not None or (sparse and op.type in (*ROW_OPS, BRANCH))
+    of_rows = op.type == BRANCH or is_of_rows(op.type)
+    return family_of(op.type) is not None or (sparse and of_rows)
 
 
 def _broadcasts(view: GraphView, value: Value, op: Op) -> Refusal:

@@ -10,20 +10,18 @@ import math
 from collections.abc import Sequence
 
 from tf_wu_shard import refusals
-from tf_wu_shard.dtypes import dtype_name
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.placement import Partial, Placement, Replicated, Sharded
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules import registry
 from tf_wu_shard.rules.fused import FUSED
-from tf_wu_shard.rules.registry import Family, family_of
+from tf_wu_shard.rules.operation import LocalOp, Operation
+from tf_wu_shard.rules.registry import Family, family_of, operation_of
 from tf_wu_shard.rules.shapes import source_operands
 from tf_wu_shard.rules.sparse import SPARSE_WRITES
-from tf_wu_shard.rules.sums import COMBINED_DTYPES
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.step.accesses import VariableAccess
 from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
-from tf_wu_shard.weight_update.analysis.types import ShardSum
 
 
 class UpdateSlice:
@@ -34,6 +32,8 @@ class UpdateSlice:
         sizes: Elements of its variables, each number once.
         body: After `place`: the ops that run on shards, each after its operands.
         sums: After `place`: those of them that sum over several shards, by name.
+        locals: After `place`: what a shard computes in the place of those for which that is not the
+            same op, by name.
         placements: After `place`: where each value lies. What is Replicated is computed outside.
         read_besides: After `place`: keys of the other variables that the slice reads.
     """
@@ -65,7 +65,8 @@ class UpdateSlice:
         self.sizes = {math.prod(s or ()) for s in shapes}
         self.size = max(self.sizes)
         self.body: list[Op] = []
-        self.sums: dict[str, ShardSum] = {}
+        self.sums: dict[str, Partial] = {}
+        self.locals: dict[str, LocalOp] = {}
         self.read_besides: set[str] = set()
         self.placements: dict[Value, Placement] = {}
         self._sources: dict[Value, Value] = {}
@@ -167,36 +168,30 @@ class UpdateSlice:
         return value in self._of_others or self._names.is_apart(value, self._keys)
 
     def _place_result(self, op: Op, operands: tuple[Placement, ...]) -> Refusal | None:
-        result = Value(op.name)
-        outcome = registry.propagate(op.type, op.name, operands, self._view.shape(result))
+        result, operation = Value(op.name), operation_of(self._view, op)
+        outcome = registry.propagate(operation, operands)
         if isinstance(outcome, Refusal):
             return outcome
-        if isinstance(outcome, Partial):
-            summed = self._sum(op, operands[0].shape, outcome)
-            if isinstance(summed, Refusal):
-                return summed
-            self.sums[op.name] = summed
-            outcome = Replicated(outcome.shape)
-        self.placements[result] = outcome
+        (placed,) = outcome
+        added_up = isinstance(placed, Partial)
+        self.placements[result] = Replicated(placed.shape) if added_up else placed
         if family_of(op.type) is Family.RELABEL:
             first = op.inputs[source_operands(op.type, 0, 1)[0]]
             self._sources[result] = self.source(first)
         else:
-            self.body.append(op)
+            self._add_to_body(op, operation, operands, placed)
         return None
 
-    def _sum(self, op: Op, shape: tuple[int, ...], result: Partial) -> ShardSum | Refusal:
-        """What an op sums that takes the axes from its second operand, or sums all."""
-        axes: tuple[int, ...] | None = tuple(range(len(shape)))
-        # A scalar has no axes, whatever computes them.
-        if len(op.inputs) > 1 and shape:
-            axes = self._view.integers(op.inputs[1])
-        if axes is None:
-            return refusals.Rules.AXES_UNKNOWN.at(op.name)
-        dtype = self._view.dtype(Value(op.name))
-        if dtype not in COMBINED_DTYPES[result.combine]:
-            return refusals.Rules.TYPE_NOT_SUMMED.at(op.name, dtype=dtype_name(dtype))
-        return ShardSum(shape, tuple(sorted({a % len(shape) for a in axes})), result.shape, dtype)
+    def _add_to_body(
+        self, op: Op, operation: Operation, operands: registry.Operands, placed: Placement
+    ) -> None:
+        """Adds an op to the body whose first result lies so."""
+        if isinstance(placed, Partial):
+            self.sums[op.name] = placed
+        local = registry.localize(operation, operands)
+        if local is not None:
+            self.locals[op.name] = local
+        self.body.append(op)
 
     def _spreads(self, op: Op, operands: Sequence[Placement]) -> bool:
         """Whether an op makes a tensor of the update's size, for the update alone, of smaller ones.

@@ -15,8 +15,8 @@ from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.grounds.scratch import scratch_variable
 from tf_wu_shard.layout import AnyLayout, Layout, of_size
-from tf_wu_shard.rules.elementwise import ON_VECTORS
 from tf_wu_shard.rules.fused import FUSED
+from tf_wu_shard.rules.operation import LocalOp, OwnRows
 from tf_wu_shard.rules.variables import READ, WRITES
 from tf_wu_shard.weight_update.analysis.types import BodyOp, Operand, OperandKind, WeightUpdate
 from tf_wu_shard.weight_update.rewrite.access_order import AccessOrder
@@ -217,26 +217,34 @@ class BodyEmitter:
         name = op.ops[self._replica]
         shard = self._local(op, op.operands[0])
         assert op.sum is not None, f"{op.type} is no sum"
-        layout = self.layout_of(math.prod(op.sum.shape))
+        layout = self.layout_of(math.prod(op.sum.of))
         own = OwnShard(self._in_place_of(name), self._dialect, layout, self._shard)
         self.parts[name] = part(own, op, shard)
         self.emitted[name] = [self.parts[name].op]
 
     def _compute(self, op: BodyOp) -> Value | None:
         name = op.ops[self._replica]
-        operands = [self._local(op, operand) for operand in op.operands]
-        for number, operand in enumerate(op.operands):
+        own = op.local or LocalOp(tuple(range(len(op.operands))))
+        operands = [self._given(op, given) for given in own.operands]
+        in_chain = op.local is None or op.local.in_order
+        for number, operand in enumerate(op.operands if in_chain else ()):
             if operand.kind is OperandKind.GRADIENT and operand.index in self._in_chains:
                 operands[number] = self._named_as_before(
                     self._view.ops[name].inputs[number], operand
                 )
-        node, at = self._view.ops[name].node, self._in_place_of(name)
-        controls = self._external_controls(name)
-        if op.type in ON_VECTORS:
-            local = at.in_order(ON_VECTORS[op.type], operands, "", controls=controls)
+        at, controls = self._in_place_of(name), self._external_controls(name)
+        if own.type:
+            add = at.in_order if own.in_order else at.op
+            local = add(own.type, operands, "", controls=controls)
         else:
-            local = at.like(node, operands, "", controls=controls)
+            local = at.like(self._view.ops[name].node, operands, "", controls=controls)
         return self._stands_for(name, local)
+
+    def _given(self, op: BodyOp, given: int | OwnRows) -> Value:
+        """What a local op is given: an operand, or a constant."""
+        if isinstance(given, int):
+            return self._local(op, op.operands[given])
+        return self._at.constant(given.of(self.layout.shard_shape(self._shard)[0]), given.dtype)
 
     def _local(self, op: BodyOp, operand: Operand) -> Value:
         """An operand as it is on this replica's shard."""

@@ -13,8 +13,8 @@ from typing import Any
 
 from tf_wu_shard.graph.op import Value, attribute_in
 from tf_wu_shard.grounds import row_exchange
-from tf_wu_shard.weight_update.analysis.row_placement import RowBranch, RowPlacement, What
-from tf_wu_shard.weight_update.analysis.types import BodyOp, OperandKind
+from tf_wu_shard.placement import RowPlacement, What
+from tf_wu_shard.weight_update.analysis.types import BodyOp, OperandKind, RowBranch
 from tf_wu_shard.weight_update.rewrite.emission import Emission
 from tf_wu_shard.weight_update.rewrite.row_emitter import RowEmitter
 

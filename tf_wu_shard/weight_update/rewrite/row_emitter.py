@@ -19,8 +19,7 @@ from tf_wu_shard.graph.op import Value
 from tf_wu_shard.grounds import row_exchange
 from tf_wu_shard.grounds.scratch import scratch_variable
 from tf_wu_shard.layout import RowLayout
-from tf_wu_shard.rules.registry import Family, family_of
-from tf_wu_shard.rules.sparse import READ_ROWS, SCATTERS, SEGMENT_SUM, SPARSE_FUSED, UNIQUE
+from tf_wu_shard.rules.sparse import READ_ROWS, SCATTERS, SPARSE_FUSED
 from tf_wu_shard.weight_update.analysis.row_body import weights_by_rows
 from tf_wu_shard.weight_update.analysis.types import BodyOp, Operand, OperandKind
 from tf_wu_shard.weight_update.rewrite.body_emitter import BodyEmitter
@@ -126,52 +125,12 @@ class RowEmitter(BodyEmitter):
         if op.type in SPARSE_FUSED:
             self._apply_to_rows(op)
             return None
-        name = op.ops[self._replica]
-        attributes = self._view.ops[name].node.attr
         if op.type == READ_ROWS:
             return self._read_rows(op)
-        if op.type == SEGMENT_SUM and not self._in_places(op.operands[1]):
-            local: Value | None = self._segment_sum(op, attributes["Tnumsegments"].type)
-        elif family_of(op.type) is Family.RELABEL:
-            local = self._reshape(op)
-        else:
-            local = super()._compute(op)
+        local = super()._compute(op)
         if op.gathered and local is not None:
-            self.gathered[name] = local
+            self.gathered[op.ops[self._replica]] = local
         return local
-
-    def _reshape(self, op: BodyOp) -> Value:
-        """Each of the shard's rows in another shape."""
-        name = op.ops[self._replica]
-        shape = self._view.shape(Value(name))
-        assert shape is not None, "the analysis has seen it"
-        start, stop = self.layout.rows(self._shard)
-        own, rows = self._local(op, op.operands[0]), (stop - start, *shape[1:])
-        return self._stands_for(name, self._in_place_of(name).reshape(own, rows, ""))
-
-    def _in_places(self, operand: Operand) -> bool:
-        """Whether an operand is the entries' places in a list without repetitions."""
-        body = self.update.body
-        if operand.kind is not OperandKind.BODY or body[operand.index].type != UNIQUE:
-            return False
-        # Its first result is the list itself, the second the places.
-        return operand.output == 1
-
-    def _num_rows(self, dtype: int) -> Value:
-        count = self.layout.shard_shape(self._shard)[0]
-        return self._at.constant(count, dtype)
-
-    def _segment_sum(self, op: BodyOp, count_dtype: int) -> Value:
-        """The entries of each of the shard's rows, added up."""
-        name = op.ops[self._replica]
-        operands = [self._local(op, operand) for operand in op.operands[:2]]
-        local = self._in_place_of(name).like(
-            self._view.ops[name].node,
-            [*operands, self._num_rows(count_dtype)],
-            "",
-            controls=self._external_controls(name),
-        )
-        return self._stands_for(name, local)
 
     def _scatter(self, op: BodyOp) -> None:
         key, name = op.variable, op.ops[self._replica]

@@ -14,8 +14,7 @@ from tf_wu_shard.grounds.dialect import Gathered
 from tf_wu_shard.layout import RowLayout
 from tf_wu_shard.step.gradients import sparse_gradients
 from tf_wu_shard.step.reductions import GradientReduction
-from tf_wu_shard.weight_update.analysis.row_placement import all_entries
-from tf_wu_shard.weight_update.analysis.types import WeightUpdate
+from tf_wu_shard.weight_update.analysis.types import WeightUpdate, all_entries
 from tf_wu_shard.weight_update.rewrite.body_emitter import BodyEmitter
 from tf_wu_shard.weight_update.rewrite.emission import Emission
 from tf_wu_shard.weight_update.rewrite.row_branches import emit_branch

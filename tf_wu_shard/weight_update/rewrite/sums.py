@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from tf_wu_shard.dtypes import BOOL, FLOAT32, item_bytes
 from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
-from tf_wu_shard.placement import Combine
+from tf_wu_shard.placement import Combine, Partial
 from tf_wu_shard.rules.sums import SUMS, kept_shape
 from tf_wu_shard.weight_update.analysis.exchanges import exchanges, steps_behind
-from tf_wu_shard.weight_update.analysis.types import BodyOp, ShardSum, WeightUpdate
+from tf_wu_shard.weight_update.analysis.types import BodyOp, WeightUpdate
 from tf_wu_shard.weight_update.rewrite.emission import Emission
 from tf_wu_shard.weight_update.rewrite.own_shard import OwnShard
 from tf_wu_shard.weight_update.rewrite.schedule import CollectiveSchedule
@@ -58,7 +58,7 @@ def parts_of(update: WeightUpdate, parts: Sequence[Mapping[str, Value]]) -> list
     ]
 
 
-def wire_dtype(summed: ShardSum) -> int:
+def wire_dtype(summed: Partial) -> int:
     """What parts of a sum travel in: 16 bits would round every part, and truths are numbers there.
 
     All parts but truth values are computed in it as well.
@@ -74,7 +74,7 @@ def part(own: OwnShard, op: BodyOp, shard: Value) -> Value:
     shard = at.cast(shard, BOOL if summed.dtype == BOOL else wire, "cast")
     if rule.squares:
         shard = at.op("Square", [shard], "Square")
-    added = own.contribution(shard, summed.shape, summed.axes, rule.combine)
+    added = own.contribution(shard, summed.of, summed.axes, summed.combine)
     return at.cast(added, wire, "cast")
 
 
@@ -100,7 +100,7 @@ def add_up(
     together: dict[tuple[int, int, int, str], list[Parts]] = {}
     for own in parts:
         assert own.op.sum is not None, f"{own.op.type} is no sum"
-        kind = (wire_dtype(own.op.sum), SUMS[own.op.type].combine.name)
+        kind = (wire_dtype(own.op.sum), own.op.sum.combine.name)
         # The copies of one may stand behind different numbers of others only by their controls.
         turn = schedule.after(own.op.ops)
         together.setdefault((turn, steps[own.op.ops[:1]], *kind), []).append(own)
@@ -109,7 +109,7 @@ def add_up(
     for number, ((*_, combine), members) in enumerate(in_turn):
         at = emission.at("", f"sums_{number}", "all_reduce")
         sums = [m.op.sum for m in members if m.op.sum is not None]
-        shapes = [kept_shape(s.shape, s.axes) for s in sums]
+        shapes = [kept_shape(s.of, s.axes) for s in sums]
         operands = [m.values for m in members]
         totals = emission.dialect.all_reduce(at, operands, shapes, Combine[combine])
         for own, values in zip(members, totals, strict=True):
@@ -141,7 +141,7 @@ def result(at: Emitter, op: BodyOp, total: Value) -> Value:
     assert summed is not None, f"{op.type} is no sum"
     count = 1
     for axis in summed.axes:
-        count *= summed.shape[axis]
+        count *= summed.of[axis]
     divisor = count if rule.mean else 2 if rule.half else 1
     if divisor != 1:
         # A plain division by a constant is made a multiplication when the graph is optimized.
@@ -149,4 +149,4 @@ def result(at: Emitter, op: BodyOp, total: Value) -> Value:
         total = at.op("DivNoNan", [total, by], "divided")
     if rule.root:
         total = at.op("Sqrt", [total], "Sqrt")
-    return at.reshape(at.cast(total, summed.dtype, "cast"), summed.result_shape, "sum")
+    return at.reshape(at.cast(total, summed.dtype, "cast"), summed.shape, "sum")
