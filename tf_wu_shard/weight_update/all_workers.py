@@ -14,7 +14,6 @@ whole; where this worker itself has nothing to shard, it goes on having nothing.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import importlib.metadata
 import re
@@ -80,7 +79,10 @@ def against_others(
         return refused[asked]
     cluster.read_seconds = options.read_seconds
     proposal = Proposal(subject, nothing)
-    once_made = functools.partial(agreed_on.setdefault, digest)
+
+    def once_made() -> None:
+        agreed_on[digest] = None
+
     decision = cluster.begin(trained, proposal, options.agreement_seconds, once_made)
     # Of what it does not want itself it has its own reasons.
     found = None if nothing is not None else _refusal(captured, decision)
