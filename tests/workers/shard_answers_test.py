@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tf_wu_shard.workers import shard_answers
+from tf_wu_shard.workers import messages, shard_answers
 from tf_wu_shard.workers.messages import MessageError
 from tf_wu_shard.workers.shard_answers import (
     Excuse,
@@ -112,6 +112,6 @@ def test_pieces_that_are_missing_or_damaged_are_no_shard(store: LocalStore) -> N
 
 
 def test_an_excuse_of_no_known_kind_is_damaged(store: LocalStore) -> None:
-    store.insert(f"{KEY}/header", shard_answers.messages.write({"excuse": "odd", "reason": "x"}))
+    store.insert(f"{KEY}/header", messages.write({"excuse": "odd", "reason": "x"}))
     with pytest.raises(MessageError, match="its excuse is 'odd'"):
         header(store)
