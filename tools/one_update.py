@@ -37,8 +37,7 @@ def picture() -> str:
     """The picture as SVG: a page's figures, of one width, which a narrow screen makes smaller."""
     from tf_wu_shard.inspection.formats.update_flow import update_flows
     from tf_wu_shard.report.flow_chart import render_flow
-    from tf_wu_shard.report.flow_style import WIDE_FLOW_STYLE
-    from tf_wu_shard.report.page_style import STYLE
+    from tf_wu_shard.report.page_style import STYLE, WIDE_FLOW_STYLE
 
     with tempfile.TemporaryDirectory() as folder:
         flows = update_flows(_update(pathlib.Path(folder)))

@@ -1,6 +1,5 @@
 """Claims about demo/compilation.py and its section: what a compile shows, what it may lack."""
 
-import dataclasses
 import importlib.util
 import pathlib
 
@@ -17,21 +16,6 @@ TURNED = compiled(figures(3_000_000, 2.0, reduce_scatter=1, all_gather=2), reduc
 
 def compilation(sharded: Compiled = SHARDED) -> Compilation:
     return Compilation(NOT_COMPILED.settings, compared(WHOLE, sharded))
-
-
-def test_a_step_whose_collectives_are_left_is_good() -> None:
-    found = section(compilation())
-    assert compilation().problems == () and found.good
-    assert ("reduce-scatters left", "2", "of 2") in [dataclasses.astuple(t) for t in found.tiles]
-    assert [bar.text for chart in found.bars for bar in chart.bars] == [
-        *("830 MB", "830 MB"),
-        *("4.00 ms", "2.00 ms"),
-    ]
-    memory, collectives, times, remarks = found.tables
-    assert memory.columns == ("", "replicated", "sharded")
-    assert ("all-reduce", "180 -> 3, 1.00 kB", "-") in collectives.rows
-    assert ("in all", "4.00 ms", "2.00 ms") in times.rows
-    assert ("this pass: sharded 3 of 4 variables",) in remarks.rows
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.inspection.answers import HOSTILE, answer
+from tests.inspection.made_answers import HOSTILE, answer
 from tests.model_files.exported import exported
 from tests.report import browser
 from tests.report.browser import Browser

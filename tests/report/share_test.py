@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
-import pytest
-
 from tests.weight_update.plan.analyses import Weight, analysis_of
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.errors import NothingShardedError, TooLittleShardedError
 from tf_wu_shard.preferences import Preferences
 from tf_wu_shard.refusals import Plan, Rules
-from tf_wu_shard.report.published import clear_reports, is_refused, publish, reports
 from tf_wu_shard.report.report import Report
 from tf_wu_shard.report.share import HeldBack, Share, held_back, left_alone
 from tf_wu_shard.report.summary import summarize
@@ -72,32 +68,3 @@ def test_what_is_small_holds_back_where_little_is_shared() -> None:
     assert found is not None and found.largest == "b"
     assert held_back([], 0.0) is None
     assert held_back([left_alone("none", Plan.EMPTY.at())], 0.0) is None
-
-
-def test_too_little_is_an_error_where_that_is_asked_for() -> None:
-    half = report_of(analysis_of([ADAM, dataclasses.replace(SMALL, shape=(7,))], refused=[REFUSED]))
-    asked = ShardingOptions(min_sharded=0.7, on_refusal="raise")
-    clear_reports()
-    with pytest.raises(TooLittleShardedError, match=r"62 % of 103 .*min_sharded=0.7 asks for more"):
-        publish(half, options=asked)
-    assert reports() == (half,)
-    assert not is_refused([half], ShardingOptions(min_sharded=0.7))
-    assert not is_refused([half], ShardingOptions(min_sharded=0.6, on_refusal="raise"))
-
-
-def test_a_function_is_judged_with_its_branches() -> None:
-    all_of_it = report_of(analysis_of([dataclasses.replace(ADAM, shape=(640,))]))
-    nothing = report_of(analysis_of([SMALL]))
-    asked = ShardingOptions(min_sharded=0.9, on_refusal="raise")
-    assert not is_refused([all_of_it, nothing], asked)
-    with pytest.raises(NothingShardedError):
-        publish(nothing, options=ShardingOptions(on_refusal="raise"))
-
-
-def test_less_than_half_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level("INFO", logger="absl"):
-        publish(report_of(analysis_of([ADAM, SMALL])), options=ShardingOptions())
-        less = report_of(analysis_of([SMALL, ADAM], refused=[Weight("r", (99,))]))
-        publish(less, options=ShardingOptions())
-    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
-    assert "held back: r, 59 % of the elements: no rule for Sum" in caplog.text

@@ -234,7 +234,7 @@ def _emulate(args: argparse.Namespace) -> None:
 
 
 def _stand_in_for_tpus(replicas: int, topology: str | None) -> None:
-    from tf_wu_shard.emulation.script import emulate_tpus
+    from tf_wu_shard.emulation.strategy import emulate_tpus
 
     emulate_tpus(replicas, topology)
 

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from tf_wu_shard.emulation.lowering import has_cluster, lower
 from tf_wu_shard.errors import EmulationError, OptionError
-from tf_wu_shard.tensorflow_private import function_definition, tpu_strategy
+from tf_wu_shard.tensorflow_private import function_definition, tpu_script, tpu_strategy
 from tf_wu_shard.topology import parse_topology
 
 # An optimizer that drops control edges which others imply. Off: among them may be the edge by which
@@ -179,3 +179,27 @@ def _devices(count: int) -> list[str]:
             f" devices; there are {found}"
         )
     return tpu_strategy.replica_cpus(count)
+
+
+def emulate_tpus(num_replicas: int, topology: str | None = None) -> None:
+    """Lets whatever this process does with TPUs from now on run on logical CPU devices.
+
+    Every resolver finds the same TPU, every TPUStrategy is an emulated one. Call it before
+    anything uses TensorFlow; it holds for the life of the process.
+
+    Args:
+        num_replicas: How many TPU devices there are to be.
+        topology: The slice they form, such as "v5e:2x4". None for a plain ring.
+
+    Raises:
+        OptionError: The topology does not exist or has another number of devices.
+        EmulationError: TensorFlow has already made fewer logical CPU devices.
+    """
+    if topology is None:
+        ring = [(index, 0, 0, 0) for index in range(num_replicas)]
+        where = tpu_strategy.tpu_topology((num_replicas, 1, 1), ring)
+    else:
+        where = torus(topology, num_replicas)
+    make_logical_cpus(num_replicas)
+    install()
+    tpu_script.install(num_replicas, where, put_on_cpus)

@@ -33,7 +33,7 @@ from tf_wu_shard.inspection.answers.answer import (
     MemoryRow,
     UpdateAnswer,
 )
-from tf_wu_shard.inspection.answers.memory import REPLICAS
+from tf_wu_shard.inspection.answers.describing import REPLICAS
 from tf_wu_shard.inspection.answers.picturing import picture_of
 from tf_wu_shard.inspection.reading.calls import Calls
 from tf_wu_shard.inspection.reading.function_view import view_of_function

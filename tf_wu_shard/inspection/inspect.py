@@ -24,9 +24,8 @@ from tf_wu_shard.inspection.reading.function_view import (
 )
 from tf_wu_shard.inspection.reading.reference_variables import reference_weights, said_of
 from tf_wu_shard.inspection.steps import grounds
-from tf_wu_shard.inspection.steps.found_step import FoundStep
 from tf_wu_shard.inspection.steps.grounds import Question
-from tf_wu_shard.inspection.steps.nested_steps import steps_in
+from tf_wu_shard.inspection.steps.nested_steps import FoundStep, steps_in
 from tf_wu_shard.model_files.graph_variables import GIVEN
 from tf_wu_shard.model_files.types import BoundFunction, Model
 from tf_wu_shard.refusals import Refusal

@@ -96,7 +96,7 @@ def parse_text(message: Any, data: bytes, what: str) -> Any:
         text_format.Parse(data.decode("utf-8"), message)
     except (text_format.ParseError, ValueError) as error:
         # It shows the place and quotes what stands there: of any length, with any characters.
-        place = ":".join(str(error).split(":")[:2])
+        place = ":".join(str(error).split(":")[:2]).strip()
         where = f" (at line {place.replace(':', ', column ')})" if _is_place(place) else ""
         raise ModelFileError(f"{what} is no {kind} in text form{where}") from error
     except RecursionError as error:
@@ -107,4 +107,4 @@ def parse_text(message: Any, data: bytes, what: str) -> Any:
 
 
 def _is_place(text: str) -> bool:
-    return text.replace(":", "").replace(" ", "").isdecimal()
+    return text.replace(":", "").isdecimal()

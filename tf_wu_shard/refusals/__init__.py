@@ -1,4 +1,4 @@
-"""The catalogue of everything that keeps an update as it was, one file for each stage that asks.
+"""The catalogue of everything that keeps an update as it was.
 
 A refusal is made where the reason is found, `refusals.Rules.NO_RULE.at(op.name, op_type=op.type)`,
 and decided upon by its kind, never by its words. Text, JSON, the inspection's advice and
@@ -10,18 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tf_wu_shard.refusals.branches import Branches
-from tf_wu_shard.refusals.compiling import Compiling
-from tf_wu_shard.refusals.inspection import Inspection
 from tf_wu_shard.refusals.kind import Detail, Kind, Refusal
-from tf_wu_shard.refusals.matrices import Matrices
-from tf_wu_shard.refusals.plan import SMALL, Plan
-from tf_wu_shard.refusals.replicas import Replicas
-from tf_wu_shard.refusals.rows import Rows
-from tf_wu_shard.refusals.rules import Rules
-from tf_wu_shard.refusals.storage import Storage
-from tf_wu_shard.refusals.topology import Topology
-from tf_wu_shard.refusals.updates import Updates
+from tf_wu_shard.refusals.plan import SMALL, Compiling, Plan, Storage
+from tf_wu_shard.refusals.step import Branches, Inspection, Replicas, Topology
+from tf_wu_shard.refusals.update import Matrices, Rows, Rules, Updates
 
 __all__ = [
     "GROUPS",

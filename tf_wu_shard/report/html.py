@@ -12,9 +12,8 @@ import html
 
 from tf_wu_shard.report.charts import BarChart, LineChart, render_bars, render_lines
 from tf_wu_shard.report.flow_chart import Flows, render_flows
-from tf_wu_shard.report.flow_style import FLOW_STYLE
 from tf_wu_shard.report.page_script import SCRIPT, script_digest
-from tf_wu_shard.report.page_style import STYLE
+from tf_wu_shard.report.page_style import FLOW_STYLE, STYLE
 from tf_wu_shard.report.tables import Table, render_table
 
 

@@ -17,8 +17,8 @@ from tf_wu_shard.inspection.answers.describing import described
 from tf_wu_shard.inspection.answers.graph_diff import GraphDiff
 from tf_wu_shard.inspection.answers.refused_weights import described_alone
 from tf_wu_shard.inspection.answers.rewriting import compared
-from tf_wu_shard.inspection.steps.found_step import FoundStep
 from tf_wu_shard.inspection.steps.grounds import Question
+from tf_wu_shard.inspection.steps.nested_steps import FoundStep
 from tf_wu_shard.model_files.source_lines import SourceLines
 from tf_wu_shard.model_files.types import Model, ModelVariable
 from tf_wu_shard.report.report import Report

@@ -10,8 +10,13 @@ from tf_wu_shard import refusals
 from tf_wu_shard.dtypes import dtype_name, item_bytes
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Gathered
-from tf_wu_shard.inspection.answers import memory
-from tf_wu_shard.inspection.answers.answer import FunctionAnswer, RefusedAnswer, UpdateAnswer
+from tf_wu_shard.grounds.tpu.cluster import Cluster
+from tf_wu_shard.inspection.answers.answer import (
+    FunctionAnswer,
+    MemoryRow,
+    RefusedAnswer,
+    UpdateAnswer,
+)
 from tf_wu_shard.inspection.answers.picturing import picture_of
 from tf_wu_shard.inspection.answers.refused_weights import refused_weights, with_refused
 from tf_wu_shard.inspection.answers.rewriting import rewritten_diff
@@ -19,11 +24,12 @@ from tf_wu_shard.inspection.reading.calls import WRITERS
 from tf_wu_shard.inspection.reading.op_lines import op_lines
 from tf_wu_shard.inspection.recognition import optimizers
 from tf_wu_shard.inspection.steps import grounds
-from tf_wu_shard.inspection.steps.found_step import FoundStep
 from tf_wu_shard.inspection.steps.grounds import Question
+from tf_wu_shard.inspection.steps.nested_steps import FoundStep
 from tf_wu_shard.inspection.steps.planning import planned
 from tf_wu_shard.model_files.types import Model
 from tf_wu_shard.weight_update.analysis.types import Analysis
+from tf_wu_shard.weight_update.plan.constraints import StorageConstraints
 from tf_wu_shard.weight_update.plan.types import ShardingPlan
 
 # For a file that leaves open which variables are trained.
@@ -37,6 +43,9 @@ SHAPELESS = (
     "the file tells no value's shape, and a weight is left alone for want of one:"
     " tf.Graph.as_graph_def(add_shapes=True) writes them"
 )
+
+# For which the answer says what they would hold.
+REPLICAS = tuple(2**power for power in range(1, 11))
 
 _FOR_WANT_OF_A_SHAPE = frozenset(
     (
@@ -86,7 +95,7 @@ def described(
     sharding = planned(analysis, ground, replicas, question.options, step.constraints)
     plan, report = sharding.plan, sharding.report(name)
     trains = any(written.values()) or bool(plan.variables or plan.left_alone)
-    rows = memory.rows(analysis, step.program, question, step.constraints) if trains else ()
+    rows = _memory_rows(analysis, step.program, question, step.constraints) if trains else ()
     if _wants_shapes(plan, view):
         notes = (*notes, SHAPELESS)
     lines = op_lines(model, name, (left.where for left in report.left_alone))
@@ -186,3 +195,27 @@ def _updates(analysis: Analysis, view: GraphView) -> tuple[UpdateAnswer, ...]:
         for update in analysis.updates
         for weight, recognised in [(update.variables[0], optimizers.recognise(update, view))]
     )
+
+
+def _memory_rows(
+    analysis: Analysis,
+    program: Cluster | None,
+    question: Question,
+    constraints: StorageConstraints | None = None,
+) -> tuple[MemoryRow, ...]:
+    """What the fullest replica holds, for 2, 4, 8 ... 1024 replicas.
+
+    Args:
+        analysis: What was found in a step; weights whose updates were refused count alike on both
+            sides.
+        program: The TPU program that it is, or None.
+        question: What was asked of it.
+        constraints: What is known of the variables' storage; None where nothing is.
+    """
+    found = []
+    for replicas in REPLICAS:
+        ground = grounds.assumed_ground(replicas, program, question)
+        report = planned(analysis, ground, replicas, question.options, constraints).report("")
+        weights, slots = report.weight_bytes_per_replica, report.slot_bytes_per_replica
+        found.append(MemoryRow(replicas, weights, slots))
+    return tuple(found)

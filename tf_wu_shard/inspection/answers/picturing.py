@@ -9,7 +9,7 @@ from tf_wu_shard.dtypes import dtype_name, item_bytes
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.inspection.answers.update_picture import (
+from tf_wu_shard.inspection.answers.answer import (
     PictureGradient,
     PictureOp,
     PictureTensor,

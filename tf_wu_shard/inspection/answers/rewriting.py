@@ -26,8 +26,8 @@ from tf_wu_shard.grounds.tpu.ops import SUM
 from tf_wu_shard.grounds.tpu.torus import Torus
 from tf_wu_shard.inspection.answers.graph_diff import GraphDiff, graph_diff
 from tf_wu_shard.inspection.steps import grounds
-from tf_wu_shard.inspection.steps.found_step import FoundStep
 from tf_wu_shard.inspection.steps.grounds import Question
+from tf_wu_shard.inspection.steps.nested_steps import FoundStep
 from tf_wu_shard.inspection.steps.planning import planned
 from tf_wu_shard.replicas import in_this_process
 from tf_wu_shard.weight_update.analysis.analyze import analyze

@@ -6,7 +6,7 @@ import collections
 import dataclasses
 from collections.abc import Sequence
 
-from tf_wu_shard.inspection.answers.update_picture import PictureOp, PictureTensor, UpdatePicture
+from tf_wu_shard.inspection.answers.answer import PictureOp, PictureTensor, UpdatePicture
 from tf_wu_shard.inspection.formats.text import printable
 from tf_wu_shard.report.flow_chart import FlowChart, FlowEdge, FlowRow, Flows, Tone
 from tf_wu_shard.report.quantities import byte_text, shape_text

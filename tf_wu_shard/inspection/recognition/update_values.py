@@ -16,7 +16,7 @@ from tf_wu_shard.dtypes import INT32, INTEGERS
 from tf_wu_shard.graph.constants import floating_scalar, integers
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.inspection.recognition import array_rules, newton_schulz
+from tf_wu_shard.inspection.recognition import newton_schulz, value_rules
 from tf_wu_shard.inspection.recognition.algebra import Algebra, Sum
 from tf_wu_shard.inspection.recognition.row_values import (
     COMBINED,
@@ -36,7 +36,7 @@ _MOST_OUTSIDE = 400
 # A sum of more is none that an update is made of: such as a norm over all gradients.
 _MOST_OPERANDS = 32
 
-_OF_ARRAYS = (array_rules.PRODUCTS, array_rules.SUMS, array_rules.EXTREMES)
+_OF_ARRAYS = (value_rules.PRODUCTS, value_rules.SUMS, value_rules.EXTREMES)
 _ADDS = frozenset({"Add", "AddV2", "AddN"})
 _SAME = frozenset({"Identity", "IdentityN", "Cast", "StopGradient", "PreventGradient"})
 
@@ -212,7 +212,7 @@ class UpdateValues:
             return op.inputs[value.index : value.index + 1]
         if self._looks_back and not self._scales(op):
             return ()
-        if op.type == array_rules.TRANSPOSE or self._is_entry_by_entry(op):
+        if op.type == value_rules.TRANSPOSE or self._is_entry_by_entry(op):
             return op.inputs[:1]
         if op.name in self._row_ops:
             return [v for v in op.inputs[1:] if self._view.dtype(v) not in INTEGERS]
@@ -227,14 +227,14 @@ class UpdateValues:
         return op.type in ENTRY_BY_ENTRY and op.name in self._row_ops
 
     def _scales(self, op: Op) -> bool:
-        if op.type in array_rules.PRODUCTS or op.type == array_rules.TRANSPOSE:
+        if op.type in value_rules.PRODUCTS or op.type == value_rules.TRANSPOSE:
             return False
         result = self._view.shape(Value(op.name))
         if result is not None and math.prod(result) == 1:
             return True
         if family_of(op.type) is Family.RELABEL and op.type not in _SAME:
             return result is not None and result == self._view.shape(op.inputs[0])
-        return op.type not in array_rules.SUMS
+        return op.type not in value_rules.SUMS
 
     def _computed(self, op: Op, value: Value) -> Sum:
         constant = self._view.constant(Value(op.name)) if not op.inputs else None
@@ -252,15 +252,15 @@ class UpdateValues:
         view, algebra = self._view, self.algebra
         if op.name in self._row_ops:
             return self._on_rows(op, value, operands)
-        if op.type in array_rules.PRODUCTS:
-            return array_rules.product(algebra, op, operands)
-        if op.type == array_rules.TRANSPOSE:
-            return array_rules.transposed(algebra, view, op, operands[0])
-        if op.type in array_rules.SUMS or op.type in array_rules.EXTREMES:
-            return array_rules.reduced(algebra, view, op, operands[0])
+        if op.type in value_rules.PRODUCTS:
+            return value_rules.product(algebra, op, operands)
+        if op.type == value_rules.TRANSPOSE:
+            return value_rules.transposed(algebra, view, op, operands[0])
+        if op.type in value_rules.SUMS or op.type in value_rules.EXTREMES:
+            return value_rules.reduced(algebra, view, op, operands[0])
         if op.type in _SAME or (op.type not in RULES and family_of(op.type) is Family.RELABEL):
             before, after = view.shape(self._needed(op, value)[0]), view.shape(value)
-            return array_rules.relabelled(algebra, before, after, operands[0], self._sizes)
+            return value_rules.relabelled(algebra, before, after, operands[0], self._sizes)
         found = RULES[op.type](algebra, operands)
         return newton_schulz.folded(algebra, found) if op.type in _ADDS else found
 

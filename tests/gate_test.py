@@ -1,0 +1,108 @@
+"""The gate lets through what may train variables of several replicas, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from tf_wu_shard import refusals
+from tf_wu_shard.gate import against_training, look
+
+
+def traced(step: Callable[[], Any]) -> Any:
+    return tf.function(step, autograph=False).get_concrete_function().graph
+
+
+@pytest.fixture
+def strategy(strategy_of: Callable[[int], tf.distribute.Strategy]) -> tf.distribute.Strategy:
+    return strategy_of(2)
+
+
+def writing(strategy: tf.distribute.Strategy, variable: Any) -> Callable[[], Any]:
+    def step() -> None:
+        strategy.extended.update(variable, lambda one: one.assign_sub(tf.ones((4,))))
+
+    return step
+
+
+def test_a_write_of_a_mirrored_variable_is_let_through_where_a_pass_is_asked_for(
+    strategy: tf.distribute.Strategy,
+) -> None:
+    with strategy.scope():
+        variable = tf.Variable(tf.ones((4,)))
+    graph = traced(writing(strategy, variable))
+    sight = look(graph, True)
+    assert sight.is_let_through and sight.asked and len(sight.handles) == 2
+    assert not look(graph, False).is_let_through and not look(graph, False).asked
+
+
+def test_a_function_that_only_reads_is_not(strategy: tf.distribute.Strategy) -> None:
+    with strategy.scope():
+        variable = tf.Variable(tf.ones((4,)))
+    assert not look(traced(lambda: strategy.run(lambda: variable * 2.0)), True).is_let_through
+
+
+def test_a_write_of_a_variable_of_one_device_is_not_whatever_else_is_read(
+    strategy: tf.distribute.Strategy,
+) -> None:
+    with strategy.scope():
+        variable = tf.Variable(tf.ones((4,)))
+    counter = tf.Variable(0.0)
+    graph = traced(lambda: counter.assign_add(tf.reduce_sum(variable.values[0])))
+    assert not look(graph, True).is_let_through
+
+
+class Step:
+    """A weight and its average on one device."""
+
+    def __init__(self) -> None:
+        self.weight = tf.Variable(tf.ones((4, 4)))
+        self.average = tf.Variable(tf.zeros((4, 4)))
+
+    def trains(self) -> None:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.matmul(self.weight, self.weight))
+        self.weight.assign_sub(tape.gradient(loss, self.weight))
+
+    def averages(self) -> None:
+        self.average.assign(0.9 * self.average + 0.1 * self.weight)
+
+    def resets(self) -> None:
+        self.weight.assign(tf.zeros((4, 4)))
+
+    def reads(self) -> Any:
+        return tf.matmul(self.weight, self.weight)
+
+
+def test_training_on_one_replica_is_told() -> None:
+    step = Step()
+    graph = traced(step.trains)
+    found = against_training(graph, look(graph, True).handles)
+    assert found is not None and found.kind is refusals.Topology.ONE_REPLICA
+
+
+@pytest.mark.parametrize("name", ["averages", "resets", "reads"])
+def test_what_averages_resets_or_reads_trains_nothing(name: str) -> None:
+    step = Step()
+    graph = traced(getattr(step, name))
+    assert against_training(graph, look(graph, True).handles) is None
+
+
+def test_a_branch_speaks_through_the_function_around_it() -> None:
+    branches: list[Any] = []
+    one = Step()
+
+    def step() -> None:
+        def branch() -> tf.Tensor:
+            branches.append(tf.compat.v1.get_default_graph())
+            one.trains()
+            return tf.constant(0)
+
+        tf.cond(tf.reduce_sum(one.weight) > 0.0, branch, lambda: tf.constant(1))
+
+    traced(step)
+    handles = look(branches[0], True).handles
+    assert handles and against_training(branches[0], handles) is None
