@@ -48,11 +48,11 @@ def test_an_update_that_must_stay_whole_is_left_alone_with_the_reason() -> None:
 
 def test_on_tpus_a_sparse_gradient_is_summed_as_a_tensor_of_the_weights_size() -> None:
     given = sparse(analysis_of(MOMENTUM))
-    (update,) = planned(given, ReplicasOnTpu(one_group(2)), 2, SMALL).analysis.updates
+    (update,) = planned(given, ReplicasOnTpu(one_group(2)), 2, SMALL).plan.updates
     assert update.reductions == (0,) and update.body == ()
-    (there, _) = planned(given, ReplicasOnTpu(one_group(2)), 2, SMALL).analysis.reductions
+    (there, _) = planned(given, ReplicasOnTpu(one_group(2)), 2, SMALL).plan.reductions
     assert there.gathered is None and there.size == 4
-    (here, _) = planned(given, ReplicasInProcess(2), 2, SMALL).analysis.reductions
+    (here, _) = planned(given, ReplicasInProcess(2), 2, SMALL).plan.reductions
     assert here.gathered is Gathered.VALUES
 
 
@@ -67,7 +67,7 @@ def test_a_sparse_gradient_that_is_refused_here_is_refused_on_tpus_for_being_den
             RefusedUpdate("other", (), why),
         ),
     )
-    on_tpus = planned(given, ReplicasOnTpu(one_group(2)), 2, SMALL).analysis.refused
+    on_tpus = planned(given, ReplicasOnTpu(one_group(2)), 2, SMALL).plan.left_alone
     assert [r.refusal for r in on_tpus] == [refusals.Inspection.DENSE_ON_TPUS.at("odd"), why]
-    here = planned(given, ReplicasInProcess(2), 2, SMALL).analysis.refused
+    here = planned(given, ReplicasInProcess(2), 2, SMALL).plan.left_alone
     assert [r.refusal for r in here] == [why, why]
