@@ -17,8 +17,9 @@ _WISH = b"loc:@"
 def wishes(node: Any) -> tuple[str, ...]:
     """The names of the ops that a NodeDef wishes to be placed with."""
     # Asking a map of messages for what it lacks would add it.
-    listed = node.attr[_CLASS].list.s if _CLASS in node.attr else ()
-    return tuple(_name(s) for s in listed if s.startswith(_WISH))
+    if _CLASS not in (attributes := node.attr):
+        return ()
+    return tuple(_name(s) for s in attributes[_CLASS].list.s if s.startswith(_WISH))
 
 
 def rename_wishes(node: Any, name_now: Callable[[str], str | None]) -> None:

@@ -163,8 +163,9 @@ class GraphView:
     def _consumers(self) -> dict[Value, list[tuple[Op, int]]]:
         found: dict[Value, list[tuple[Op, int]]] = {}
         for op in self._by_position:
-            for slot, value in enumerate(op.inputs):
-                found.setdefault(value, []).append((op, slot))
+            if op.name in self.live:
+                for slot, value in enumerate(op.inputs):
+                    found.setdefault(value, []).append((op, slot))
         return found
 
     @functools.cached_property
@@ -194,7 +195,7 @@ class GraphView:
 
     def consumers(self, value: Value) -> list[tuple[Op, int]]:
         """The live ops that read `value`, each with the number of the input it enters by."""
-        return [(op, i) for op, i in self._consumers.get(value, ()) if op.name in self.live]
+        return self._consumers.get(value, [])
 
     def stated(self, value: Value) -> Dims | None:
         """The dimensions that TensorFlow inferred of `value`, None for those that it left open."""

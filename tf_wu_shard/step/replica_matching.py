@@ -227,14 +227,11 @@ class ReplicaMatcher:
         return self._epochs[handle].get(op, -1)
 
     def _same_attributes(self, a: Op, b: Op) -> bool:
-        x, y = a.node.attr, b.node.attr
-        names = [n for n in x if n[0] != "_"]
-        if len(names) != sum(n[0] != "_" for n in y):
-            return False
-        return all(
-            n in y
-            and (x[n] == y[n] or (a.type in CALLS and self._shape_of(x[n]) == self._shape_of(y[n])))
-            for n in names
+        x, y = ({n: v for n, v in op.node.attr.items() if n[0] != "_"} for op in (a, b))
+        if x == y or a.type not in CALLS:
+            return x == y
+        return x.keys() == y.keys() and all(
+            self._shape_of(value) == self._shape_of(y[name]) for name, value in x.items()
         )
 
     def _repeatable(self, op: Op) -> bool:

@@ -235,18 +235,17 @@ def _import_inputs(
 def _import_rest(new: Any, nodes: Mapping[str, Any], inputs: Mapping[str, Any]) -> None:
     """Imports everything but the inputs, for which nothing has to wait."""
     rest = tf.compat.v1.GraphDef(versions=new.graph_def_versions)
+    rest.node.extend(node for name, node in nodes.items() if name not in inputs)
     waits = {f"^{name}" for name in inputs}
     near_inputs: list[Any] = []
-    for name, node in nodes.items():
-        if name in inputs:
+    for added in rest.node:
+        if not waits.isdisjoint(added.input):
+            added.input[:] = [text for text in added.input if text not in waits]
+        wished = wishes(added)
+        if not wished:
             continue
-        added = rest.node.add()
-        added.CopyFrom(node)
-        if not waits.isdisjoint(node.input):
-            del added.input[:]
-            added.input.extend(text for text in node.input if text not in waits)
-        if not inputs.keys().isdisjoint(wishes(node)):
-            near_inputs.append(node)
+        if not inputs.keys().isdisjoint(wished):
+            near_inputs.append(nodes[added.name])
         # The importer takes no other than those among the nodes that it imports now.
         rename_wishes(added, lambda wish: wish if wish in nodes and wish not in inputs else None)
     _import(new, rest, {f"{name}:0": tensor for name, tensor in inputs.items()})
@@ -290,8 +289,8 @@ def _import(new: Any, part: Any, input_map: Mapping[str, Any]) -> None:
         # What Graph._add_new_tf_operations does beyond this concerns scopes that are not open here
         # (attributes, kernel labels, colocation, containers) and TensorFlow 1 loops.
         for operation in new.new_operations():
-            name = ops.Operation._from_c_op(operation, new).name
-            new._names_in_use.setdefault(name.lower(), 1)
+            ops.Operation._from_c_op(operation, new)
+        new._names_in_use |= {node.name.lower(): 1 for node in part.node}
     finally:
         c_api.TF_DeleteBuffer(buffer)
 

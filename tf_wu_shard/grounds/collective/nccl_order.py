@@ -22,7 +22,7 @@ from typing import Any
 
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.nodes import waiting
-from tf_wu_shard.graph.op import Op, attribute_in
+from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.ordering import ordered_ops
 from tf_wu_shard.grounds.collective import group
 from tf_wu_shard.tensorflow_private.call_time_inputs import CALL_TIME
@@ -79,7 +79,10 @@ def in_one_order(nodes: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _is_by_nccl(node: Any) -> bool:
-    return group.runs_by_nccl(attribute_in(node.attr, "communication_hint").s, node.device)
+    attributes = node.attr
+    return "communication_hint" in attributes and group.runs_by_nccl(
+        attributes["communication_hint"].s, node.device
+    )
 
 
 def _exchanges(ops: Sequence[Op]) -> list[_Exchange]:

@@ -49,12 +49,12 @@ class BodyBuilder:
             matcher: Matches the copies of updates in it.
             claimed: Keys of the variables that some gradient was followed to.
         """
-        self._claimed = set(claimed)
         self._graph = graph
         self._matcher = matcher
         self._view = graph.view
         self._names = graph.names
         self._handles = graph.handles
+        self._unclaimed = graph.handles.keys() - claimed
         self._devices = graph.devices
 
     def build(self, keys: tuple[int, ...], variables: tuple[str, ...]) -> WeightUpdate | Refusal:
@@ -77,7 +77,7 @@ class BodyBuilder:
         if more:
             larger = self._build(keys, (*variables, *sorted(more)))
             if not isinstance(larger, Refusal) and {v.key for v in larger[0].slots} >= more:
-                self._claimed |= more
+                self._unclaimed -= more
                 return larger[0]
         return update
 
@@ -108,8 +108,7 @@ class BodyBuilder:
         if isinstance(updated, Refusal):
             return updated
         update = self._update(slice_, updated, keys)
-        unclaimed = self._handles.keys() - self._claimed
-        adoptable = {v for v in unclaimed if self._may_adopt(v, slice_.size)}
+        adoptable = {v for v in self._unclaimed if self._may_adopt(v, slice_.size)}
         beside = slice_.read_besides
         # There are mostly none, and looking for what is written takes long.
         if not adoptable <= beside:

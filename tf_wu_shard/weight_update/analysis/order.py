@@ -27,13 +27,12 @@ def with_order(
     Returns:
         The reductions, with `depth` and `ready`.
     """
-    places = {op.name: place for place, op in enumerate(view)}
     depths = marked_behind(view, {n for r in reductions if r.key in updating for n in r.carriers})
     return tuple(
         dataclasses.replace(
             r,
             depth=max(depths[operand.op] for operand in r.operands),
-            ready=max(places[operand.op] for operand in r.operands),
+            ready=max(view.ops[operand.op].position for operand in r.operands),
         )
         for r in reductions
     )

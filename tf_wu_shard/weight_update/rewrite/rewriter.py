@@ -96,9 +96,12 @@ class _Rewriter:
         self._sum_whole()
         self._emitted += collections.Counter(all_gather=self._gathers.count)
         nodes, control_outputs, outputs = self._edit.collect()
+        old = self._view.ops
+        # Those that stay as they were name no new op.
+        changed = [n for n in nodes if n.name not in old or n is not old[n.name].node]
         nodes += self._builder.nodes
         self._dialect.adopt(self._builder.nodes)
-        rename_ops(nodes, self._stand_ins)
+        rename_ops((*changed, *self._builder.nodes), self._stand_ins)
         exact = self._plan.compile_update == "exact"
         regions, left_open = compilable(nodes, map(self._named, self._regions), exact=exact)
         return RewriteResult(
