@@ -90,7 +90,8 @@ def outside_accesses(view: GraphView, held: InShards) -> list[OutsideAccess]:
         StorageError: If a variable is used otherwise than by reading and writing its value.
     """
     plain = _plain(view, held)
-    calls = {key: _calls(view, key, held) for key in {*held.callees.values(), *held.writers}}
+    keys = dict.fromkeys([*held.callees.values(), *held.writers])
+    calls = {key: _calls(view, key, held) for key in keys}
     found: list[OutsideAccess] = []
     for key in dict.fromkeys([*(access.key for access in plain), *calls]):
         own = [access for access in plain if access.key == key]
