@@ -28,6 +28,8 @@ def test_a_compiler_has_its_devices_beside_the_users_own_flags(
 ) -> None:
     started: list[dict[str, str]] = []
     monkeypatch.setenv("XLA_FLAGS", "--xla_mine=1")
+    # JAX sets it in the process that imports it, which may be this one.
+    monkeypatch.delenv("TPU_SKIP_MDS_QUERY", raising=False)
     monkeypatch.setattr(children, "check_compiler", lambda: None)
     monkeypatch.setattr(
         children, "Worker", lambda name, command, environment: started.append(environment)

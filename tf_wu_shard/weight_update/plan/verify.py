@@ -19,7 +19,7 @@ def verify_plan(plan: ShardingPlan) -> None:
     """Checks what the planner promises.
 
     - Every gradient of a sharded update belongs to it alone, and whatever loses its carrier with
-      one is sharded or summed whole.
+      one is sharded, summed whole, or gathered as ever.
     - No variable is in two updates.
     - Buckets are numbered without gaps, and all in one is cut and typed alike.
     - Every variable is cut for as many replicas as there are, its size has a layout, and what of it
@@ -59,7 +59,9 @@ def _check_reductions(plan: ShardingPlan) -> None:
     summed = _owners("gradient", (*sharded, *whole))
     lost = {carrier for key, _ in sharded for carrier in plan.reductions[key].carriers}
     for reduction in plan.reductions:
-        if reduction.key not in summed and not lost.isdisjoint(reduction.carriers):
+        if reduction.gathered or reduction.key in summed:
+            continue
+        if not lost.isdisjoint(reduction.carriers):
             raise WuShardError(f"gradient {reduction.key} loses its carrier and is not summed")
 
 

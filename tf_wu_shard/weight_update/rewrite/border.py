@@ -21,7 +21,7 @@ from tf_wu_shard.graph.op import Value, decoded, parse_value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.grounds.tpu import whole_rows
-from tf_wu_shard.layout import AnyLayout, RowLayout, TileLayout
+from tf_wu_shard.layout import AnyLayout, TileLayout
 from tf_wu_shard.program.flatten import program_of
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.tensorflow_private.python_calls import CALL
@@ -184,8 +184,9 @@ class _Border:
         at = self._builder.at(op.device, scope_of(access.key, "write"))
         shard = dialect.shard_of(access.copy)
         own = dialect.slice_own(at.within("own_part"), op.inputs[1], layout, shard)
-        if isinstance(layout, RowLayout):
-            own = at.reshape(own, layout.shard_shape(shard), "rows")
+        shape = layout.shard_shape(shard)
+        if not isinstance(layout, TileLayout) and len(shape) != 1:
+            own = at.reshape(own, shape, "shaped")
         handle = self._shard_handles(access.key, dialect)[access.copy]
         node = copy_of(op.node)
         # The shard has a shape of its own.

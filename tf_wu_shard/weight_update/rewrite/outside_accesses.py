@@ -19,7 +19,7 @@ from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.tpu.ops import REPLICATED_INPUT
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.rules.variables import READ, WRITES, Access
-from tf_wu_shard.step.accesses import accesses
+from tf_wu_shard.step.accesses import VariableAccess, accesses
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,16 +89,20 @@ def outside_accesses(view: GraphView, held: InShards) -> list[OutsideAccess]:
     Raises:
         StorageError: If a variable is used otherwise than by reading and writing its value.
     """
-    plain = _plain(view, held)
-    keys = dict.fromkeys([*held.callees.values(), *held.writers])
-    calls = {key: _calls(view, key, held) for key in keys}
+    plain: dict[str, list[OutsideAccess]] = {}
+    for access in _plain(view, held):
+        plain.setdefault(access.key, []).append(access)
+    takers = _takers(view, held.callees)
     found: list[OutsideAccess] = []
-    for key in dict.fromkeys([*(access.key for access in plain), *calls]):
-        own = [access for access in plain if access.key == key]
-        called = calls.get(key, {})
-        if not own and not _is_by_two_ways(view, key, held):
+    for key in dict.fromkeys([*plain, *takers]):
+        taking = takers.get(key, ())
+        if key not in plain and not _is_by_two_ways(taking):
             continue
-        copies = [[access for access in own if access.copy == n] for n in _copies(key, held)]
+        called = dict.fromkeys(held.writers.get(key, ()), True)
+        for _, taker in taking:
+            name = taker.op.name
+            called[name] = called.get(name, False) or not taker.access.is_read
+        copies = [[a for a in plain.get(key, ()) if a.copy == n] for n in _copies(key, held)]
         for number, copy in enumerate(copies):
             copy += [OutsideAccess(key, view.ops[n], number, is_on_host=True) for n in called]
             copy.sort(key=lambda access: (held.turn(access.op), access.op.position))
@@ -156,26 +160,26 @@ def _against(op: Op, key: str) -> str:
     )
 
 
-def _calls(view: GraphView, key: str, held: InShards) -> dict[str, bool]:
-    """The calls that take shards of a variable, each with whether it may write them."""
-    found = dict.fromkeys(held.writers.get(key, ()), True)
-    for placeholder, other in held.callees.items():
-        for access in accesses(view, placeholder) if other == key else ():
-            name = access.op.name
-            found[name] = found.get(name, False) or not access.access.is_read
+def _takers(
+    view: GraphView, callees: Mapping[str, str]
+) -> dict[str, list[tuple[str, VariableAccess]]]:
+    """What calls do to shards of each variable, by key, each with the placeholder of the shard."""
+    found: dict[str, list[tuple[str, VariableAccess]]] = {}
+    for placeholder, key in callees.items():
+        for access in accesses(view, placeholder):
+            found.setdefault(key, []).append((placeholder, access))
     return found
 
 
-def _is_by_two_ways(view: GraphView, key: str, held: InShards) -> bool:
+def _is_by_two_ways(takers: Iterable[tuple[str, VariableAccess]]) -> bool:
     """Whether calls take the shards of a variable by handles that have nothing in common.
 
     One takes them one by one and another all as one. TensorFlow puts accesses of one handle in
     order, and does not know that these are the same.
     """
     ways: dict[str, set[str]] = {}
-    for placeholder, other in held.callees.items():
-        for access in accesses(view, placeholder) if other == key else ():
-            ways.setdefault(access.op.name, set()).add(placeholder)
+    for placeholder, taker in takers:
+        ways.setdefault(taker.op.name, set()).add(placeholder)
     taken = list(ways.values())
     return any(one.isdisjoint(other) for one in taken for other in taken)
 
