@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.grounds.verbs_test import contributions, devices_of, in_order, run, same
+from tests.grounds.dialect_test import contributions, devices_of, in_order, run, same
 from tests.nccl.lowering import runnable
 from tf_wu_shard.graph.builder import Emitter, GraphBuilder
 from tf_wu_shard.graph.op import Value

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tests.grounds.collective.collectives_test import group_of
-from tests.grounds.verbs_test import run
+from tests.grounds.dialect_test import run
 from tests.nccl.lowering import runnable
 from tf_wu_shard.graph.builder import Emitter, GraphBuilder
 from tf_wu_shard.graph.op import Value

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tests.grounds.collective.collectives_test import group_of
-from tests.grounds.verbs_test import contributions, devices_of, run, same
+from tests.grounds.dialect_test import contributions, devices_of, run, same
 from tests.nccl.lowering import runnable
 from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.grounds.dialect_test import devices_of, run
 from tests.grounds.tpu.collectives_test import TORUSES, emitted, layouts_of, shard_of
-from tests.grounds.verbs_test import devices_of, run
 from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.grounds.in_process.collectives import InProcess
