@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.ordering import ordered_ops
-from tf_wu_shard.rules.compiled import EXACT, NEARLY, SPELLED_OUT, can_compile
+from tf_wu_shard.rules.compiled import EXACT, SPELLED_OUT, can_compile
 from tf_wu_shard.tensorflow_private.function_graph import op_def
 from tf_wu_shard.tensorflow_private.graph_rebuilding import make_compiled_function
 from tf_wu_shard.weight_update.rewrite.compiled_body import compiled_body
@@ -185,12 +185,3 @@ def test_equal_bodies_have_one_name() -> None:
         body, _ = compiled_body(own, [Value(f"{prefix}_result")], by_name, exact=True)
         names.add(body.name)
     assert len(names) == 1
-
-
-def test_what_only_comes_near_is_not_compiled_exactly() -> None:
-    assert not (EXACT | SPELLED_OUT) & NEARLY
-    float32, complex64 = 1, 8
-    assert can_compile("Mul", {float32}, exact=True)
-    assert not can_compile("Rsqrt", {float32}, exact=True)
-    assert can_compile("Rsqrt", {float32}, exact=False)
-    assert not can_compile("Mul", {complex64}, exact=False)
