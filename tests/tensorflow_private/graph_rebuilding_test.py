@@ -12,7 +12,6 @@ import tensorflow as tf
 from tensorflow.python.framework import func_graph as func_graph_module
 from tensorflow.python.ops import cond_v2, while_v2
 
-from tf_wu_shard.tensorflow_private import graph_rebuilding
 from tf_wu_shard.tensorflow_private.graph_rebuilding import NewBody, rebuild
 
 Point = collections.namedtuple("Point", ["x", "y"])
@@ -238,8 +237,3 @@ def test_wishes_to_be_placed_with_what_is_not_here_go_and_the_others_stay() -> N
     assert found["with_x"] == [b"loc:@x"]
     assert found["with_y"] == [b"loc:@y"]
     assert "_class" not in new.get_operation_by_name("with_what_is_outside").node_def.attr
-
-
-def test_an_input_named_below_another_op_gets_a_name_of_its_own() -> None:
-    assert graph_rebuilding._free_name("a.b", {"a.b"}) == "a.b_1"
-    assert graph_rebuilding._scopes("a/b/c") == ["a", "a/b"]

@@ -21,7 +21,7 @@ def rebuilt(step: Step) -> Any:
         The FuncGraph; the traced one where no pass changed anything.
 
     Raises:
-        ValueError: If TensorFlow does not accept the nodes.
+        tf.errors.InvalidArgumentError: If TensorFlow does not accept the nodes.
     """
     if not step.is_changed:
         return step.graph

@@ -6,25 +6,24 @@ The old FuncGraph is never changed.
 from __future__ import annotations
 
 import dataclasses
-import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.client import pywrap_tf_session as c_api
-from tensorflow.python.eager import context
 from tensorflow.python.eager.polymorphic_function import atomic_function
-from tensorflow.python.framework import c_api_util, importer, ops
 from tensorflow.python.framework import func_graph as func_graph_module
+from tensorflow.python.framework import ops
 from tensorflow.python.ops import handle_data_util
 
-from tf_wu_shard.colocation import rename_wishes, wishes
 from tf_wu_shard.tensorflow_private import call_time_inputs, creating_traces
+from tf_wu_shard.tensorflow_private.node_import import (
+    free_name,
+    import_beside,
+    import_nodes,
+    scopes,
+)
 
 _HANDLE_TYPES = (tf.resource, tf.variant)
-
-# Functions for XLA to compile, by TensorFlow's context and their names, as long as they are in use.
-_COMPILED: weakref.WeakValueDictionary[tuple[Any, str], Any] = weakref.WeakValueDictionary()
 
 # What follows the name of a traced function in that of one made of it.
 MADE = "_wu_shard_"
@@ -70,7 +69,7 @@ def rebuild(
         A FuncGraph of the same class, with the same inputs but for the captures.
 
     Raises:
-        ValueError: If TensorFlow does not accept the nodes.
+        tf.errors.InvalidArgumentError: If TensorFlow does not accept the nodes.
     """
     named = {node.name: node for node in body.nodes}
     new_captures = _merge_captures(graph, named, new_captures, set(dropped_captures))
@@ -83,7 +82,7 @@ def rebuild(
         for function in (*graph._functions.values(), *body.functions):
             new._add_function_recursive(function)
         inputs = _import_inputs(new, named, placeholders, new_captures)
-        _import_rest(new, named, inputs)
+        import_beside(new, named, inputs)
     _bind(graph, new, inputs, new_captures, set(dropped_captures), again)
     new.outputs = [_tensor(new, name, inputs) for name in body.outputs]
     for old, now in zip(graph.outputs, new.outputs, strict=True):
@@ -116,7 +115,7 @@ def make_function(
         The function; its FuncGraph is its `graph`.
 
     Raises:
-        ValueError: If TensorFlow does not accept the nodes.
+        tf.errors.InvalidArgumentError: If TensorFlow does not accept the nodes.
     """
     named = {node.name: node for node in body.nodes}
     old = {t.op.name: t for t in graph.inputs}
@@ -126,44 +125,11 @@ def make_function(
         for function in (*graph._functions.values(), *body.functions):
             new._add_function_recursive(function)
         inputs = _import_inputs(new, named, old, handles)
-        _import_rest(new, named, inputs)
+        import_beside(new, named, inputs)
     new.inputs = [inputs[name] for name in arguments]
     new.outputs = [_tensor(new, name, inputs) for name in body.outputs]
     new.control_outputs = [new.get_operation_by_name(name) for name in body.control_outputs]
     return atomic_function.from_func_graph(new.name, new, {})
-
-
-def make_compiled_function(
-    name: str,
-    nodes: Sequence[Any],
-    arguments: Sequence[str],
-    outputs: Sequence[str],
-    effects: Sequence[str],
-) -> Any:
-    """Makes a function that XLA compiles when it is first called.
-
-    Args:
-        name: Its name; the runtime knows functions by it, so equal names are equal functions.
-        nodes: Its NodeDefs; each argument is a Placeholder.
-        arguments: Names of the arguments, in order.
-        outputs: Names ("op:index") of the returned tensors.
-        effects: Names of the ops that must run.
-
-    Raises:
-        ValueError: If TensorFlow does not accept the nodes.
-    """
-    key = (context.context().function_scope_id, name)
-    function = _COMPILED.get(key)
-    if function is None:
-        graph = func_graph_module.FuncGraph(name)
-        with graph.as_default(), ops.name_scope(None):
-            _import(graph, tf.compat.v1.GraphDef(node=nodes), {})
-        graph.inputs = [graph.get_tensor_by_name(f"{argument}:0") for argument in arguments]
-        graph.outputs = [graph.get_tensor_by_name(output) for output in outputs]
-        graph.control_outputs = [graph.get_operation_by_name(effect) for effect in effects]
-        attributes = {"_XlaMustCompile": True}
-        function = _COMPILED[key] = atomic_function.from_func_graph(name, graph, attributes)
-    return function
 
 
 def traced_name(name: str) -> str:
@@ -220,79 +186,16 @@ def _import_inputs(
         part.node.append(nodes[name])
         # What was captured under control dependencies names them; an argument waits for nothing.
         del part.node[-1].input[:]
-        if not taken.isdisjoint(_scopes(name)):
-            part.node[-1].name = _free_name(name.replace("/", "."), taken)
+        if not taken.isdisjoint(scopes(name)):
+            part.node[-1].name = free_name(name.replace("/", "."), taken)
         named[name] = part.node[-1].name
-    _import(new, part, {})
+    import_nodes(new, part, {})
     inputs = {name: new.get_tensor_by_name(f"{named[name]}:0") for name in wanted}
     for name, tensor in inputs.items():
         if tensor.dtype in _HANDLE_TYPES:
             source = new_captures[name] if name in new_captures else old[name]
             handle_data_util.copy_handle_data(source, tensor)
     return inputs
-
-
-def _import_rest(new: Any, nodes: Mapping[str, Any], inputs: Mapping[str, Any]) -> None:
-    """Imports everything but the inputs, for which nothing has to wait."""
-    rest = tf.compat.v1.GraphDef(versions=new.graph_def_versions)
-    rest.node.extend(node for name, node in nodes.items() if name not in inputs)
-    waits = {f"^{name}" for name in inputs}
-    near_inputs: list[Any] = []
-    for added in rest.node:
-        if not waits.isdisjoint(added.input):
-            added.input[:] = [text for text in added.input if text not in waits]
-        wished = wishes(added)
-        if not wished:
-            continue
-        if not inputs.keys().isdisjoint(wished):
-            near_inputs.append(nodes[added.name])
-        # The importer takes no other than those among the nodes that it imports now.
-        rename_wishes(added, lambda wish: wish if wish in nodes and wish not in inputs else None)
-    _import(new, rest, {f"{name}:0": tensor for name, tensor in inputs.items()})
-    now = {name: name for name in nodes} | {name: t.op.name for name, t in inputs.items()}
-    for node in near_inputs:
-        near = tf.compat.v1.NodeDef()
-        near.CopyFrom(node)
-        rename_wishes(near, now.get)
-        new.get_operation_by_name(node.name)._set_attr("_class", near.attr["_class"])
-
-
-def _scopes(name: str) -> list[str]:
-    """The scopes that a name lies in: "a" and "a/b" for "a/b/c"."""
-    parts = name.split("/")
-    return ["/".join(parts[:count]) for count in range(1, len(parts))]
-
-
-def _free_name(name: str, taken: set[str]) -> str:
-    """`name`, or one like it that is not taken; taken from now on."""
-    free, count = name, 0
-    while free in taken:
-        count += 1
-        free = f"{name}_{count}"
-    taken.add(free)
-    return free
-
-
-def _import(new: Any, part: Any, input_map: Mapping[str, Any]) -> None:
-    """Imports nodes under their own names, each on the device it names.
-
-    `importer.import_graph_def` would run every one of them through the graph's stack of device
-    functions, which takes most of its time.
-    """
-    options = c_api_util.ScopedTFImportGraphDefOptions()
-    importer._PopulateTFImportGraphDefOptions(options.options, "", input_map, None, False)
-    buffer = c_api.TF_NewBufferFromString(part.SerializeToString())
-    try:
-        with new._mutation_lock(), new._c_graph.get() as c_graph:
-            results = c_api.TF_GraphImportGraphDefWithResults(c_graph, buffer, options.options)
-            c_api_util.ScopedTFImportGraphDefResults(results)
-        # What Graph._add_new_tf_operations does beyond this concerns scopes that are not open here
-        # (attributes, kernel labels, colocation, containers) and TensorFlow 1 loops.
-        for operation in new.new_operations():
-            ops.Operation._from_c_op(operation, new)
-        new._names_in_use |= {node.name.lower(): 1 for node in part.node}
-    finally:
-        c_api.TF_DeleteBuffer(buffer)
 
 
 def _asked_again(nodes: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:

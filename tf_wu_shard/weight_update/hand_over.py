@@ -11,7 +11,8 @@ from tf_wu_shard.grounds.collective.write_counts import with_write_counts
 from tf_wu_shard.rules.handles import num_written
 from tf_wu_shard.step.step import Step
 from tf_wu_shard.storage import sharded_slot
-from tf_wu_shard.tensorflow_private.graph_rebuilding import NewBody, make_compiled_function
+from tf_wu_shard.tensorflow_private.compiled_function import make_compiled_function
+from tf_wu_shard.tensorflow_private.graph_rebuilding import NewBody
 from tf_wu_shard.weight_update import function_slots
 from tf_wu_shard.weight_update.redirection import AnySlot, redirection
 from tf_wu_shard.weight_update.rewrite.border import Redirected

@@ -12,8 +12,8 @@ import tensorflow as tf
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.ordering import ordered_ops
 from tf_wu_shard.rules.compiled import EXACT, SPELLED_OUT, can_compile
+from tf_wu_shard.tensorflow_private.compiled_function import make_compiled_function
 from tf_wu_shard.tensorflow_private.function_graph import op_def
-from tf_wu_shard.tensorflow_private.graph_rebuilding import make_compiled_function
 from tf_wu_shard.weight_update.rewrite.compiled_body import compiled_body
 
 _TYPES = ("float32", "float64", "float16", "bfloat16", "int32", "int64", "bool")
