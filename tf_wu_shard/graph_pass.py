@@ -43,6 +43,7 @@ from tf_wu_shard.tensorflow_private import (
     gradual_saves,
     handle_references,
     tpu_graph,
+    traced_graphs,
 )
 from tf_wu_shard.tensorflow_private.distributed_variables import has_distributed_variable
 from tf_wu_shard.weight_update.sharded_update import ShardedUpdate
@@ -70,8 +71,8 @@ def register() -> None:
     tpu_graph.install()
     eager_steps.install(_notice_eager_step)
     gradual_saves.install()
-    if function_graph.install(process):
-        for graph in function_graph.existing_graphs():
+    if traced_graphs.install(process):
+        for graph in traced_graphs.existing_graphs():
             record(graph, function_graph.captured_handles(graph))
 
 
@@ -98,7 +99,7 @@ def process(graph: Any, trace_seconds: float) -> Any:
     if not sight.asked:
         asked = _Asked()
     if sight.is_let_through:
-        with function_graph.no_garbage_collection():
+        with traced_graphs.no_garbage_collection():
             new = _processed(graph, sight, asked, (start, trace_seconds))
         if new is not None:
             record(new, sight.handles if new is graph else function_graph.captured_handles(new))

@@ -20,7 +20,7 @@ from tf_wu_shard.report.markdown import as_markdown
 from tf_wu_shard.report.published import reports
 from tf_wu_shard.report.report import Report
 from tf_wu_shard.storage.sharded_slot import slot_of_packed, slot_of_shard
-from tf_wu_shard.tensorflow_private import function_graph
+from tf_wu_shard.tensorflow_private import function_graph, traced_graphs
 from tf_wu_shard.tensorflow_private.distributed_variables import distributed_variable_of
 from tf_wu_shard.weight_update.rewrite.names import SCOPE
 
@@ -140,7 +140,7 @@ def _write(name: str, value: tf.Tensor, plugin: str, data_class: int) -> None:
 def _write_graph(model: keras.Model) -> None:
     """Writes the function that trains a model and holds emitted ops; of several, that with most."""
     own = {id(v.value) for v in (*model.trainable_variables, *model.optimizer.variables)}
-    graphs = [graph for graph in function_graph.existing_graphs() if _uses(graph, own)]
+    graphs = [graph for graph in traced_graphs.existing_graphs() if _uses(graph, own)]
     counts = [
         sum(op.name.startswith(f"{SCOPE}/") for op in graph.get_operations()) for graph in graphs
     ]

@@ -13,7 +13,7 @@ from tf_wu_shard.inspection.answers.answer import Inspection
 from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.script_inspection import replicated_step, stop
 from tf_wu_shard.script_inspection.stop import Stop
-from tf_wu_shard.tensorflow_private import function_graph, step_stop
+from tf_wu_shard.tensorflow_private import step_stop, traced_graphs
 
 _FIRST = tf.VariableAggregation.ONLY_FIRST_REPLICA
 
@@ -26,7 +26,7 @@ class _LeftError(Exception):
 def given(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What was handed over; this process is not watched but shown to the object under test."""
     for owner, name in (
-        (function_graph, "replace"),
+        (traced_graphs, "replace"),
         *((step_stop, f"before_{what}") for what in ("calls", "eager_gradients", "eager_updates")),
         (step_stop, "before_session_runs"),
     ):

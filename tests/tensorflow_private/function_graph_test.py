@@ -1,4 +1,4 @@
-"""What a FuncGraph holds, and the hook that sees each one."""
+"""What a FuncGraph holds."""
 
 from __future__ import annotations
 
@@ -8,13 +8,6 @@ import tensorflow as tf
 from tensorflow.python.framework import func_graph as func_graph_module
 
 from tf_wu_shard.tensorflow_private import function_graph
-
-
-def test_installing_twice_changes_nothing() -> None:
-    function_graph.install(lambda graph, seconds: graph)
-    hook = func_graph_module.func_graph_from_py_func
-    assert not function_graph.install(lambda graph, seconds: None)
-    assert func_graph_module.func_graph_from_py_func is hook
 
 
 def test_what_a_handle_points_to_is_known() -> None:

@@ -22,7 +22,7 @@ from tf_wu_shard.estimation.weights import TrainedWeight, number_of, trained_wei
 from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.inspection.steps.planning import planned
 from tf_wu_shard.report.summary import bytes_on_fullest_replica
-from tf_wu_shard.tensorflow_private import function_graph
+from tf_wu_shard.tensorflow_private import traced_graphs
 from tf_wu_shard.weight_update.analysis.analyze import analyze
 from tf_wu_shard.weight_update.analysis.types import Analysis, UpdatedVariable
 from tf_wu_shard.weight_update.sharding import Sharding
@@ -83,7 +83,7 @@ def estimate(
     if topology is not None or makes_dense(made):
         weights = tuple(dataclasses.replace(weight, sparse=False) for weight in weights)
     wanted = options or current_options() or ShardingOptions()
-    with function_graph.no_garbage_collection():
+    with traced_graphs.no_garbage_collection():
         step = trace(made, weights)
         grounds = [ground_of(number, topology, step.gradients) for number in numbers]
         analysis = analysis_of(step, weights, grounds[0])

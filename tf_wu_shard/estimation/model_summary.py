@@ -26,7 +26,7 @@ from tf_wu_shard.report.quantities import byte_text
 from tf_wu_shard.report.report import Report, held_lines, share_text
 from tf_wu_shard.report.summary import bytes_on_fullest_replica
 from tf_wu_shard.storage.sharded_slot import sharded_slot_of
-from tf_wu_shard.tensorflow_private import function_graph
+from tf_wu_shard.tensorflow_private import traced_graphs
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
 from tf_wu_shard.weight_update.analysis.types import UpdatedVariable
 
@@ -174,7 +174,7 @@ def _planned(
     replicas = num_replicas or (replicas_of(first) if live else _DEFAULT_REPLICAS)
     if topology is not None or (live and is_on_tpus(first)) or makes_dense(optimizer):
         weights = [dataclasses.replace(weight, sparse=False) for weight in weights]
-    with function_graph.no_garbage_collection():
+    with traced_graphs.no_garbage_collection():
         step = trace(optimizer, weights)
         if live:
             ground = live_ground(first, step.gradients)

@@ -25,7 +25,7 @@ from tf_wu_shard.graph.calls import CALLS
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.grounds.dialect import CarriedReduction, CarriedSlices, Gathered
-from tf_wu_shard.tensorflow_private import function_graph
+from tf_wu_shard.tensorflow_private import function_graph, traced_graphs
 from tf_wu_shard.weight_update.analysis.types import UpdatedVariable
 
 # What is done to gradients before they are summed, or in a branch around the whole update.
@@ -223,7 +223,7 @@ def _traced(
             specs.append(tf.TensorSpec((None,), tf.int32))
         else:
             specs.append(tf.TensorSpec(weight.shape, weight.dtype))
-    return function_graph.traced_unseen(update, specs), shapes
+    return traced_graphs.traced_unseen(update, specs), shapes
 
 
 def _check_branches(graph: Any, name: str) -> None:

@@ -41,7 +41,7 @@ from tf_wu_shard.inspection.reading.reference_variables import reference_weights
 from tf_wu_shard.inspection.steps.grounds import DEFAULT_REPLICAS, Question
 from tf_wu_shard.inspection.steps.planning import planned
 from tf_wu_shard.model_files.types import Model, ModelVariable
-from tf_wu_shard.tensorflow_private import function_graph
+from tf_wu_shard.tensorflow_private import traced_graphs
 from tf_wu_shard.weight_update.analysis.types import Analysis
 
 # What hands a value on, and its sparse gradient back.
@@ -70,7 +70,7 @@ def inspect_with_optimizer(model: Model, optimizer: Any, question: Question) -> 
         looked_up, unread = _looked_up(model)
         weights = [dataclasses.replace(w, sparse=w.name in looked_up) for w in weights]
         notes += unread
-    with function_graph.no_garbage_collection():
+    with traced_graphs.no_garbage_collection():
         step = trace(optimizer, weights)
         answer = _answer(step, weights, question)
     trained = f"trained its {len(weights)} trainable variables"

@@ -30,7 +30,7 @@ from tf_wu_shard.model_files.graph_variables import GIVEN
 from tf_wu_shard.model_files.types import BoundFunction, Model
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.replicas import in_this_process
-from tf_wu_shard.tensorflow_private import function_graph
+from tf_wu_shard.tensorflow_private import traced_graphs
 from tf_wu_shard.weight_update.analysis.analyze import analyze
 
 # What a model's own graph is called in the answer.
@@ -62,7 +62,7 @@ def inspect(model: Model, question: Question) -> Inspection:
     Raises:
         OptionError: The question names a function that the model does not have.
     """
-    with function_graph.no_garbage_collection():
+    with traced_graphs.no_garbage_collection():
         return _inspection(model, question)
 
 

@@ -24,7 +24,7 @@ from tf_wu_shard.model_files.types import Model, ModelVariable
 from tf_wu_shard.report.report import Report
 from tf_wu_shard.script_inspection.live_model import slot_relations
 from tf_wu_shard.step.capture import Captured, capture
-from tf_wu_shard.tensorflow_private import function_graph, op_traces, tpu_graph
+from tf_wu_shard.tensorflow_private import function_graph, op_traces, tpu_graph, traced_graphs
 from tf_wu_shard.tensorflow_private.distributed_variables import (
     distributed_variable_of,
     original_handle,
@@ -73,7 +73,7 @@ def replicated_step(
     sight = gate.look(graph, wanted=True, every_trace=True)
     if not sight.is_let_through:
         return None
-    with function_graph.no_garbage_collection():
+    with traced_graphs.no_garbage_collection():
         captured = capture(graph)
         if not eligibility.is_eligible(graph, captured.view, sight):
             return None

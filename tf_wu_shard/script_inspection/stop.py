@@ -33,6 +33,7 @@ from tf_wu_shard.tensorflow_private import (
     shared_input,
     step_stop,
     tpu_script,
+    traced_graphs,
 )
 from tf_wu_shard.tensorflow_private.tpu_strategy import tpu_topology
 from tf_wu_shard.tensorflow_private.traced_only import make_traced_only
@@ -70,7 +71,7 @@ class Stop:
         self._failed: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         self._trains: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
         self._is_answering = False
-        function_graph.replace(self._see)
+        traced_graphs.replace(self._see)
         step_stop.before_calls(self._before_call)
         step_stop.before_eager_gradients(self.refuse_eager_step)
         step_stop.before_eager_updates(self.refuse_eager_step)

@@ -1,16 +1,8 @@
-"""What a traced function's graph holds, asked of the FuncGraph that Python keeps.
-
-`install` lets a function see every FuncGraph as soon as it is traced, also those of branches and
-loop bodies, and return another in its stead.
-"""
+"""What a traced function's graph holds, asked of the FuncGraph that Python keeps."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import gc
-import inspect
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -22,73 +14,7 @@ from tensorflow.python.ops import control_flow_v2_func_graphs, handle_data_util
 
 from tf_wu_shard.colocation import rename_wishes
 
-# Noted on a FuncGraph while `process` sees it: the Python function that it was traced from.
-_TRACED_FROM = "_wu_shard_traced_from"
 _SHAPE_TYPES = (tf.int32.as_datatype_enum, tf.int64.as_datatype_enum)
-
-
-def install(process: Callable[[Any, float], Any]) -> bool:
-    """Lets `process` see every traced FuncGraph; what it returns is used instead.
-
-    Args:
-        process: From a FuncGraph, and the seconds that tracing it took, to the same or another
-            FuncGraph.
-
-    Returns:
-        Whether it was not installed before.
-    """
-    original = func_graph_module.func_graph_from_py_func
-    if getattr(original, "_wu_shard_hook", False):
-        return False
-
-    @functools.wraps(original)
-    def func_graph_from_py_func(name: Any, python_func: Any, *args: Any, **kwargs: Any) -> Any:
-        start = time.perf_counter()
-        graph = original(name, python_func, *args, **kwargs)
-        seconds = time.perf_counter() - start
-        # Only while it is looked at, as the graph would keep alive what the function leads to.
-        setattr(graph, _TRACED_FROM, python_func)
-        try:
-            return process(graph, seconds)
-        finally:
-            delattr(graph, _TRACED_FROM)
-
-    func_graph_from_py_func._wu_shard_hook = True  # type: ignore[attr-defined]
-    func_graph_module.func_graph_from_py_func = func_graph_from_py_func
-    return True
-
-
-def replace(process: Callable[[Any, float], Any]) -> None:
-    """Installs `process` in the place of what was installed."""
-    hooked = func_graph_module.func_graph_from_py_func
-    func_graph_module.func_graph_from_py_func = inspect.unwrap(
-        hooked, stop=lambda function: not getattr(function, "_wu_shard_hook", False)
-    )
-    install(process)
-
-
-def traced_unseen(function: Callable[..., Any], signature: list[Any]) -> Any:
-    """Traces a function that is only to be looked at: what `install` put in does not see it.
-
-    Args:
-        function: What to trace.
-        signature: The TensorSpecs of its arguments.
-
-    Returns:
-        The FuncGraph.
-    """
-    original = inspect.unwrap(func_graph_module.func_graph_from_py_func)
-    return original("update", function, (), {}, signature=signature)
-
-
-def traced_from(graph: Any) -> Any | None:
-    """The Python function that a FuncGraph was just traced from; None when that is over."""
-    return getattr(graph, _TRACED_FROM, None)
-
-
-def existing_graphs() -> list[Any]:
-    """Every FuncGraph alive in this process; walks all objects, so not for every day."""
-    return [o for o in gc.get_objects() if isinstance(o, func_graph_module.FuncGraph)]
 
 
 def captured_handles(graph: Any) -> list[tuple[Any, Any]]:
@@ -242,22 +168,6 @@ def consumers(placeholder: Any) -> list[tuple[Any, int]]:
         for slot, taken in enumerate(op.inputs)
         if taken is placeholder
     ]
-
-
-@contextlib.contextmanager
-def no_garbage_collection() -> Iterator[None]:
-    """Puts Python's cyclic garbage collector off.
-
-    Thousands of small objects are made while a graph is rebuilt, none of them garbage; each full
-    collection that they set off walks all of TensorFlow's and Keras' objects, for 0.2 s.
-    """
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def op_def(op_type: str) -> Any | None:

@@ -25,6 +25,7 @@ from tf_wu_shard.tensorflow_private import (
     function_graph,
     resources,
     tpu_graph,
+    traced_graphs,
 )
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
 from tf_wu_shard.weight_update.analysis.types import Analysis, UpdatedVariable
@@ -117,7 +118,7 @@ def storage_constraints(
                 or function_graph.never_runs(f, graph)
                 or creating_traces.is_over(f)
             ),
-            running=function_graph.traced_from(graph),
+            running=traced_graphs.traced_from(graph),
         )
         for updated in (v for v in updated_variables if v.key in own):
             refusal = _against_storage(captured.variables[updated.key])

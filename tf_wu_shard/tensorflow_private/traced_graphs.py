@@ -1,0 +1,99 @@
+"""Sees every FuncGraph as soon as it is traced, and may put another in its place.
+
+Those of branches and loop bodies are seen as well, each before the function that it is a part of.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import inspect
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tensorflow.python.framework import func_graph as func_graph_module
+
+# Noted on a FuncGraph while `process` sees it: the Python function that it was traced from.
+_TRACED_FROM = "_wu_shard_traced_from"
+
+
+def install(process: Callable[[Any, float], Any]) -> bool:
+    """Lets `process` see every traced FuncGraph; what it returns is used instead.
+
+    Args:
+        process: From a FuncGraph, and the seconds that tracing it took, to the same or another
+            FuncGraph.
+
+    Returns:
+        Whether it was not installed before.
+    """
+    original = func_graph_module.func_graph_from_py_func
+    if getattr(original, "_wu_shard_hook", False):
+        return False
+
+    @functools.wraps(original)
+    def func_graph_from_py_func(name: Any, python_func: Any, *args: Any, **kwargs: Any) -> Any:
+        start = time.perf_counter()
+        graph = original(name, python_func, *args, **kwargs)
+        seconds = time.perf_counter() - start
+        # Only while it is looked at, as the graph would keep alive what the function leads to.
+        setattr(graph, _TRACED_FROM, python_func)
+        try:
+            return process(graph, seconds)
+        finally:
+            delattr(graph, _TRACED_FROM)
+
+    func_graph_from_py_func._wu_shard_hook = True  # type: ignore[attr-defined]
+    func_graph_module.func_graph_from_py_func = func_graph_from_py_func
+    return True
+
+
+def replace(process: Callable[[Any, float], Any]) -> None:
+    """Installs `process` in the place of what was installed."""
+    hooked = func_graph_module.func_graph_from_py_func
+    func_graph_module.func_graph_from_py_func = inspect.unwrap(
+        hooked, stop=lambda function: not getattr(function, "_wu_shard_hook", False)
+    )
+    install(process)
+
+
+def traced_unseen(function: Callable[..., Any], signature: list[Any]) -> Any:
+    """Traces a function that is only to be looked at: what `install` put in does not see it.
+
+    Args:
+        function: What to trace.
+        signature: The TensorSpecs of its arguments.
+
+    Returns:
+        The FuncGraph.
+    """
+    original = inspect.unwrap(func_graph_module.func_graph_from_py_func)
+    return original("update", function, (), {}, signature=signature)
+
+
+def traced_from(graph: Any) -> Any | None:
+    """The Python function that a FuncGraph was just traced from; None when that is over."""
+    return getattr(graph, _TRACED_FROM, None)
+
+
+def existing_graphs() -> list[Any]:
+    """Every FuncGraph alive in this process; walks all objects, so not for every day."""
+    return [o for o in gc.get_objects() if isinstance(o, func_graph_module.FuncGraph)]
+
+
+@contextlib.contextmanager
+def no_garbage_collection() -> Iterator[None]:
+    """Puts Python's cyclic garbage collector off.
+
+    Thousands of small objects are made while a graph is rebuilt, none of them garbage; each full
+    collection that they set off walks all of TensorFlow's and Keras' objects, for 0.2 s.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
