@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -11,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -55,23 +56,39 @@ def run(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return run
 
 
+RUN = ("run", "--workers", "2", "script.py")
+
+
 @pytest.fixture
 def starting(tmp_path: pathlib.Path) -> Callable[..., subprocess.Popen[bytes]]:
     """Starts `wu-shard run --workers 2` and returns when both workers are ready."""
 
     def start(lines: str) -> subprocess.Popen[bytes]:
         (tmp_path / "script.py").write_text(HEAD + lines)
-        started = subprocess.Popen(
-            [sys.executable, *("-m", "tf_wu_shard.cli.main", "run", "--workers", "2", "script.py")],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
+        with _signals_as_in_a_terminal():
+            started = subprocess.Popen(
+                [sys.executable, "-m", "tf_wu_shard.cli.main", *RUN],
+                cwd=tmp_path,
+                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
         _wait_until(lambda: len([*tmp_path.glob("*.ready")]) == 2)
         return started
 
     return start
+
+
+@contextlib.contextmanager
+def _signals_as_in_a_terminal() -> Iterator[None]:
+    """What is started meanwhile ignores none, as it would where nohup started the tests."""
+    asking = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in asking}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _wait_until(holds: Callable[[], bool]) -> None:
