@@ -10,6 +10,7 @@ import pytest
 from tests.weight_update.plan.analyses import FLOAT64, Weight, analysis_of
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.errors import WuShardError
+from tf_wu_shard.grounds.dialect import Gathered
 from tf_wu_shard.layout import TileLayout, flat_layout, owner_layout, tile_layout
 from tf_wu_shard.preferences import Preferences
 from tf_wu_shard.weight_update.plan.planner import make_plan
@@ -59,6 +60,18 @@ def test_what_the_planner_makes_is_sound(plan: ShardingPlan) -> None:
 def test_a_gradient_that_is_lost_is_caught(plan: ShardingPlan) -> None:
     check(with_variable(plan, W, reductions=()), r"from gradients \(0,\), and planned with \(\)")
     check(dataclasses.replace(plan, summed_whole=()), "gradient 1 loses its carrier")
+
+
+def test_the_rows_of_a_table_may_lose_their_carrier_as_they_are_gathered_as_ever(
+    plan: ShardingPlan,
+) -> None:
+    whole = {reduction.key for reduction in plan.summed_whole}
+    assert whole
+    gathered = tuple(
+        dataclasses.replace(r, gathered=Gathered.ROWS if r.key in whole else None)
+        for r in plan.reductions
+    )
+    verify_plan(dataclasses.replace(plan, reductions=gathered, summed_whole=()))
 
 
 def test_a_gradient_of_two_updates_is_caught(plan: ShardingPlan) -> None:
