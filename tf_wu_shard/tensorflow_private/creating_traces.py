@@ -7,7 +7,6 @@ running the trace that made them once. From then on only the other trace runs.
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -18,6 +17,7 @@ from tensorflow.python.framework import ops
 
 from tf_wu_shard.tensorflow_private import function_graph, resources, tpu_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
+from tf_wu_shard.tensorflow_private.wrapping import wrap_once
 
 # Noted on a function's FuncGraph: that variables were made in it; and without which values it runs
 # at most, as references. Noted on the handle of such a variable: the reference to it.
@@ -35,20 +35,15 @@ def install(wanted: Callable[[], bool]) -> None:
     Args:
         wanted: Whether to, asked for each such trace.
     """
-    original = function_cache.FunctionCache.add
-    if getattr(original, "_wu_shard_hook", False):
-        return
 
-    @functools.wraps(original)
-    def add(self: Any, fn: Any, context: Any = None) -> None:
+    def add(original: Any, cache: Any, fn: Any, context: Any = None) -> None:
         early = [] if makes_variables(fn.graph) else _without_value(fn.graph)
         if early and wanted():
             setattr(fn.graph, _AWAITED, early)
         else:
-            original(self, fn, context)
+            original(cache, fn, context)
 
-    add._wu_shard_hook = True  # type: ignore[attr-defined]
-    function_cache.FunctionCache.add = add
+    wrap_once(function_cache.FunctionCache, "add", add)
 
 
 def _without_value(graph: Any) -> list[Any]:

@@ -6,12 +6,13 @@ thing that every data-parallel step does.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.distribute import distribute_lib
+
+from tf_wu_shard.tensorflow_private.wrapping import wrap_once
 
 
 def install(notice: Callable[[], None]) -> None:
@@ -20,16 +21,10 @@ def install(notice: Callable[[], None]) -> None:
     Args:
         notice: What to do; must be cheap. A second installation changes nothing.
     """
-    owner = distribute_lib.StrategyExtendedV2
-    original = owner.batch_reduce_to
-    if getattr(original, "_wu_shard_hook", False):
-        return
 
-    @functools.wraps(original)
-    def batch_reduce_to(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def batch_reduce_to(original: Any, *args: Any, **kwargs: Any) -> Any:
         if tf.executing_eagerly():
             notice()
-        return original(self, *args, **kwargs)
+        return original(*args, **kwargs)
 
-    batch_reduce_to._wu_shard_hook = True  # type: ignore[attr-defined]
-    owner.batch_reduce_to = batch_reduce_to
+    wrap_once(distribute_lib.StrategyExtendedV2, "batch_reduce_to", batch_reduce_to)

@@ -7,7 +7,6 @@ does whatever loads a SavedModel of it.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -18,6 +17,8 @@ from tensorflow.python.eager.polymorphic_function import atomic_function
 from tensorflow.python.framework import c_api_util, ops
 from tensorflow.python.saved_model import save_context
 from tensorflow.python.util import compat
+
+from tf_wu_shard.tensorflow_private.wrapping import wrap_once
 
 Find = Callable[[str], Any | None]
 
@@ -43,20 +44,16 @@ def install(concerns: Callable[[Any], bool], lower: Lower) -> bool:
     Returns:
         Whether it was not installed before.
     """
-    original = atomic_function.from_func_graph
-    if getattr(original, "_wu_shard_hook", False):
-        return False
 
-    @functools.wraps(original)
-    def from_func_graph(name: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
+    def from_func_graph(original: Any, name: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
         function = original(name, graph, *args, **kwargs)
         # What is traced into a graph of TensorFlow 1 is its builder's, who may only save it.
         if ops.executing_eagerly_outside_functions() and concerns(graph):
             _replace(function, lower)
         return function
 
-    from_func_graph._wu_shard_hook = True  # type: ignore[attr-defined]
-    atomic_function.from_func_graph = from_func_graph
+    if not wrap_once(atomic_function, "from_func_graph", from_func_graph):
+        return False
     _export_as_traced()
     return True
 

@@ -8,13 +8,14 @@ next are read. The checkpoint is the one that it always was, but for the number 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.python.checkpoint import functional_saver
 from tensorflow.python.training.saving import saveable_object
+
+from tf_wu_shard.tensorflow_private.wrapping import wrap_once
 
 # What marks the specification of a value that is put together of shards: the bytes it takes whole.
 _BYTES = "_wu_shard_bytes"
@@ -36,47 +37,39 @@ def mark(specs: Sequence[saveable_object.SaveSpec], num_bytes: int) -> None:
 
 def install() -> None:
     """Changes how checkpoints are saved eagerly; a second installation changes nothing."""
-    saver = functional_saver.MultiDeviceSaver
-    save = saver.save
-    if not hasattr(save, _BYTES):
-        saver.save = _gradual(save)
+    wrap_once(functional_saver.MultiDeviceSaver, "save", _saved)
 
 
-def _gradual(save: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(save)
-    def saved(self: Any, file_prefix: Any, options: Any = None) -> Any:
-        by_task = self._shardable_tensors_by_task
-        marked = [one for tensors in by_task.values() for one in tensors if _num_bytes(one)]
-        # A function that saves reads what it saves when it runs.
-        if not marked or not tf.executing_eagerly() or self._num_unique_tasks > 1:
-            return save(self, file_prefix, options)
-        gradual = {id(one) for one in marked}
-        if len(marked) == sum(map(len, by_task.values())):
-            # TensorFlow writes one part at least.
-            gradual.remove(id(marked[-1]))
-            marked.pop()
-        others, savers = dict(by_task), dict(self._registered_savers)
-        for task, tensors in by_task.items():
-            others[task] = [one for one in tensors if id(one) not in gradual]
-        device = getattr(options, "experimental_io_device", None) or next(iter(by_task)).to_string()
-        prefix = tf.compat.as_str(tf.get_static_value(tf.convert_to_tensor(file_prefix)))
+def _saved(save: Callable[..., Any], saver: Any, file_prefix: Any, options: Any = None) -> Any:
+    by_task = saver._shardable_tensors_by_task
+    marked = [one for tensors in by_task.values() for one in tensors if _num_bytes(one)]
+    # A function that saves reads what it saves when it runs.
+    if not marked or not tf.executing_eagerly() or saver._num_unique_tasks > 1:
+        return save(saver, file_prefix, options)
+    gradual = {id(one) for one in marked}
+    if len(marked) == sum(map(len, by_task.values())):
+        # TensorFlow writes one part at least.
+        gradual.remove(id(marked[-1]))
+        marked.pop()
+    others, savers = dict(by_task), dict(saver._registered_savers)
+    for task, tensors in by_task.items():
+        others[task] = [one for one in tensors if id(one) not in gradual]
+    device = getattr(options, "experimental_io_device", None) or next(iter(by_task)).to_string()
+    prefix = tf.compat.as_str(tf.get_static_value(tf.convert_to_tensor(file_prefix)))
 
-        def save_parts(_: Any) -> list[tf.Tensor]:
-            return _written_parts(prefix, marked, device)
+    def save_parts(_: Any) -> list[tf.Tensor]:
+        return _written_parts(prefix, marked, device)
 
-        savers[_SAVER] = (save_parts, lambda *_: None)
-        before = by_task, self._registered_savers
-        self._shardable_tensors_by_task, self._registered_savers = others, savers
-        try:
-            return save(self, file_prefix, options)
-        except BaseException:
-            _remove_parts(prefix)
-            raise
-        finally:
-            self._shardable_tensors_by_task, self._registered_savers = before
-
-    setattr(saved, _BYTES, 0)
-    return saved
+    savers[_SAVER] = (save_parts, lambda *_: None)
+    before = by_task, saver._registered_savers
+    saver._shardable_tensors_by_task, saver._registered_savers = others, savers
+    try:
+        return save(saver, file_prefix, options)
+    except BaseException:
+        _remove_parts(prefix)
+        raise
+    finally:
+        saver._shardable_tensors_by_task, saver._registered_savers = before
 
 
 def _num_bytes(tensor: Any) -> int:

@@ -6,7 +6,6 @@ function is being traced. Here it is noted on all of them, from import on, and t
 
 from __future__ import annotations
 
-import functools
 import gc
 import weakref
 from typing import Any
@@ -15,6 +14,7 @@ from tensorflow.python.distribute import values
 
 from tf_wu_shard.tensorflow_private import creating_traces
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
+from tf_wu_shard.tensorflow_private.wrapping import wrap_once
 
 
 def install() -> None:
@@ -22,18 +22,14 @@ def install() -> None:
 
     Walks all living objects once; a second call changes nothing.
     """
-    original = values.DistributedVariable.__init__
-    if getattr(original, "_wu_shard_hook", False):
+
+    def init(original: Any, variable: Any, *args: Any, **kwargs: Any) -> None:
+        original(variable, *args, **kwargs)
+        _note(variable)
+        creating_traces.note(variable)
+
+    if not wrap_once(values.DistributedVariable, "__init__", init):
         return
-
-    @functools.wraps(original)
-    def init(self: Any, *args: Any, **kwargs: Any) -> None:
-        original(self, *args, **kwargs)
-        _note(self)
-        creating_traces.note(self)
-
-    init._wu_shard_hook = True  # type: ignore[attr-defined]
-    values.DistributedVariable.__init__ = init
     for found in gc.get_objects():
         if isinstance(found, values.DistributedVariable):
             _note(found)

@@ -6,37 +6,38 @@ the moment it is made is the only one at which that is known.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from tensorflow.python.distribute import packed_distributed_variable, tpu_values, values
 from tensorflow.python.tpu import tpu_replication
 
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
+from tf_wu_shard.tensorflow_private.wrapping import wrap_once
 
 _RECORD = "_wu_shard_tpu_variables"
 
 
 def install() -> None:
     """Notes whose handles enter TPU clusters from now on; a second call changes nothing."""
-    context = tpu_replication.TPUReplicateContext
-    original = context.get_replicated_var_handle
-    if getattr(original, "_wu_shard_hook", False):
-        return
 
-    @functools.wraps(original)
     def get_replicated_var_handle(
-        self: Any, name: Any, handle_id: Any, vars_: Any, *args: Any, **kwargs: Any
+        original: Any,
+        context: Any,
+        name: Any,
+        handle_id: Any,
+        vars_: Any,
+        *args: Any,
+        **kwargs: Any,
     ) -> Any:
-        handle = original(self, name, handle_id, vars_, *args, **kwargs)
+        handle = original(context, name, handle_id, vars_, *args, **kwargs)
         graph = handle.graph
         if not hasattr(graph, _RECORD):
             setattr(graph, _RECORD, {})
         getattr(graph, _RECORD)[handle.op.name] = vars_
         return handle
 
-    get_replicated_var_handle._wu_shard_hook = True  # type: ignore[attr-defined]
-    context.get_replicated_var_handle = get_replicated_var_handle
+    owner = tpu_replication.TPUReplicateContext
+    wrap_once(owner, "get_replicated_var_handle", get_replicated_var_handle)
 
 
 def replicated_variables(graph: Any) -> dict[str, Any]:

@@ -6,7 +6,6 @@ Those of branches and loop bodies are seen as well, each before the function tha
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import inspect
 import time
@@ -14,6 +13,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tensorflow.python.framework import func_graph as func_graph_module
+
+from tf_wu_shard.tensorflow_private.wrapping import unwrap, wrap_once
+
+_TRACING = "func_graph_from_py_func"
 
 # Noted on a FuncGraph while `process` sees it: the Python function that it was traced from.
 _TRACED_FROM = "_wu_shard_traced_from"
@@ -29,12 +32,10 @@ def install(process: Callable[[Any, float], Any]) -> bool:
     Returns:
         Whether it was not installed before.
     """
-    original = func_graph_module.func_graph_from_py_func
-    if getattr(original, "_wu_shard_hook", False):
-        return False
 
-    @functools.wraps(original)
-    def func_graph_from_py_func(name: Any, python_func: Any, *args: Any, **kwargs: Any) -> Any:
+    def func_graph_from_py_func(
+        original: Any, name: Any, python_func: Any, *args: Any, **kwargs: Any
+    ) -> Any:
         start = time.perf_counter()
         graph = original(name, python_func, *args, **kwargs)
         seconds = time.perf_counter() - start
@@ -45,17 +46,12 @@ def install(process: Callable[[Any, float], Any]) -> bool:
         finally:
             delattr(graph, _TRACED_FROM)
 
-    func_graph_from_py_func._wu_shard_hook = True  # type: ignore[attr-defined]
-    func_graph_module.func_graph_from_py_func = func_graph_from_py_func
-    return True
+    return wrap_once(func_graph_module, _TRACING, func_graph_from_py_func)
 
 
 def replace(process: Callable[[Any, float], Any]) -> None:
     """Installs `process` in the place of what was installed."""
-    hooked = func_graph_module.func_graph_from_py_func
-    func_graph_module.func_graph_from_py_func = inspect.unwrap(
-        hooked, stop=lambda function: not getattr(function, "_wu_shard_hook", False)
-    )
+    unwrap(func_graph_module, _TRACING)
     install(process)
 
 
