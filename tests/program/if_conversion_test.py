@@ -18,7 +18,6 @@ from tf_wu_shard.program.prepare import sums
 from tf_wu_shard.program.reduced_operands import branches_with_reduced_operands
 from tf_wu_shard.step.capture import Captured, capture
 from tf_wu_shard.weight_update.analysis.types import Analysis, RefusedUpdate
-from tf_wu_shard.weight_update.reasons import with_reasons
 
 Strategies = Callable[[int], tf.distribute.TPUStrategy]
 Step = Callable[["Given"], Any]
@@ -188,7 +187,7 @@ def test_what_must_not_run_in_vain_stays_and_says_why(emulated: Strategies) -> N
     (name,) = branches(found)
     refused = RefusedUpdate("w", (), refusals.Updates.KEPT_APART.at(name))
     analysis = Analysis("", 2, (), (), (refused,), ())
-    (told,) = with_reasons(analysis, found).refused
+    (told,) = analysis.with_reasons(found.kept_branches).refused
     assert told.refusal.reason == (
         "it mixes gradients whose updates are kept apart; its branches are not written out, as"
         " Cumsum is not to run where its branch is not taken"

@@ -17,7 +17,6 @@ from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.weight_update.analysis.analyze import analyze
 from tf_wu_shard.weight_update.analysis.types import Analysis
 from tf_wu_shard.weight_update.plan.constraints import StorageConstraints
-from tf_wu_shard.weight_update.reasons import with_reasons
 from tf_wu_shard.weight_update.sharding import Sharding
 
 # Plans for what was found in a graph, of which some must stay whole.
@@ -50,7 +49,7 @@ class NestedPlans:
         self._uses |= {n: uses(o.captured, o.inner) for n, o in enumerate(self.programs)}
         self.analyses: list[Analysis] = []
         for one in self.programs:
-            found = with_reasons(analyze(one.captured.view, dialect), one.captured)
+            found = analyze(one.captured.view, dialect).with_reasons(one.captured.kept_branches)
             self.analyses.append(self.without_inner(found, one.inner))
         self.constraints: list[StorageConstraints] = []
         self.shardings: dict[int, Sharding] = {}

@@ -27,7 +27,6 @@ from tf_wu_shard.weight_update.analysis.analyze import analyze
 from tf_wu_shard.weight_update.analysis.types import Analysis
 from tf_wu_shard.weight_update.nested_updates import NestedUpdates, share_nested_updates
 from tf_wu_shard.weight_update.plan.constraints import StorageConstraints
-from tf_wu_shard.weight_update.reasons import with_reasons
 from tf_wu_shard.weight_update.report_lines import with_line
 from tf_wu_shard.weight_update.rewrite.result import RewriteResult
 from tf_wu_shard.weight_update.sharding import Sharding, plan_sharding
@@ -116,7 +115,7 @@ def run_stages(step: Step, options: ShardingOptions | None, reported: Reported) 
         )
     captured = nested.captured
     view = captured.view
-    found = with_reasons(analyze(view, dialect), captured)
+    found = analyze(view, dialect).with_reasons(captured.kept_branches)
     analysis = _without_reported(graph, captured, found, nested.reports, reported)
     if cluster is None and analysis.updates and xla_contexts.is_compiled(graph, WRITING):
         analysis = analysis.without_updates(refusals.Topology.COMPILED_BY_XLA.at())

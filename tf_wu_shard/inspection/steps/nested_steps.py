@@ -20,7 +20,6 @@ from tf_wu_shard.weight_update.analysis.analyze import analyze
 from tf_wu_shard.weight_update.analysis.types import Analysis
 from tf_wu_shard.weight_update.nested_plans import NestedPlans
 from tf_wu_shard.weight_update.plan.constraints import StorageConstraints
-from tf_wu_shard.weight_update.reasons import with_reasons
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +79,7 @@ def steps_in(
         lambda analysis, asked: planned(analysis, ground, replicas, question.options, asked),
         lambda analysis, _: StorageConstraints(),
     )
-    around = plans.without_inner(with_reasons(found, captured), nested)
+    around = plans.without_inner(found.with_reasons(captured.kept_branches), nested)
     steps = [
         (traced_name(one.name), FoundStep(one.captured.view, analysis, inside, constraints=asked))
         for one, analysis, asked in zip(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Mapping
 
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.placement import Partial, RowPlacement
@@ -282,6 +283,20 @@ class Analysis:
     def reductions_of(self, update: WeightUpdate) -> tuple[GradientReduction, ...]:
         """The reductions of an update's gradients."""
         return tuple(self.reductions[key] for key in update.reductions)
+
+    def with_reasons(self, kept: Mapping[str, Refusal]) -> Analysis:
+        """The same where updates in branches that were kept say why these were, besides.
+
+        Args:
+            kept: By the name of such a branch, why it was not written out.
+        """
+        refused = (
+            dataclasses.replace(one, refusal=one.refusal.beside(kept[one.refusal.where]))
+            if one.refusal.where in kept
+            else one
+            for one in self.refused
+        )
+        return dataclasses.replace(self, refused=tuple(refused))
 
     def without_updates(self, refusal: Refusal) -> Analysis:
         """The same with every update refused for one reason.
