@@ -81,7 +81,7 @@ def optimizer_of(wanted: Any) -> keras.optimizers.Optimizer:
         if isinstance(wanted, type) and issubclass(wanted, keras.optimizers.Optimizer):
             return wanted()
         if isinstance(wanted, Mapping):
-            return keras.optimizers.deserialize(dict(wanted))
+            return _deserialized(wanted)
     except OptionError:
         raise
     except (TypeError, ValueError) as error:
@@ -90,6 +90,16 @@ def optimizer_of(wanted: Any) -> keras.optimizers.Optimizer:
         "the optimizer must be a Keras optimizer, its class or its name, not"
         f" {type(wanted).__name__}"
     )
+
+
+def _deserialized(configuration: Mapping[str, Any]) -> keras.optimizers.Optimizer:
+    if "class_name" not in configuration:
+        raise ValueError("it is a configuration without a class_name")
+    found = keras.optimizers.deserialize(dict(configuration))
+    # Of a class that it does not know Keras returns the name, and a layer's where it is one's.
+    if not isinstance(found, keras.optimizers.Optimizer):
+        raise ValueError(f"{configuration['class_name']!r} is no optimizer that Keras knows")
+    return found
 
 
 def _class_of(name: str) -> type[keras.optimizers.Optimizer]:
