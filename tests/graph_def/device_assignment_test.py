@@ -44,8 +44,8 @@ def test_of_a_program_that_says_nothing_nothing_is_known_and_that_is_said() -> N
 @pytest.mark.parametrize("said_by_user", [True, False])
 def test_an_assignment_gives_axes_and_devices(said_by_user: bool) -> None:
     given = assignment()
-    told = (program(), given) if said_by_user else (program(given), None)
-    found = assigned_devices(*told, None)
+    own, told = (None, given) if said_by_user else (given, None)
+    found = assigned_devices(program(own), told, None)
     assert [len(groups) for groups in found.torus.axes] == [2, 2] and not found.notes
     assert found.devices == tuple(given.tpu_device(replica=n) for n in range(REPLICAS))
 
