@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from tf_wu_shard import refusals
@@ -119,7 +119,7 @@ def run_stages(step: Step, options: ShardingOptions | None, reported: Reported) 
     analysis = _without_reported(graph, captured, found, nested.reports, reported)
     if cluster is None and analysis.updates and xla_contexts.is_compiled(graph, WRITING):
         analysis = analysis.without_updates(refusals.Topology.COMPILED_BY_XLA.at())
-    planned = functools.partial(plan_sharding, analysis, dialect, options)
+    planned = _planning(functools.partial(plan_sharding, analysis, dialect, options))
     constraints = function_slots.storage_constraints(graph, analysis, captured, planned)
     chosen = planned(constraints)
     refusal = all_workers.against_others(captured, chosen.plan, options)
@@ -130,6 +130,20 @@ def run_stages(step: Step, options: ShardingOptions | None, reported: Reported) 
     sharding = chosen.rewritten(view)
     report = with_line(sharding.report(title), graph) if sharding.concerns else None
     return Outcome(nested, sharding, report, constraints, analysis)
+
+
+def _planning(
+    plan: Callable[[StorageConstraints], Sharding],
+) -> Callable[[StorageConstraints], Sharding]:
+    """Plans for constraints, once where it is asked again for what was asked last."""
+    last: list[tuple[StorageConstraints, Sharding]] = []
+
+    def planned(constraints: StorageConstraints) -> Sharding:
+        if not last or last[0][0] != constraints:
+            last[:] = [(constraints, plan(constraints))]
+        return last[0][1]
+
+    return planned
 
 
 def _refused(title: str, captured: Captured, refusal: Refusal) -> Report | None:

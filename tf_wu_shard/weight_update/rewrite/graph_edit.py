@@ -135,7 +135,7 @@ class GraphEdit:
 
     def _still_live(self) -> frozenset[str]:
         """Old ops that an output, an effect or a new op still needs, and all inputs."""
-        view = self._view
+        view, only_waits = self._view, functools.cache(self._only_waits)
         gone = set(self._replaced_ops) | self._lost_carriers()
         stack = [self._value(v).op for v in view.outputs]
         stack += [c for c in view.control_outputs if c not in gone]
@@ -145,7 +145,7 @@ class GraphEdit:
             for text in node.input:
                 if text[0] != "^":
                     stack.append(self._value(parse_value(text)).op)
-                elif text[1:] not in view.ops or not self._only_waits(text[1:]):
+                elif text[1:] not in view.ops or not only_waits(text[1:]):
                     stack.append(text[1:])
 
         def needed(name: str) -> Iterable[str]:
@@ -155,7 +155,7 @@ class GraphEdit:
             if not self._replaced_values.keys().isdisjoint(inputs):
                 inputs = tuple(map(self._value, inputs))
             # A stateless op named only by a control edge is dropped; what it waited for is not.
-            waits = (c for c in op.controls if not self._only_waits(c))
+            waits = [c for c in op.controls if not only_waits(c)]
             return (*(v.op for v in inputs), *waits)
 
         return frozenset(name for name in reachable(stack, needed) if name in view.ops) - gone
