@@ -12,8 +12,8 @@ from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.in_process.recognise import reduced_values
 from tf_wu_shard.layout import Layout
 from tf_wu_shard.reachable import reachable
-from tf_wu_shard.rules.fused import FUSED
-from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import WRITES, writes_rows
 from tf_wu_shard.step.accesses import writes_in_call
 from tf_wu_shard.storage import sharded_slot
 from tf_wu_shard.tensorflow_private import function_graph
@@ -21,8 +21,7 @@ from tf_wu_shard.tensorflow_private import function_graph
 # What can be done with the value of a slot just as well.
 _ON_VALUES = (
     frozenset({READ, "VarIsInitializedOp"})
-    | frozenset(WRITES)
-    | frozenset(FUSED)
+    | {op_type for op_type in WRITES if not writes_rows(op_type)}
     | STATEFUL_BRANCHES
 )
 

@@ -14,10 +14,9 @@ from tf_wu_shard.graph.calls import CALLS, STATEFUL_BRANCHES
 from tf_wu_shard.grounds.in_process.recognise import SUMS
 from tf_wu_shard.reachable import reachable
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import family_of
-from tf_wu_shard.rules.sparse import SPARSE_WRITES
-from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import WRITES, is_plain_write
 from tf_wu_shard.storage import captured_slots
 from tf_wu_shard.tensorflow_private import function_graph, tpu_graph
 from tf_wu_shard.tensorflow_private.creating_traces import makes_variables
@@ -33,7 +32,7 @@ from tf_wu_shard.tensorflow_private.sharded_variables import is_in_shards
 # The resource handles that a function captured, `(outside, placeholder)` each.
 Handles = list[tuple[Any, Any]]
 
-WRITING = frozenset(WRITES) | frozenset(FUSED) | frozenset(SPARSE_WRITES)
+WRITING = frozenset(WRITES)
 
 # Branches are no calls here: what they do stands in the function itself.
 _CALLED = CALLS - STATEFUL_BRANCHES
@@ -132,7 +131,7 @@ def _computes_what_it_writes(placeholder: Any) -> bool:
         return _writes(op.inputs[0]) if op.type == READ else [tensor.op for tensor in op.inputs]
 
     return any(
-        op.type not in _HELD and op.type not in WRITES and family_of(op.type) is None
+        op.type not in _HELD and not is_plain_write(op.type) and family_of(op.type) is None
         for op in reachable(_writes(placeholder), before)
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tf_wu_shard.rules.variables import WRITES
+from tf_wu_shard.rules.writes import is_plain_write
 from tf_wu_shard.weight_update.rewrite.body_emitter import BodyEmitter
 
 
@@ -17,7 +17,9 @@ def lose_first_writes() -> None:
     right = BodyEmitter._write
 
     def wrong(self: Any, op: Any) -> None:
-        writes = [o for o in self.update.body if o.variable == op.variable and o.type in WRITES]
+        writes = [
+            o for o in self.update.body if o.variable == op.variable and is_plain_write(o.type)
+        ]
         if op.variable in self.versions and op is not writes[-1]:
             name = op.ops[self._replica]
             self._replace_weight(op.variable, name, self._present(op.variable, name))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
 from tf_wu_shard.placement import Combine, Cut
-from tf_wu_shard.rules import elementwise, registry, sparse, sums
+from tf_wu_shard.rules import elementwise, registry, sums
 from tf_wu_shard.rules.registry import Family, Rule
-from tf_wu_shard.rules.sparse import SparseFusedUpdate
 from tf_wu_shard.rules.sums import SumRule
+from tf_wu_shard.rules.writes import WRITES, Write
 from tools.rule_proof import row_samples
 from tools.rule_proof.proofs import REFUSED, WRONG, prove
 from tools.rule_proof.row_samples import RowCall
@@ -76,7 +77,8 @@ def test_a_false_rule_of_a_sum_over_rows_is_caught(
 
 
 def test_a_false_partner_of_a_scatter_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sparse.SCATTERS, "ResourceScatterUpdate", "TensorScatterAdd")
+    false = dataclasses.replace(WRITES["ResourceScatterUpdate"], on_values="TensorScatterAdd")
+    monkeypatch.setitem(WRITES, "ResourceScatterUpdate", false)
     verdict = prove("ResourceScatterUpdate", Cut.ROWS)
     assert verdict.outcome == WRONG and "into values" in verdict.detail
 
@@ -95,8 +97,8 @@ def test_entries_scattered_in_another_order_are_caught(monkeypatch: pytest.Monke
 
 def test_a_false_table_of_a_sparse_update_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     # The gradient and the numbers of rows in each other's places.
-    false = SparseFusedUpdate(2, 4, 3)
-    monkeypatch.setitem(sparse.SPARSE_FUSED, "ResourceSparseApplyMomentum", false)
+    false = Write(2, 4, rows=3, is_fused=True)
+    monkeypatch.setitem(WRITES, "ResourceSparseApplyMomentum", false)
     with pytest.raises(Exception, match=r"compute|expected|type"):
         prove("ResourceSparseApplyMomentum", Cut.ROWS)
 

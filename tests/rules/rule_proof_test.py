@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from tf_wu_shard.placement import Combine, Cut
-from tf_wu_shard.rules import elementwise, fused, registry, shapes, sums
-from tf_wu_shard.rules.fused import FusedUpdate
+from tf_wu_shard.rules import elementwise, registry, shapes, sums
 from tf_wu_shard.rules.registry import Family, Rule
 from tf_wu_shard.rules.sums import SumRule
+from tf_wu_shard.rules.writes import WRITES, Write
 from tf_wu_shard.weight_update.rewrite.own_shard import OwnShard
 from tools.rule_proof import samples
 from tools.rule_proof.proofs import PROVED, REFUSED, WRONG, prove, rules
@@ -62,7 +62,8 @@ def test_a_rule_that_takes_no_call_is_not_proved() -> None:
 
 def test_a_false_table_of_a_fused_update_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     # A slot too few: the second moments would be taken for a scalar.
-    monkeypatch.setitem(fused.FUSED, "ResourceApplyProximalAdagrad", FusedUpdate(2, 4))
+    false = Write(2, 4, is_fused=True)
+    monkeypatch.setitem(WRITES, "ResourceApplyProximalAdagrad", false)
     with pytest.raises(Exception, match="scalar"):
         prove("ResourceApplyProximalAdagrad")
 

@@ -22,8 +22,8 @@ from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.graph_def.program import Program
 from tf_wu_shard.grounds.tpu.ops import REPLICATED_INPUT, SUM
 from tf_wu_shard.reachable import reachable
-from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import is_fused_update
 from tf_wu_shard.tensorflow_private import function_graph
 
 # The op type, known to no one else, of what the host computes.
@@ -183,7 +183,7 @@ def _trained(view: GraphView) -> set[str]:
     A fused update's first handle is the weight. Elsewhere it is what the gradients depend on, or
     what a function that the program calls is to update.
     """
-    found = {op.inputs[0].op for op in view if op.type in FUSED}
+    found = {op.inputs[0].op for op in view if is_fused_update(op.type)}
     sums = (op.inputs[0] for op in view if op.type == SUM)
     behind = map(view.producer, reachable(sums, lambda value: view.producer(value).inputs))
     found.update(op.inputs[0].op for op in behind if op.type == READ)
@@ -216,7 +216,7 @@ def _updated_arguments(view: GraphView, function: str, calling: tuple[str, ...])
     found: dict[int, None] = {}
     for node in definition.node_def:
         given = [text for text in node.input if text[0] != "^"]
-        if node.op in FUSED and given[0] in numbers:
+        if is_fused_update(node.op) and given[0] in numbers:
             found[numbers[given[0]]] = None
         if not is_call(node.op):
             continue

@@ -38,8 +38,8 @@ from tf_wu_shard.layout import TileLayout
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.report.published import nothing_sharded, publish
 from tf_wu_shard.report.report import Report
-from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import is_fused_update
 from tf_wu_shard.weight_update.analysis.analyze import analyze
 from tf_wu_shard.weight_update.analysis.types import Analysis
 from tf_wu_shard.weight_update.function_slots import cannot_read_shards
@@ -188,7 +188,7 @@ def _constraints(
     """
     found = StorageConstraints()
     for update in analysis.updates:
-        fused = any(op.type in FUSED for op in update.body)
+        fused = any(is_fused_update(op.type) for op in update.body)
         for updated in update.variables:
             refusal = outside.get(updated.key)
             refusal = refusal or cannot_read_shards(seen.view, updated.handles[0])

@@ -24,7 +24,8 @@ from tf_wu_shard.program.fused_values import OnValues
 from tf_wu_shard.program.lifting import HandleNeededError, taking_values
 from tf_wu_shard.program.specialise import Specialiser
 from tf_wu_shard.program.value_ops import is_write, on_value
-from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import is_plain_write
 from tf_wu_shard.step.capture import Captured
 
 
@@ -109,7 +110,7 @@ class _Functionalizing:
     def _redirected(self, node: Any, taken: Mapping[int, VariableRef]) -> list[Any] | None:
         if is_call(node.op):
             return self._call(node, taken)
-        if node.op == READ or node.op in WRITES or node.op == "Identity":
+        if node.op == READ or is_plain_write(node.op) or node.op == "Identity":
             return None
         if self._fused is not None and (list(taken) != [0] or is_write(node.op)):
             return self._with_handles(node, taken, self._fused)

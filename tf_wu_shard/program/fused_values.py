@@ -24,8 +24,8 @@ from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.grounds.scratch import scratch_variable
 from tf_wu_shard.program.speculation import RunsInVainError
-from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import num_written
 from tf_wu_shard.tensorflow_private import function_graph
 
 # From the NodeDef of a fused update, and by operand what some of its variables hold, as a NodeDef
@@ -78,7 +78,7 @@ def stand_in(
     node: Any, values: Mapping[int, str], refs: Mapping[int, VariableRef]
 ) -> tuple[list[Any], dict[int, str]] | None:
     """What stands for a fused update until `restored` puts it back; see `OnValues`."""
-    if [*refs] != [*range(FUSED[node.op].num_handles)]:
+    if [*refs] != [*range(num_written(node.op))]:
         return None
     data = data_inputs(node)
     controls = control_inputs(node)

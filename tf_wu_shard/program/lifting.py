@@ -18,7 +18,7 @@ from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.program.fused_values import OnValues
 from tf_wu_shard.program.value_ops import is_write, on_value
-from tf_wu_shard.rules.fused import FUSED
+from tf_wu_shard.rules.writes import is_fused_update
 
 # Which operands an op only reads; kept by TensorFlow while it traces.
 _READ_ONLY = "_read_only_resource_inputs"
@@ -167,7 +167,7 @@ def of_values(
                     # A loop's gradient takes handles from its end.
                     handles[str(Value(node.name, slot))] = number
             nodes.append(new)
-        elif fused and node.op in FUSED and len(set(taken.values())) == len(taken):
+        elif fused and is_fused_update(node.op) and len(set(taken.values())) == len(taken):
             held = {slot: finals[number] for slot, number in taken.items()}
             done = fused(node, held, {slot: arguments[n] for slot, n in taken.items()})
             if done is None:

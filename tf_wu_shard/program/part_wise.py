@@ -15,7 +15,8 @@ from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.flatten import program_of
 from tf_wu_shard.program.inside import view_inside
 from tf_wu_shard.rules.registry import Family, family_of
-from tf_wu_shard.rules.variables import READ, WRITES, Access
+from tf_wu_shard.rules.variables import READ, Access
+from tf_wu_shard.rules.writes import is_plain_write
 from tf_wu_shard.step.accesses import access_by_callee, accesses
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.single_program import SingleProgram
@@ -108,7 +109,7 @@ def _groups(view: GraphView, keys: set[str], num_replicas: int) -> list[set[str]
             if op.name in seen:
                 continue
             seen.add(op.name)
-            if op.type == READ or op.type in WRITES:
+            if op.type == READ or is_plain_write(op.type):
                 ref = view.variables.get(op.inputs[0].op)
                 sound = ref is not None and ref.key in handles and shapes[ref.key] == shapes[key]
                 if sound and ref is not None and ref.key not in group:
@@ -117,10 +118,10 @@ def _groups(view: GraphView, keys: set[str], num_replicas: int) -> list[set[str]
             else:
                 sound = family_of(op.type) is Family.ELEMENTWISE or op.type == "Identity"
                 sound = sound and view.shape(Value(op.name)) == shapes[key]
-            if op.type in WRITES:
+            if is_plain_write(op.type):
                 sound = sound and program.match(0, op.name, op.name) is None
             if op.type != READ:
-                for value in op.inputs[op.type in WRITES :]:
+                for value in op.inputs[is_plain_write(op.type) :]:
                     shape = view.shape(value)
                     sound = sound and shape in ((), shapes[key])
                     if shape != ():

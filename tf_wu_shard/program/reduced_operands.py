@@ -15,7 +15,8 @@ from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import CarriedReduction
 from tf_wu_shard.program.flatten import program_of
 from tf_wu_shard.rules.registry import Family, family_of
-from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import is_plain_write
 
 # What takes packed gradients apart.
 _APART = frozenset({"SplitV", "Split"})
@@ -55,7 +56,7 @@ def branches_with_reduced_operands(
 
 def _following(view: GraphView, op: Op, slot: int) -> tuple[Value, ...]:
     """Where a gradient goes on to that enters an op by one of its operands."""
-    if op.type in WRITES:
+    if is_plain_write(op.type):
         return op.inputs[:1]
     if op.type == "IdentityN":
         return (Value(op.name, slot),)

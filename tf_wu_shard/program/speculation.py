@@ -17,8 +17,8 @@ from tf_wu_shard.graph.op import attribute_in, parse_value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.tpu.ops import TOLD
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import family_of
+from tf_wu_shard.rules.writes import num_written
 
 # What has a rule is arithmetic on elements, another name, or a sum. These make tensors of nothing.
 _OTHERS = frozenset({"Const", "Fill", "Shape", "Size", "Rank", "Pack"})
@@ -75,7 +75,7 @@ def check_shapes(view: GraphView, names: Collection[str], selections: Collection
         RunsInVainError: If one may.
     """
     for op in (view.ops[name] for name in names):
-        values = view.results(op.name) or op.inputs[FUSED[op.type].num_handles :]
+        values = view.results(op.name) or op.inputs[num_written(op.type) :]
         shapes = [view.shape(value) for value in values]
         if None in shapes:
             raise RunsInVainError(refusals.Branches.BRANCH_SHAPE_UNKNOWN.at(op_type=op.type))

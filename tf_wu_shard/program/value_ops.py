@@ -12,7 +12,8 @@ from tf_wu_shard.graph.nodes import control_inputs, data_inputs
 from tf_wu_shard.graph.op import attribute_in
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.grounds.tpu.ops import PROGRAM
-from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import WRITES, is_plain_write
 
 # What writes some rows of a variable, and what writes those of a value. Those of "Nd" name elements
 # or slices by as many coordinates as they like, the others rows by one.
@@ -30,7 +31,9 @@ _KEPT = (PROGRAM,)
 
 def is_write(op_type: str) -> bool:
     """Whether `on_value` makes the new value of the variable of such an op."""
-    return op_type in WRITES or op_type in _SCATTERS or op_type == "ResourceStridedSliceAssign"
+    return (
+        is_plain_write(op_type) or op_type in _SCATTERS or op_type == "ResourceStridedSliceAssign"
+    )
 
 
 def on_value(node: Any, value: str, ref: VariableRef) -> list[Any] | None:
@@ -50,8 +53,8 @@ def on_value(node: Any, value: str, ref: VariableRef) -> list[Any] | None:
     attribute = functools.partial(attribute_in, node.attr)
     if node.op in (READ, "Identity"):
         return [_node(node, "Identity", [value, *controls], T=ref.dtype)]
-    if node.op in WRITES:
-        arithmetic = WRITES[node.op]
+    if is_plain_write(node.op):
+        arithmetic = WRITES[node.op].on_values
         if arithmetic is None:
             return [_node(node, "Identity", [*rest, *controls], T=ref.dtype)]
         return [_node(node, arithmetic, [value, *rest, *controls], T=ref.dtype)]

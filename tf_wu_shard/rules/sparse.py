@@ -9,10 +9,10 @@ each op below computes a row of its result from that row of the table and its en
   `ResourceGather`, at its place among the writes, in a variable that is such a table.
 - `Unique` lists the rows in the order of their first entries, which is kept among those of a shard.
 - `StatelessIf` chooses for all shards alike, where its condition is the same for all.
-- a scatter, and a sparse fused update, change the rows that the entries name.
+- what writes some rows (see `writes`) changes those that the entries name.
 
-Which operand is which is read off the ops' definitions in TensorFlow's math_ops.cc,
-resource_variable_ops.cc and training_ops.cc.
+Which operand is which is read off the ops' definitions in TensorFlow's math_ops.cc and
+resource_variable_ops.cc.
 """
 
 from __future__ import annotations
@@ -25,51 +25,6 @@ from tf_wu_shard.placement import RowPlacement, What
 from tf_wu_shard.rules import registry
 from tf_wu_shard.rules.operation import LocalOp, Operation, OwnRows
 from tf_wu_shard.rules.registry import Operands, Outcome, Rule
-
-# Scatters into a variable (handle, rows, values), each with the op that does it to a value. Of
-# entries that name the same row, the later one comes later: exact only in the kernel's own order.
-SCATTERS: dict[str, str] = {
-    "ResourceScatterAdd": "TensorScatterAdd",
-    "ResourceScatterSub": "TensorScatterSub",
-    "ResourceScatterUpdate": "TensorScatterUpdate",
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class SparseFusedUpdate:
-    """The signature of a fused update of some rows.
-
-    Attributes:
-        num_handles: How many leading operands are handles: the weight, then its slots.
-        gradient: The number of the operand that holds the entries' values.
-        rows: The number of the operand that names their rows; all others are scalars.
-    """
-
-    num_handles: int
-    gradient: int
-    rows: int
-
-
-SPARSE_FUSED: dict[str, SparseFusedUpdate] = {
-    "ResourceSparseApplyProximalGradientDescent": SparseFusedUpdate(1, 4, 5),
-    "ResourceSparseApplyMomentum": SparseFusedUpdate(2, 3, 4),
-    "ResourceSparseApplyKerasMomentum": SparseFusedUpdate(2, 3, 4),
-    "ResourceSparseApplyAdagrad": SparseFusedUpdate(2, 3, 4),
-    "ResourceSparseApplyAdagradV2": SparseFusedUpdate(2, 4, 5),
-    "ResourceSparseApplyProximalAdagrad": SparseFusedUpdate(2, 5, 6),
-    "ResourceSparseApplyAdagradDA": SparseFusedUpdate(3, 3, 4),
-    "ResourceSparseApplyAdadelta": SparseFusedUpdate(3, 6, 7),
-    "ResourceSparseApplyRMSProp": SparseFusedUpdate(3, 7, 8),
-    "ResourceSparseApplyCenteredRMSProp": SparseFusedUpdate(4, 8, 9),
-    "ResourceSparseApplyFtrl": SparseFusedUpdate(3, 3, 4),
-    "ResourceSparseApplyFtrlV2": SparseFusedUpdate(3, 3, 4),
-}
-
-# Every op here that writes variables, with how many of its first operands are handles.
-SPARSE_WRITES: dict[str, int] = {
-    **dict.fromkeys(SCATTERS, 1),
-    **{name: fused.num_handles for name, fused in SPARSE_FUSED.items()},
-}
 
 SEGMENT_SUM = "UnsortedSegmentSum"
 LOOK_UP = "GatherV2"

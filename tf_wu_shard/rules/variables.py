@@ -1,19 +1,12 @@
-"""Ops that read or write a variable through its resource handle (their first operand).
+"""Ops that read a variable through its resource handle, and what an op may do to a variable.
 
-On a shard, each becomes the same op on the shard's own variable, or, for a weight, whose storage
-stays whole, the arithmetic that the write stands for.
+What writes variables is in `writes`. On a shard, each op becomes the same op on the shard's own
+variable, or, for a weight, whose storage stays whole, the arithmetic that the write stands for.
 """
 
 from __future__ import annotations
 
 import enum
-
-# The arithmetic of a write: the op that combines the old value with the operand (None: replaces).
-WRITES: dict[str, str | None] = {
-    "AssignVariableOp": None,
-    "AssignAddVariableOp": "AddV2",
-    "AssignSubVariableOp": "Sub",
-}
 
 READ = "ReadVariableOp"
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from tf_wu_shard.gate import WRITING
 from tf_wu_shard.graph.calls import callees, first_argument, is_call
-from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import family_of
-from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import is_fused_update, is_plain_write
 from tf_wu_shard.tensorflow_private import function_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
 
@@ -60,7 +60,7 @@ def _is_trained(graph: Any, handle: Any, trained: Mapping[int, Any], seen: set[i
     seen.add(id(handle))
     for op in handle.consumers():
         if op.type in WRITING and op.inputs[0] is handle:
-            if op.type not in WRITES or _is_update(graph, op, trained):
+            if not is_plain_write(op.type) or _is_update(graph, op, trained):
                 return True
         elif is_call(op.type):
             for inner, passed in _called(graph, op):
@@ -105,7 +105,7 @@ def _is_update(graph: Any, write: Any, trained: Mapping[int, Any]) -> bool:
             given |= value.shape.rank != 0 and id(handle) not in trained
             stack += _written_before(handle)
             continue
-        elif kind not in _SAME and kind not in WRITES:
+        elif kind not in _SAME and not is_plain_write(kind):
             arithmetic = True
             computed |= family_of(kind) is None
             # An iterator's elements are the batch.
@@ -117,6 +117,6 @@ def _is_update(graph: Any, write: Any, trained: Mapping[int, Any]) -> bool:
 def _written_before(handle: Any) -> list[Any]:
     """What a variable was written before it is read: a slot, say, with the gradient."""
     writes = [op for op in handle.consumers() if op.type in WRITING]
-    fused = [t for op in writes if op.type in FUSED for t in op.inputs]
-    plain = [t for op in writes if op.type in WRITES for t in op.inputs[1:]]
+    fused = [t for op in writes if is_fused_update(op.type) for t in op.inputs]
+    plain = [t for op in writes if is_plain_write(op.type) for t in op.inputs[1:]]
     return [tensor for tensor in (*plain, *fused) if tensor.dtype.name != "resource"]

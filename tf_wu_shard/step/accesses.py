@@ -17,10 +17,9 @@ from tf_wu_shard.graph.calls import callee_names, first_argument, is_call
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import family_of
-from tf_wu_shard.rules.sparse import SCATTERS, SPARSE_FUSED
-from tf_wu_shard.rules.variables import READ, WHOLE_READS, WRITES, Access
+from tf_wu_shard.rules.variables import READ, WHOLE_READS, Access
+from tf_wu_shard.rules.writes import WRITES
 
 # A handle may pass through these unchanged inside a called function.
 _FORWARDING = frozenset({"Identity"})
@@ -119,12 +118,9 @@ def _access(view: GraphView, op: Op, slot: int) -> Access:
         return Access.READ
     if op.type in WHOLE_READS:
         return Access.LOOK
-    if (op.type in WRITES or op.type in SCATTERS) and slot == 0:
-        return Access.WRITE
-    if op.type in FUSED and slot < FUSED[op.type].num_handles:
-        return Access.APPLY
-    if op.type in SPARSE_FUSED and slot < SPARSE_FUSED[op.type].num_handles:
-        return Access.APPLY
+    write = WRITES.get(op.type)
+    if write is not None and slot < write.num_handles:
+        return Access.APPLY if write.is_fused else Access.WRITE
     if is_call(op.type):
         ref = view.variables.get(op.inputs[slot].op)
         if ref is not None and ref.key in view.part_wise.get(op.name, ()):

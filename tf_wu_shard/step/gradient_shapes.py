@@ -16,9 +16,9 @@ from collections.abc import Iterable
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.grounds.dialect import CarriedReduction, CarriedSlices
-from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import Family, family_of
-from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import WRITES
 from tf_wu_shard.step.packs import parts, unflattened
 from tf_wu_shard.step.reductions import EnsuredShape
 
@@ -138,10 +138,10 @@ class _Wanted:
 
     def _written(self, op: Op, slot: int) -> VariableRef | None:
         """The variable that an op writes, in its own shape, with what enters it by an operand."""
-        if op.type not in WRITES and op.type not in FUSED:
+        write = WRITES.get(op.type)
+        if write is None or write.rows is not None or slot != write.operand:
             return None
-        gradient = FUSED[op.type].gradient if op.type in FUSED else 1
-        return self._view.variables.get(op.inputs[0].op) if slot == gradient else None
+        return self._view.variables.get(op.inputs[0].op)
 
     def _behind(self, op: Op, slot: int, form: _Form) -> list[tuple[Value, _Form]]:
         """The result of an op through which the sum can be followed, and its form there."""

@@ -18,8 +18,9 @@ from tf_wu_shard.graph.calls import CALLS, all_named_by, names_in
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.rules.sparse import READ_ROWS, SPARSE_WRITES
-from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.rules.sparse import READ_ROWS
+from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import ASSIGN, is_plain_write, writes_rows
 from tf_wu_shard.step.accesses import accesses
 
 
@@ -212,7 +213,7 @@ class ReplicaMatcher:
                 break
             if not access.access.is_read:
                 last = access.op
-        if last is None or WRITES.get(last.type, "") is not None:
+        if last is None or last.type != ASSIGN:
             return None
         return last.inputs[1] if self._view.first_unordered([last], read) is None else None
 
@@ -236,11 +237,7 @@ class ReplicaMatcher:
 
     def _repeatable(self, op: Op) -> bool:
         """Whether a stateful op still gives equal results for equal operands on two replicas."""
-        if (
-            op.type in (READ, READ_ROWS)
-            or op.type in SPARSE_WRITES
-            or op.name in self._view.variables
-        ):
+        if op.type in (READ, READ_ROWS) or writes_rows(op.type) or op.name in self._view.variables:
             return True
         if op.type not in CALLS and not op.type.startswith("ResourceApply"):
             return op.type.startswith("Assign") and op.type.endswith("VariableOp")
@@ -255,7 +252,7 @@ class ReplicaMatcher:
             if not all(self._function_is_repeatable(n, (*calling, name)) for n in inner):
                 return False
             pure = not self._view.is_stateful(node.op)
-            known = node.op == READ or node.op in WRITES or node.op in CALLS
+            known = node.op == READ or is_plain_write(node.op) or node.op in CALLS
             if not pure and not known:
                 return False
         return True

@@ -17,8 +17,7 @@ from tf_wu_shard import models, reports
 from tf_wu_shard.bench import optimizers
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.calls import CALLS
-from tf_wu_shard.rules.fused import FUSED
-from tf_wu_shard.rules.variables import WRITES
+from tf_wu_shard.rules.writes import WRITES, writes_rows
 from tf_wu_shard.tensorflow_private import trace_watch
 from tf_wu_shard.tensorflow_private.tpu_strategy import tpu_topology
 from tf_wu_shard.tensorflow_private.traced_only import (
@@ -28,7 +27,7 @@ from tf_wu_shard.tensorflow_private.traced_only import (
 from tf_wu_shard.topology import Topology
 from tf_wu_shard.tpu_compiler.body import has_cluster
 
-_WRITING = frozenset(WRITES) | frozenset(FUSED)
+_WRITING = frozenset(op_type for op_type in WRITES if not writes_rows(op_type))
 
 
 class NoTrainStepError(WuShardError, RuntimeError):

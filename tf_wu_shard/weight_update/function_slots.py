@@ -12,8 +12,8 @@ from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.tpu.ops import REPLICATED_INPUT
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import is_fused_update, num_written
 from tf_wu_shard.step.accesses import accesses, ignores
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.replicas import workers_of
@@ -152,8 +152,8 @@ def _written_in_place(analysis: Analysis, view: GraphView) -> set[str]:
         operand.variable
         for update in analysis.updates
         for op in update.body
-        if op.type in FUSED
-        for operand in op.operands[: FUSED[op.type].num_handles]
+        if is_fused_update(op.type)
+        for operand in op.operands[: num_written(op.type)]
     }
     return fused.union(*(keys for keys in view.part_wise.values()))
 

@@ -8,7 +8,7 @@ from typing import Any
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.grounds.collective.nccl_order import in_one_order
 from tf_wu_shard.grounds.collective.write_counts import with_write_counts
-from tf_wu_shard.rules.handles import num_written
+from tf_wu_shard.rules.writes import num_written
 from tf_wu_shard.step.step import Step
 from tf_wu_shard.storage import sharded_slot
 from tf_wu_shard.tensorflow_private.compiled_function import make_compiled_function

@@ -16,11 +16,9 @@ import tensorflow as tf
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.placement import Cut, Placement, Replicated, Sharded
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import Family, family_of, localize, op_types, propagate
 from tf_wu_shard.rules.shapes import source_operands
-from tf_wu_shard.rules.sparse import SPARSE_WRITES
-from tf_wu_shard.rules.variables import WRITES
+from tf_wu_shard.rules.writes import WRITES, is_fused_update, writes_rows
 from tools.rule_proof import row_updates, rows, sums, updates
 from tools.rule_proof.samples import Call, calls
 from tools.rule_proof.shards import cut as cut_out
@@ -50,7 +48,10 @@ class Verdict:
 
 def rules() -> tuple[tuple[str, Cut], ...]:
     """Every op type that has a rule, each with what is cut."""
-    writes = {Cut.ELEMENTS: {*WRITES, *FUSED}, Cut.ROWS: {*WRITES, *SPARSE_WRITES}}
+    writes = {
+        Cut.ELEMENTS: {op_type for op_type in WRITES if not writes_rows(op_type)},
+        Cut.ROWS: {op_type for op_type in WRITES if not is_fused_update(op_type)},
+    }
     return tuple(
         (op_type, cut) for cut in Cut for op_type in sorted({*op_types(cut), *writes[cut]})
     )
@@ -69,9 +70,8 @@ def prove(op_type: str, cut: Cut = Cut.ELEMENTS, seed: int = 7) -> Verdict:
     random = np.random.default_rng(seed)
     found: Iterable[str | Refusal | None]
     if cut is Cut.ROWS:
-        writes = op_type in SPARSE_WRITES or op_type in WRITES
-        found = (row_updates if writes else rows).disagreements(op_type, random)
-    elif op_type in FUSED or op_type in WRITES:
+        found = (row_updates if op_type in WRITES else rows).disagreements(op_type, random)
+    elif op_type in WRITES:
         found = updates.disagreements(op_type, random)
     elif family_of(op_type) is Family.SUM:
         found = sums.disagreements(op_type, random)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tf_wu_shard.placement import RowPlacement, What
-from tf_wu_shard.rules.sparse import SCATTERS, SPARSE_FUSED
+from tf_wu_shard.rules.writes import WRITES
 from tools.rule_proof import updates
 from tools.rule_proof.samples import run_op, values
 from tools.rule_proof.tables import ALL, ONCE, Table, table_shapes, tables
@@ -23,13 +23,13 @@ def disagreements(op_type: str, random: np.random.Generator) -> Iterator[str | N
     """For each call of a write, how the shards' variables differ from the whole one's."""
     for shape in table_shapes(random):
         for table in tables(random, shape, 4, aligned=False):
-            if op_type in SCATTERS:
-                yield _scattered(op_type, random, table)
-            elif op_type in SPARSE_FUSED:
-                yield _applied(op_type, random, table)
-            else:
+            if WRITES[op_type].rows is None:
                 operands = [values(random, shape), values(random, shape)]
                 yield updates.disagreement(op_type, operands, table.layout)
+            elif WRITES[op_type].is_fused:
+                yield _applied(op_type, random, table)
+            else:
+                yield _scattered(op_type, random, table)
 
 
 def _scattered(op_type: str, random: np.random.Generator, table: Table) -> str | None:
@@ -67,7 +67,9 @@ def _of_shard(
 
 def _into_value(op_type: str, own: Sequence[np.ndarray]) -> np.ndarray:
     before, rows, held = own
-    return run_op(SCATTERS[op_type], [before, rows[:, None], held], {})[0]
+    on_values = WRITES[op_type].on_values
+    assert on_values is not None, f"{op_type} is no scatter"
+    return run_op(on_values, [before, rows[:, None], held], {})[0]
 
 
 def _one_after_the_other(
@@ -80,9 +82,10 @@ def _one_after_the_other(
 
 
 def _applied(op_type: str, random: np.random.Generator, table: Table) -> str | None:
-    fused, rows = SPARSE_FUSED[op_type], table.entries[ONCE].astype(np.int32)
+    fused, rows = WRITES[op_type], table.entries[ONCE].astype(np.int32)
+    assert fused.rows is not None, f"{op_type} writes no rows"
     operands = updates.operands(op_type, random, table.shape)
-    operands[fused.gradient] = values(random, (len(rows), *table.shape[1:]))
+    operands[fused.operand] = values(random, (len(rows), *table.shape[1:]))
     operands[fused.rows] = rows
     before = operands[: fused.num_handles]
     whole = updates.applied(op_type, operands, fused.num_handles)
@@ -92,7 +95,7 @@ def _applied(op_type: str, random: np.random.Generator, table: Table) -> str | N
         own = table.own(rows, RowPlacement(What.ROWS, ONCE), shard)
         entries = RowPlacement(What.ENTRIES, ONCE, shape=table.shape[1:])
         given = [v[start:stop][own] for v in before] + operands[fused.num_handles :]
-        given[fused.gradient] = table.own(operands[fused.gradient], entries, shard)
+        given[fused.operand] = table.own(operands[fused.operand], entries, shard)
         given[fused.rows] = np.arange(len(own), dtype=np.int32)
         for variable, new in zip(
             found, updates.applied(op_type, given, fused.num_handles), strict=True

@@ -10,10 +10,7 @@ import tensorflow as tf
 
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.rules.fused import FUSED
-from tf_wu_shard.rules.handles import num_written
-from tf_wu_shard.rules.sparse import SPARSE_FUSED
-from tf_wu_shard.rules.variables import WRITES
+from tf_wu_shard.rules.writes import WRITES, num_written
 from tools.rule_proof.samples import definition, run_op, shapes
 from tools.rule_proof.shards import cut, layouts, together
 
@@ -58,9 +55,7 @@ def disagreement(op_type: str, values: list[np.ndarray], layout: AnyLayout) -> s
 
 
 def _is_cut(op_type: str, operand: int) -> bool:
-    fused = FUSED.get(op_type) or SPARSE_FUSED.get(op_type)
-    gradient = fused.gradient if fused else 1
-    return operand < num_written(op_type) or operand == gradient
+    return operand < num_written(op_type) or operand == WRITES[op_type].operand
 
 
 def operands(op_type: str, random: np.random.Generator, shape: tuple[int, ...]) -> list[np.ndarray]:
@@ -82,9 +77,9 @@ def operands(op_type: str, random: np.random.Generator, shape: tuple[int, ...]) 
 def _apply(op_type: str, values: list[np.ndarray]) -> list[np.ndarray]:
     """The variables after one update whose operands have these values."""
     # A write of a variable is, on a weight's shard, the arithmetic that it stands for.
-    arithmetic = WRITES.get(op_type)
-    if arithmetic is not None:
-        return list(run_op(arithmetic, values, {}))
+    write = WRITES[op_type]
+    if write.is_plain and write.on_values is not None:
+        return list(run_op(write.on_values, values, {}))
     return applied(op_type, values, num_written(op_type))
 
 

@@ -16,8 +16,8 @@ from tf_wu_shard.inspection.answers.answer import (
     UpdatePicture,
 )
 from tf_wu_shard.layout import OwnerLayout, RowLayout
-from tf_wu_shard.rules.fused import FUSED
-from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import is_fused_update, is_plain_write
 from tf_wu_shard.step.reductions import GradientReduction
 from tf_wu_shard.weight_update.analysis.types import BodyOp, OperandKind
 from tf_wu_shard.weight_update.plan.types import ShardingPlan, VariablePlan
@@ -161,7 +161,7 @@ def _tensor(shape: tuple[int, ...], dtype: int) -> PictureTensor:
 
 
 def _writes(op: BodyOp) -> bool:
-    return op.type in WRITES or op.type in FUSED
+    return is_plain_write(op.type) or is_fused_update(op.type)
 
 
 def _by_write(body: Sequence[BodyOp]) -> tuple[list[int], list[int], list[str]]:

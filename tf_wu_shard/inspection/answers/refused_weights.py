@@ -12,7 +12,7 @@ from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.inspection.answers.answer import RefusedAnswer
 from tf_wu_shard.model_files.types import Model
-from tf_wu_shard.rules.variables import WRITES
+from tf_wu_shard.rules.writes import is_plain_write
 from tf_wu_shard.weight_update.analysis.kept_slots import KeptSlots, kept_slots
 from tf_wu_shard.weight_update.analysis.types import Analysis, UpdatedVariable
 
@@ -142,7 +142,7 @@ class _Variables:
         assigned = (
             self._view.shape(op.inputs[1])
             for op, slot in self._users(key)
-            if op.type in WRITES and slot == 0
+            if is_plain_write(op.type) and slot == 0
         )
         return next((shape for shape in assigned if shape is not None), None)
 

@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable, Sequence, Set
 from tf_wu_shard.graph.calls import is_call
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.rules.fused import FUSED
-from tf_wu_shard.rules.sparse import SPARSE_WRITES
-from tf_wu_shard.rules.variables import READ, WHOLE_READS, WRITES
+from tf_wu_shard.rules.variables import READ, WHOLE_READS
+from tf_wu_shard.rules.writes import WRITES, is_plain_write, num_written
 
 # The number of what lies before all inputs.
 _ROOT = 0
@@ -128,7 +127,7 @@ class Dominators:
         keys = [self._view.variables[v.op].key for v in op.inputs if v.op in self._view.variables]
         numbers = [n for v in op.inputs if (n := self.of(v)) is not None]
         written = self._written(op, keys)
-        if op.type not in WRITES:
+        if not is_plain_write(op.type):
             numbers += [self._held[key] for key in keys if key in self._held]
         if self._is_own(op):
             numbers = [_ROOT]
@@ -151,11 +150,7 @@ class Dominators:
         if op.type == READ or op.type in WHOLE_READS or not keys:
             return ()
         if op.type in WRITES:
-            return keys[:1]
-        if op.type in FUSED:
-            return keys[: FUSED[op.type].num_handles]
-        if op.type in SPARSE_WRITES:
-            return keys[: SPARSE_WRITES[op.type]]
+            return keys[: num_written(op.type)]
         if not is_call(op.type) and not self._view.has_effect(op):
             return ()
         # What is done to every part of a weight alike is done whatever its gradient is.
@@ -168,7 +163,6 @@ class Dominators:
             return False
         if op.name in self._view.own_inputs:
             return True
-        known = op.type in WRITES or op.type in FUSED or op.type in SPARSE_WRITES
         reads = op.type == READ or op.type in WHOLE_READS
         stateful = self._view.is_stateful(op.type) and op.type not in ("Placeholder", "NoOp")
-        return stateful and not reads and not known and not is_call(op.type)
+        return stateful and not reads and op.type not in WRITES and not is_call(op.type)

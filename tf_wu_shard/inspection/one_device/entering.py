@@ -27,9 +27,7 @@ from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.inspection.one_device.dominators import Dominators
 from tf_wu_shard.inspection.one_device.row_numbers import behind_rows, rows_entering
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.rules.fused import FUSED
-from tf_wu_shard.rules.sparse import SPARSE_WRITES
-from tf_wu_shard.rules.variables import WRITES
+from tf_wu_shard.rules.writes import WRITES, writes_rows
 
 # An update that goes through more variables than this is none that was seen.
 _MOST_STATES = 64
@@ -111,8 +109,7 @@ class Entering:
         written = [value for op in writes for value in self._operands(op)]
         where = written[0].op if written else writes[0].name
         where = next((v.op for v in written if self._dominators.of(v) is not None), where)
-        known = (WRITES, FUSED, SPARSE_WRITES)
-        other = next((op for op in writes if all(op.type not in types for types in known)), None)
+        other = next((op for op in writes if op.type not in WRITES), None)
         if other is not None:
             return refusals.Inspection.INSIDE_OF_BRANCH.at(other.name, op_type=other.type)
         slots = self._slots(written, math.prod(ref.shape or ()))
@@ -129,7 +126,7 @@ class Entering:
         """The gradient of a weight; None where nothing of a replica's own is written to it."""
         entering, where = self._entering(update), update.where
         numbers = [n for value in entering if (n := self._dominators.of(value)) is not None]
-        if any(op.type in SPARSE_WRITES for op in update.writes):
+        if any(writes_rows(op.type) for op in update.writes):
             return refusals.Inspection.ROWS_UNKNOWN.at(where)
         if not numbers:
             return None

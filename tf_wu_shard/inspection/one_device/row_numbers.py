@@ -17,17 +17,15 @@ from tf_wu_shard.dtypes import INTEGERS
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.inspection.one_device.dominators import Dominators
-from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.sparse import (
     BRANCH,
     SAME,
-    SCATTERS,
     SEGMENT_SUM,
     SHAPE,
-    SPARSE_FUSED,
     STRIDED_SLICE,
     UNIQUE,
 )
+from tf_wu_shard.rules.writes import WRITES, is_fused_update
 from tf_wu_shard.weight_update.analysis.row_branches import depending
 
 # Of an update that has more ops, what is farther from its writes is not looked at.
@@ -88,10 +86,9 @@ def rows_entering(
 
 def _taken(view: GraphView, op: Op, table: tuple[int, ...] | None) -> Value | None:
     """The operand by which an op takes numbers of rows; None of one that takes none."""
-    if op.type in SCATTERS:
-        return op.inputs[1]
-    if op.type in SPARSE_FUSED:
-        return op.inputs[SPARSE_FUSED[op.type].rows]
+    write = WRITES.get(op.type)
+    if write is not None and write.rows is not None:
+        return op.inputs[write.rows]
     if op.type != SEGMENT_SUM:
         return None
     places, result = op.inputs[1], view.shape(Value(op.name))
@@ -107,7 +104,7 @@ def _taken(view: GraphView, op: Op, table: tuple[int, ...] | None) -> Value | No
 def _is_made_before(view: GraphView, op: Op) -> bool:
     """Whether a sparse gradient was made dense before an update looks at it."""
     consumers = view.consumers(Value(op.name))
-    return len(consumers) != 1 or consumers[0][0].type in FUSED
+    return len(consumers) != 1 or is_fused_update(consumers[0][0].type)
 
 
 def _source(view: GraphView, value: Value, table: tuple[int, ...] | None) -> Value | None:

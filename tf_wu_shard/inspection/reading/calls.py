@@ -12,12 +12,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from tf_wu_shard.graph.calls import all_named_by
-from tf_wu_shard.rules.fused import FUSED
-from tf_wu_shard.rules.sparse import SPARSE_WRITES
-from tf_wu_shard.rules.variables import WRITES
+from tf_wu_shard.rules.writes import WRITES
 from tf_wu_shard.tensorflow_private import function_graph
 
-WRITERS = frozenset((*WRITES, *FUSED, *SPARSE_WRITES))
+WRITERS = frozenset(WRITES)
 
 # Deeper than any program that a person wrote.
 _MOST_LEVELS = 40

@@ -29,8 +29,8 @@ from tf_wu_shard.model_files.shapes import shape_of
 from tf_wu_shard.model_files.types import BoundFunction, Model, ModelVariable
 from tf_wu_shard.program.inlining import Body, inline
 from tf_wu_shard.reachable import reachable
-from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import is_fused_update
 from tf_wu_shard.step.accesses import feeds_a_layer
 from tf_wu_shard.tensorflow_private import function_graph
 
@@ -266,7 +266,7 @@ def _ref(view: GraphView, name: str, variable: ModelVariable) -> VariableRef:
 def _likely_weights(view: GraphView) -> Iterator[str]:
     """Handles of what is a weight where the file does not say it: see `graph_def.program_view`."""
     for op in view:
-        if op.type in FUSED and op.inputs[0].op in view.variables:
+        if is_fused_update(op.type) and op.inputs[0].op in view.variables:
             yield op.inputs[0].op
     for name in view.variables:
         if _is_written(view, name) and feeds_a_layer(view, name):

@@ -16,8 +16,7 @@ from tf_wu_shard.inspection.recognition.algebra import Sum
 from tf_wu_shard.inspection.recognition.optimizer_forms import FORMS, SLOTS, OptimizerForm
 from tf_wu_shard.inspection.recognition.trust_ratios import trust_ratios
 from tf_wu_shard.inspection.recognition.update_values import UpdateValues
-from tf_wu_shard.rules.fused import FUSED
-from tf_wu_shard.rules.sparse import SPARSE_FUSED
+from tf_wu_shard.rules.writes import WRITES
 from tf_wu_shard.weight_update.analysis.types import OperandKind, WeightUpdate
 
 UNKNOWN = "unknown"
@@ -74,7 +73,7 @@ def recognise(update: WeightUpdate, view: GraphView) -> Recognised:
         return Recognised(UNKNOWN, f"it has {len(update.slots)} slots")
     reading = _Reading(update, view)
     fused = [
-        view.ops[op.ops[0]] for op in update.body if op.type in FUSED or op.type in SPARSE_FUSED
+        view.ops[op.ops[0]] for op in update.body if op.type in WRITES and WRITES[op.type].is_fused
     ]
     if len(fused) > 1:
         return Recognised(UNKNOWN, f"{len(fused)} fused updates of one variable")
@@ -127,8 +126,8 @@ class _Reading:
     def of_fused(self, op: Op) -> Recognised:
         """What a fused op and what is done besides it are."""
         name = op.type.removeprefix("ResourceApply").removeprefix("ResourceSparseApply")
-        gradient = (FUSED.get(op.type) or SPARSE_FUSED[op.type]).gradient
-        entering = self._text(self._values.of(op.inputs[gradient]))
+        gradient = op.inputs[WRITES[op.type].operand]
+        entering = self._text(self._values.of(gradient))
         if entering not in ("g", "g + w"):
             return Recognised(UNKNOWN, f"what enters its {op.type} is not the gradient alone")
         because = f"its op is {op.type}"

@@ -27,7 +27,8 @@ from tf_wu_shard.inspection.recognition.row_values import (
 from tf_wu_shard.inspection.recognition.value_rules import RULES
 from tf_wu_shard.inspection.recognition.written_out import is_constant, unless_skipped
 from tf_wu_shard.rules.registry import Family, family_of
-from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import ASSIGN, WRITES, is_plain_write
 from tf_wu_shard.weight_update.analysis.types import OperandKind, WeightUpdate
 
 # Longer than the way of any learning rate or norm into an update.
@@ -148,14 +149,14 @@ class UpdateValues:
         """
         writes = self._writes_of(handle)
         if len(writes) == 1 and not is_constant(self._view, writes[0].inputs[1]):
-            operand, combined = self.of(writes[0].inputs[1]), WRITES[writes[0].type]
+            operand, combined = self.of(writes[0].inputs[1]), WRITES[writes[0].type].on_values
             if combined is not None:
                 by = self.algebra.scaled(operand, -1.0 if combined == "Sub" else 1.0)
                 operand = self.algebra.added([self.old[key], by])
             self.beside[key] = [operand]
 
     def _writes_of(self, handle: str) -> list[Op]:
-        return [op for op, _ in self._view.consumers(Value(handle)) if op.type in WRITES]
+        return [op for op, _ in self._view.consumers(Value(handle)) if is_plain_write(op.type)]
 
     def _assigned_by(self, update: WeightUpdate) -> dict[Value, str]:
         """The values that become slots, each with the slot's key."""
@@ -163,21 +164,21 @@ class UpdateValues:
         slots = {v.key for v in update.variables[1:]}
         for part in update.body:
             node = self._view.ops[part.ops[0]]
-            if WRITES.get(part.type, "") is None and part.variable in slots:
+            if part.type == ASSIGN and part.variable in slots:
                 value = unless_skipped(self._view, node.inputs[1], part.variable)
                 if self._view.ops[value.op].type != READ:
                     found[value] = part.variable
         return found
 
     def _enter(self, op: Op) -> None:
-        if op.type not in WRITES and op.type not in COMBINED:
+        if not is_plain_write(op.type) and op.type not in COMBINED:
             self.of(Value(op.name))
             return
         ref = self._view.variables.get(op.inputs[0].op)
         if ref is None or ref.key not in self.written:
             return
         key, scattered = ref.key, op.type in COMBINED
-        combined = COMBINED[op.type] if scattered else WRITES[op.type]
+        combined = COMBINED[op.type] if scattered else WRITES[op.type].on_values
         value = op.inputs[2 if scattered else 1]
         if combined is None:
             value = unless_skipped(self._view, value, key)
@@ -218,7 +219,11 @@ class UpdateValues:
             return [v for v in op.inputs[1:] if self._view.dtype(v) not in INTEGERS]
         known = any(op.type in rules for rules in (RULES, *_OF_ARRAYS))
         relabels = family_of(op.type) is Family.RELABEL
-        if op.type in WRITES or op.type == READ or not (known or relabels or op.type in _SAME):
+        if (
+            is_plain_write(op.type)
+            or op.type == READ
+            or not (known or relabels or op.type in _SAME)
+        ):
             return ()
         needed = op.inputs[:1] if relabels else op.inputs
         return needed if len(needed) <= _MOST_OPERANDS else ()

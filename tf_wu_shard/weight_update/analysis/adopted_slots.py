@@ -14,7 +14,7 @@ from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Sharded
 from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.registry import Family, family_of
-from tf_wu_shard.rules.variables import WRITES
+from tf_wu_shard.rules.writes import is_plain_write
 from tf_wu_shard.weight_update.analysis.update_slice import UpdateSlice
 
 _FOLLOWED = (Family.ELEMENTWISE, Family.RELABEL)
@@ -44,7 +44,7 @@ def adopted_slots(view: GraphView, slice_: UpdateSlice) -> set[str]:
         view.variables.get(op.inputs[0].op)
         for value in reachable(_behind(view, sources, slice_.size), passed_on)
         for op, slot in view.consumers(value)
-        if op.type in WRITES and slot == 1
+        if is_plain_write(op.type) and slot == 1
     )
     return {handle.key for handle in handles if handle is not None}
 

@@ -14,8 +14,8 @@ from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.placement import Sharded
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.rules.fused import FUSED
-from tf_wu_shard.rules.variables import READ, WRITES, Access
+from tf_wu_shard.rules.variables import READ, Access
+from tf_wu_shard.rules.writes import WRITES, is_fused_update
 from tf_wu_shard.step.accesses import VariableAccess, accesses, check_order
 from tf_wu_shard.step.replica_matching import ReplicaMatcher
 from tf_wu_shard.weight_update.analysis.adopted_slots import adopted_slots
@@ -197,7 +197,7 @@ class BodyBuilder:
                 value
                 for op in slice_.body
                 for value in self._view.results(self._matcher.partner(replica, op.name))
-                if op.type not in (READ, *WRITES, *FUSED) and op.name not in slice_.sums
+                if op.type not in (READ, *WRITES) and op.name not in slice_.sums
             ]
             values += [v for key in keys for v in self._names.of(key, replica)]
             refusal = look_from_outside(self._view, values, body)
@@ -250,11 +250,11 @@ class BodyBuilder:
         values = tuple(self._matcher.value_on(r, value) for r in range(len(self._devices)))
         size = slice_.size_at(op)
         scalar = math.prod(placement.shape) == 1 and size != 1
-        if op.type in FUSED:
-            scalar = value != op.inputs[FUSED[op.type].gradient]
+        if is_fused_update(op.type):
+            scalar = value != op.inputs[WRITES[op.type].operand]
         if scalar:
             return Operand(OperandKind.SCALAR, values=values, shape=placement.shape)
-        if math.prod(placement.shape) != size and op.type not in FUSED:
+        if math.prod(placement.shape) != size and not is_fused_update(op.type):
             result = view.shape(Value(op.name)) or ()
             return Operand(OperandKind.BROADCAST, values=values, shape=result)
         return Operand(OperandKind.SLICE, values=values, shape=placement.shape)

@@ -13,8 +13,8 @@ from tf_wu_shard import refusals
 from tf_wu_shard.graph.calls import is_call
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.rules.handles import num_written
 from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import num_written
 from tf_wu_shard.step.accesses import accesses
 from tf_wu_shard.weight_update.analysis.body import BodyBuilder
 from tf_wu_shard.weight_update.analysis.forward_slice import ForwardSlice, entangled, written_keys

@@ -12,11 +12,10 @@ from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Gathered
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.rules.fused import FUSED
-from tf_wu_shard.rules.handles import num_written
 from tf_wu_shard.rules.registry import Family, family_of, is_of_rows, no_rule
-from tf_wu_shard.rules.sparse import BRANCH, SPARSE_WRITES
-from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.rules.sparse import BRANCH
+from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import WRITES, is_fused_update, num_written, writes_rows
 from tf_wu_shard.step.accesses import accesses
 from tf_wu_shard.step.reductions import GradientReduction
 from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
@@ -149,13 +148,8 @@ def _reach(
             if not sparse and is_broadcast(view, value, op, slot):
                 broadcast = True
                 continue
-            if op.type in WRITES or op.type in FUSED:
-                refusal = refusal or _bad_operand(op, slot)
-                found.extend(written_keys(view, op))
-                continue
-            if op.type in SPARSE_WRITES:
-                if not sparse:
-                    refusal = refusal or no_rule(op.type, op.name)
+            if op.type in WRITES:
+                refusal = refusal or _against_write(op, slot, sparse)
                 found.extend(written_keys(view, op))
                 continue
             if sparse and (op.type == BRANCH or is_of_rows(op.type)):
@@ -192,7 +186,7 @@ def is_broadcast(view: GraphView, value: Value, op: Op, slot: int) -> bool:
 def _size_used_in(view: GraphView, op: Op, slot: int) -> int | None:
     """How many elements what an op makes has; None where it takes its operand as it is."""
     shape = None
-    if op.type in FUSED and slot != FUSED[op.type].gradient:
+    if is_fused_update(op.type) and slot != WRITES[op.type].operand:
         ref = view.variables.get(op.inputs[0].op)
         shape = None if ref is None else ref.shape
     elif family_of(op.type) is Family.ELEMENTWISE:
@@ -207,8 +201,9 @@ def _row_results(view: GraphView, op: Op, slot: int) -> Sequence[Value]:
     return view.results(op.name)
 
 
-def _bad_operand(op: Op, slot: int) -> Refusal | None:
-    expected = FUSED[op.type].gradient if op.type in FUSED else 1
-    if slot == expected:
+def _against_write(op: Op, slot: int, sparse: bool) -> Refusal | None:
+    if writes_rows(op.type):
+        return None if sparse else no_rule(op.type, op.name)
+    if slot == WRITES[op.type].operand:
         return None
     return refusals.Updates.OTHER_OPERAND.at(op.name, op_type=op.type, slot=slot)

@@ -16,9 +16,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from tf_wu_shard.graph.calls import is_call
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.rules.fused import FUSED
-from tf_wu_shard.rules.sparse import SPARSE_WRITES
-from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import num_written
 from tf_wu_shard.weight_update.analysis.types import RefusedUpdate, UpdatedVariable, WeightUpdate
 
 # A weight that depends on more variables than this has no such number of slots: layers have state.
@@ -111,7 +110,7 @@ class _Touched:
         self.unseen: set[str] = set()
         for op in view:
             keys = self.keys(op)
-            count = _NUM_WRITTEN.get(op.type, 0)
+            count = num_written(op.type)
             for key in keys[:count]:
                 self.writes[key].append(op)
             if not count and op.type != READ and (is_call(op.type) or view.has_effect(op)):
@@ -125,14 +124,6 @@ class _Touched:
     def operands(self, op: Op) -> Iterable[Value]:
         """What an op takes that is no handle."""
         return (value for value in op.inputs if value.op not in self._view.variables)
-
-
-# How many of its first handles an op writes.
-_NUM_WRITTEN: Mapping[str, int] = {
-    **dict.fromkeys(WRITES, 1),
-    **{op_type: fused.num_handles for op_type, fused in FUSED.items()},
-    **SPARSE_WRITES,
-}
 
 
 def _states_behind(view: GraphView, states: Collection[str]) -> dict[str, frozenset[str]]:
@@ -166,7 +157,7 @@ def _reached(
     pending = list(touched.writes[weight])
     while pending:
         op = pending.pop()
-        states = {key for key in touched.keys(op)[: _NUM_WRITTEN[op.type]] if key != weight}
+        states = {key for key in touched.keys(op)[: num_written(op.type)] if key != weight}
         for value in touched.operands(op):
             states |= behind.get(value.op, frozenset())
         for key in states - found:

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.rules.handles import num_written
 from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import num_written
 from tf_wu_shard.step.accesses import VariableAccess, reads_after, writes_in_call
 from tf_wu_shard.weight_update.analysis.body import BodyBuilder
 from tf_wu_shard.weight_update.analysis.fallback import fall_back, still_refused

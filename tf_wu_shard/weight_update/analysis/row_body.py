@@ -11,8 +11,9 @@ import dataclasses
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.grounds.dialect import Gathered
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.rules.sparse import READ_ROWS, SCATTERS, SPARSE_FUSED, SPARSE_WRITES
-from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.rules.sparse import READ_ROWS
+from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import num_written, writes_rows
 from tf_wu_shard.step.accesses import VariableAccess
 from tf_wu_shard.weight_update.analysis.body import BodyBuilder
 from tf_wu_shard.weight_update.analysis.external_reductions import sums_over_gradients
@@ -100,19 +101,14 @@ def weights_by_rows(update: WeightUpdate) -> frozenset[str]:
     """
     touching: dict[str, list[str]] = {weight.key: [] for weight in update.weights}
     for op in update.body:
-        for key in {o.variable for o in op.operands[: _num_handles(op.type)]} & touching.keys():
+        count = 1 if op.type in (READ, READ_ROWS) else num_written(op.type)
+        for key in {o.variable for o in op.operands[:count]} & touching.keys():
             touching[key].append(op.type)
     found = set()
     for weight in update.weights:
         types = touching[weight.key]
         writes = [t for t in types if t not in (READ, READ_ROWS)]
         alone = len(writes) == max(1, len(weight.versions))
-        if alone and all(t in SPARSE_WRITES for t in writes) and types[-1] in writes:
+        if alone and all(writes_rows(t) for t in writes) and types[-1] in writes:
             found.add(weight.key)
     return frozenset(found)
-
-
-def _num_handles(op_type: str) -> int:
-    if op_type in SPARSE_FUSED:
-        return SPARSE_FUSED[op_type].num_handles
-    return int(op_type in (READ, READ_ROWS) or op_type in WRITES or op_type in SCATTERS)

@@ -17,8 +17,9 @@ from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules import registry
 from tf_wu_shard.rules.elementwise import EXACT, own_rows
 from tf_wu_shard.rules.registry import Family, family_of, operation_of
-from tf_wu_shard.rules.sparse import BRANCH, READ_ROWS, SAME, SCATTERS, SPARSE_FUSED, UNIQUE
-from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.rules.sparse import BRANCH, READ_ROWS, SAME, UNIQUE
+from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import WRITES, is_plain_write
 from tf_wu_shard.step.gradients import sparse_gradients
 from tf_wu_shard.step.reductions import GradientReduction
 from tf_wu_shard.weight_update.analysis.row_branches import branch_on_rows, is_shape, lying
@@ -206,34 +207,33 @@ class RowSlice(UpdateSlice):
 
     def _check_write(self, op: Op) -> Refusal | None:
         """Whether a write's operands are what its shard needs."""
-        sparse = SPARSE_FUSED.get(op.type)
-        handles = sparse.num_handles if sparse else 1
-        if any(value.op not in self._own_handles for value in op.inputs[:handles]):
+        write = WRITES[op.type]
+        if any(value.op not in self._own_handles for value in op.inputs[: write.num_handles]):
             return refusals.Updates.ALSO_WRITES.at(op.name, op_type=op.type)
         operands = [self._placements.get(v) for v in op.inputs]
-        if op.type in WRITES:
-            if operands[1] == self._table:
-                return None
-            if operands[1] is None and self._view.shape(op.inputs[1]) == self.table:
-                if math.prod(self.table) > 1:
-                    self._sliced.add((op.name, op.inputs[1]))
-                return None
-            return refusals.Rows.NO_TABLE_WRITTEN.at(op.name)
-        if op.type in SCATTERS:
-            slots = (1, 2)
-        elif sparse is not None:
-            slots = (sparse.rows, sparse.gradient)
-            others = set(range(handles, len(operands))) - set(slots)
-            if any(operands[i] is not None for i in others):
-                return refusals.Rows.SCALAR_OF_SPARSE_GRADIENT.at(op.name)
-        else:
-            return refusals.Rows.NO_RULE_ON_ROWS.at(op.name, op_type=op.type)
-        rows, values = (operands[slot] for slot in slots)
+        if write.rows is None:
+            return self._check_whole_write(op, operands[write.operand])
+        others = set(range(write.num_handles, len(operands))) - {write.rows, write.operand}
+        if any(operands[number] is not None for number in others):
+            return refusals.Rows.SCALAR_OF_SPARSE_GRADIENT.at(op.name)
+        rows, values = operands[write.rows], operands[write.operand]
         entries = RowPlacement(What.ENTRIES, rows.entries, shape=self.table[1:]) if rows else None
         if rows is None or values != entries or rows.what is not What.ROWS:
             return refusals.Rows.NO_ROW_EACH_WRITTEN.at(op.name)
-        if sparse is not None and not self._made_by(rows.entries, UNIQUE):
+        if write.is_fused and not self._made_by(rows.entries, UNIQUE):
             return refusals.Rows.ROWS_MAY_REPEAT.at(op.name)
+        return None
+
+    def _check_whole_write(self, op: Op, written: RowPlacement | None) -> Refusal | None:
+        """Whether what is written to all of a table is a table, or the shard's rows of one."""
+        if not is_plain_write(op.type):
+            return refusals.Rows.NO_RULE_ON_ROWS.at(op.name, op_type=op.type)
+        if written == self._table:
+            return None
+        if written is not None or self._view.shape(op.inputs[1]) != self.table:
+            return refusals.Rows.NO_TABLE_WRITTEN.at(op.name)
+        if math.prod(self.table) > 1:
+            self._sliced.add((op.name, op.inputs[1]))
         return None
 
     def _made_by(self, entries: str, op_type: str) -> bool:

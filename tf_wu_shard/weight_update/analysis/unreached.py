@@ -15,10 +15,10 @@ from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.reachable import reachable
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.registry import Family, family_of, is_of_rows, no_rule
 from tf_wu_shard.rules.sparse import BRANCH
-from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import is_fused_update, is_plain_write
 from tf_wu_shard.step.accesses import accesses, feeds_a_layer
 from tf_wu_shard.step.gradients import ResultNames
 from tf_wu_shard.weight_update.analysis.forward_slice import is_broadcast
@@ -157,7 +157,7 @@ def _walk(
     while stack:
         value = stack.pop()
         for op, slot in view.consumers(value):
-            if op.name not in within or op.type in WRITES or op.type in FUSED:
+            if op.name not in within or is_plain_write(op.type) or is_fused_update(op.type):
                 continue
             yield value, op, slot
             followed = _has_rule(op, sparse) and family_of(op.type) is not Family.SUM

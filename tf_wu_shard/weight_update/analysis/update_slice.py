@@ -14,12 +14,11 @@ from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.placement import Partial, Placement, Replicated, Sharded
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules import registry
-from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.operation import LocalOp, Operation
 from tf_wu_shard.rules.registry import Family, family_of, operation_of
 from tf_wu_shard.rules.shapes import source_operands
-from tf_wu_shard.rules.sparse import SPARSE_WRITES
 from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import WRITES
 from tf_wu_shard.step.accesses import VariableAccess
 from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
 
@@ -232,18 +231,17 @@ class UpdateSlice:
 
     def _check_write(self, op: Op) -> Refusal | None:
         """Whether a write's operands are what its shard needs."""
-        if op.type in SPARSE_WRITES:
+        write = WRITES[op.type]
+        if write.rows is not None:
             return refusals.Updates.WRITES_SOME_ROWS.at(op.name, op_type=op.type)
-        fused = FUSED.get(op.type)
-        first = fused.num_handles if fused else 1
-        for value in op.inputs[:first]:
+        for value in op.inputs[: write.num_handles]:
             if value.op not in self._own_handles:
                 return refusals.Updates.ALSO_WRITES.at(op.name, op_type=op.type)
-        for slot, value in enumerate(op.inputs[first:], start=first):
+        for slot, value in enumerate(op.inputs[write.num_handles :], write.num_handles):
             operand = self._placement(value)
             if operand is None:
                 return refusals.Updates.OPERAND_SHAPE_UNKNOWN.at(value.op)
-            wants_scalar = fused is not None and slot != fused.gradient
+            wants_scalar = slot != write.operand
             if wants_scalar and not isinstance(operand, Replicated):
                 return refusals.Updates.NO_SCALAR.at(op.name, slot=slot, op_type=op.type)
             if not wants_scalar and math.prod(operand.shape) != self._elements_written(op):

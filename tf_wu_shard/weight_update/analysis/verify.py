@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.rules.handles import num_written
+from tf_wu_shard.rules.writes import num_written
 from tf_wu_shard.weight_update.analysis.types import Operand, OperandKind, WeightUpdate
 
 

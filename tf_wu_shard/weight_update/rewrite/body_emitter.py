@@ -15,9 +15,9 @@ from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.grounds.scratch import scratch_variable
 from tf_wu_shard.layout import AnyLayout, Layout, of_size
-from tf_wu_shard.rules.fused import FUSED
 from tf_wu_shard.rules.operation import LocalOp, OwnRows
-from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import WRITES, is_fused_update, is_plain_write
 from tf_wu_shard.weight_update.analysis.types import BodyOp, Operand, OperandKind, WeightUpdate
 from tf_wu_shard.weight_update.rewrite.access_order import AccessOrder
 from tf_wu_shard.weight_update.rewrite.emission import Emission
@@ -108,9 +108,9 @@ class BodyEmitter:
             self._enter(op, op.function)
         elif op.type == READ:
             local = self._read(op)
-        elif op.type in WRITES:
+        elif is_plain_write(op.type):
             self._write(op)
-        elif op.type in FUSED:
+        elif is_fused_update(op.type):
             self._apply(op)
         elif op.sum is not None:
             self._add(op)
@@ -172,7 +172,7 @@ class BodyEmitter:
             self._order.after(key, local.op, writes=True)
             self._stands_for(name, local)
             return
-        arithmetic = WRITES[op.type]
+        arithmetic = WRITES[op.type].on_values
         if arithmetic is not None:
             terms = [self._present(key, name), operand]
             operand = self._in_place_of(name).in_order(arithmetic, terms)
@@ -181,7 +181,7 @@ class BodyEmitter:
     def _apply(self, op: BodyOp) -> None:
         """A fused update: on the slots' shards and on a variable that lives for this step."""
         name = op.ops[self._replica]
-        fused = FUSED[op.type]
+        fused = WRITES[op.type]
         keys = [operand.variable for operand in op.operands[: fused.num_handles]]
         controls = set(self._external_controls(name))
         handles: list[Value] = []
@@ -259,7 +259,7 @@ class BodyEmitter:
             return self._gradients[operand.index][self._replica]
         value = operand.values[self._replica]
         if operand.kind is OperandKind.SCALAR:
-            if operand.shape == () or op.type in FUSED:
+            if operand.shape == () or is_fused_update(op.type):
                 return value
             # A one-element tensor of rank 2 would turn the shard into a matrix.
             return self._in_place_of(value.op).reshape(value, (), "scalar")

@@ -17,7 +17,8 @@ from tf_wu_shard.dtypes import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, INT16, INT32
 from tf_wu_shard.graph.builder import Emitter, GraphBuilder, result_types
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.rules.compiled import SPELLED_OUT
-from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import WRITES, is_plain_write
 
 # Integers as wide as numbers of each type.
 _BITS = {FLOAT32: INT32, FLOAT64: INT64, FLOAT16: INT16, BFLOAT16: INT16}
@@ -133,7 +134,7 @@ class _Body:
 
     def add(self, op: Op) -> None:
         """Adds the next op."""
-        if op.type in WRITES:
+        if is_plain_write(op.type):
             self._write(op)
             return
         if op.type == "Reshape":
@@ -224,7 +225,7 @@ class _Body:
         """A write, one that adds as an addition before it: XLA must not see through its sum."""
         handle = self._value(op.inputs[0])
         controls = self._controls(op)
-        combine = WRITES[op.type]
+        combine = WRITES[op.type].on_values
         if combine is None:
             written = self._value(op.inputs[1])
         else:

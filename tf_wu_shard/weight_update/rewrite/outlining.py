@@ -22,7 +22,8 @@ from tf_wu_shard.graph.op import Op, Value, parse_value
 from tf_wu_shard.graph.ordering import ordered_ops
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.compiled import can_compile
-from tf_wu_shard.rules.variables import READ, WRITES
+from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import is_plain_write
 from tf_wu_shard.weight_update.rewrite.compiled_body import CompiledBody, compiled_body, shape_of
 from tf_wu_shard.weight_update.rewrite.left_to_grappler import divides_by_root, left_to_grappler
 from tf_wu_shard.weight_update.rewrite.names import scope_of
@@ -187,7 +188,7 @@ def _groups(by_name: _LazyOps, regions: Sequence[Region], *, exact: bool) -> dic
 
 
 def _may_compile(op: Op, ops: Mapping[str, Op], region: Region, *, exact: bool) -> bool:
-    if op.type in WRITES:
+    if is_plain_write(op.type):
         return op.inputs[0].op in region.shards
     if op.type == "Reshape":
         return ops[op.inputs[1].op].type == "Const"

@@ -18,7 +18,8 @@ from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.tpu.ops import REPLICATED_INPUT
 from tf_wu_shard.layout import AnyLayout
-from tf_wu_shard.rules.variables import READ, WRITES, Access
+from tf_wu_shard.rules.variables import READ, Access
+from tf_wu_shard.rules.writes import is_plain_write
 from tf_wu_shard.step.accesses import VariableAccess, accesses
 
 
@@ -73,7 +74,7 @@ class OutsideAccess:
     @property
     def is_write(self) -> bool:
         """Whether the op is a plain write."""
-        return self.op.type in WRITES
+        return is_plain_write(self.op.type)
 
 
 def outside_accesses(view: GraphView, held: InShards) -> list[OutsideAccess]:
@@ -139,7 +140,7 @@ def _of_handle(view: GraphView, handle: str, key: str) -> list[Op]:
     found = []
     for access in accesses(view, handle):
         op = access.op
-        if op.type == READ or op.type in WRITES:
+        if op.type == READ or is_plain_write(op.type):
             found.append(op)
         elif access.access is not Access.PASSED_ON and op.type != REPLICATED_INPUT:
             raise StorageError(_against(op, key))

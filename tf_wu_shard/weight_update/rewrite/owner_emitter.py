@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
-from tf_wu_shard.rules.handles import num_written
 from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import num_written
 from tf_wu_shard.step.accesses import VariableAccess, accesses, reads_after
 from tf_wu_shard.weight_update.analysis.owned_updates import written
 from tf_wu_shard.weight_update.analysis.types import BodyOp, UpdatedVariable, WeightUpdate

@@ -19,7 +19,8 @@ from tf_wu_shard.graph.op import Value
 from tf_wu_shard.grounds import row_exchange
 from tf_wu_shard.grounds.scratch import scratch_variable
 from tf_wu_shard.layout import RowLayout
-from tf_wu_shard.rules.sparse import READ_ROWS, SCATTERS, SPARSE_FUSED
+from tf_wu_shard.rules.sparse import READ_ROWS
+from tf_wu_shard.rules.writes import WRITES
 from tf_wu_shard.weight_update.analysis.row_body import weights_by_rows
 from tf_wu_shard.weight_update.analysis.types import BodyOp, Operand, OperandKind
 from tf_wu_shard.weight_update.rewrite.body_emitter import BodyEmitter
@@ -119,11 +120,8 @@ class RowEmitter(BodyEmitter):
         return Value(local.op, operand.output) if operand.output else local
 
     def _compute(self, op: BodyOp) -> Value | None:
-        if op.type in SCATTERS:
-            self._scatter(op)
-            return None
-        if op.type in SPARSE_FUSED:
-            self._apply_to_rows(op)
+        if op.type in WRITES:
+            (self._apply_to_rows if WRITES[op.type].is_fused else self._scatter)(op)
             return None
         if op.type == READ_ROWS:
             return self._read_rows(op)
@@ -155,7 +153,8 @@ class RowEmitter(BodyEmitter):
             self._note_write(key, write)
             return
         present = self._present(key, write)
-        at, scatter = self._in_place_of(write), SCATTERS[written.type]
+        at, scatter = self._in_place_of(write), WRITES[written.type].on_values
+        assert scatter is not None, f"{written.type} is no scatter"
         column = at.reshape(written.rows, (-1, 1), "column")
         changed = at.op(scatter, [present, column, written.values], scatter)
         self._replace_weight(key, write, changed)
@@ -163,7 +162,8 @@ class RowEmitter(BodyEmitter):
     def _apply_to_rows(self, op: BodyOp) -> None:
         """A fused update of some rows: on variables that hold them and live for this step."""
         name = op.ops[self._replica]
-        fused, node = SPARSE_FUSED[op.type], self._view.ops[name].node
+        fused, node = WRITES[op.type], self._view.ops[name].node
+        assert fused.rows is not None, f"{op.type} writes no rows"
         rows = self._local(op, op.operands[fused.rows])
         keys = [operand.variable for operand in op.operands[: fused.num_handles]]
         held = [self._rows_in_scratch(key, name, rows) for key in keys]

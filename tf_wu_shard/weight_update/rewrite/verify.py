@@ -11,7 +11,7 @@ from typing import Any
 
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.rules.handles import num_written
+from tf_wu_shard.rules.writes import num_written
 from tf_wu_shard.weight_update.plan.types import ShardingPlan
 from tf_wu_shard.weight_update.rewrite.outlining import Outlined
 from tf_wu_shard.weight_update.rewrite.result import RewriteResult
