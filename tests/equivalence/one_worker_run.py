@@ -9,6 +9,7 @@ slot in a step whose slots live in shards already, which no worker can go on fro
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import time
@@ -195,6 +196,37 @@ def reset_one_after_the_other(strategy: tf.distribute.Strategy) -> Left:
     return run.left()
 
 
+def written_where_nothing_is_summed(strategy: tf.distribute.Strategy) -> Left:
+    """Functions that sum nothing read slots and write them, more than once; the chief is ahead."""
+    run = Run(strategy)
+    run.train(2)
+    slots = [v for v in run.net.optimizer.variables if v.shape.rank == 2]
+
+    @tf.function
+    def on_replicas() -> None:
+        def scaled() -> None:
+            for one, other in itertools.pairwise(slots):
+                one.assign(one.value * 0.5 + tf.reduce_sum(other.value))
+            slots[0].assign(slots[0].value - slots[-1].value[0, 0])
+
+        strategy.run(scaled)
+
+    @tf.function
+    def as_a_whole() -> tf.Tensor:
+        before = tf.norm(slots[0].value)
+        slots[0].value.assign(slots[0].value * 3.0)
+        return tf.norm(slots[0].value) - before
+
+    seen = []
+    for _ in range(3):
+        if not run.is_chief:
+            time.sleep(0.2)
+        on_replicas()
+        seen.append(as_a_whole())
+    run.train(1)
+    return run.left(*seen)
+
+
 def failed_in_its_second_update(strategy: tf.distribute.Strategy) -> Left:
     """A step updates twice and fails between; its slots are read, and the training goes on."""
     run = Run(strategy)
@@ -276,6 +308,7 @@ CASES = {
         smaller_on_one,
         looked_at_anothers_slots,
         reset_one_after_the_other,
+        written_where_nothing_is_summed,
         failed_in_its_second_update,
         traced_once_more,
         refused_once_more,

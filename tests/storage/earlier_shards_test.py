@@ -59,14 +59,18 @@ def test_one_that_is_behind_reads_while_a_write_is_under_way(counts: WriteCounts
         assert seen(own, 0) == (0, content(0.0))
 
 
-def test_the_next_step_ends_what_was_kept(counts: WriteCounts) -> None:
+def test_a_function_that_asks_before_it_writes_keeps_what_it_asked_for(counts: WriteCounts) -> None:
     own = shards_of(counts)
-    write(own, 1.0)
-    for count in (counts.begun, counts.ended):
-        count.assign_add(tf.constant(1, tf.int64))
-    write(own, 1.0)
-    assert seen(own, 0)[0] == 3
-    assert seen(own, 2) == (2, content(1.0))
+    for number in range(3):
+        own.keep()
+        counts.begun.assign_add(tf.constant(1, tf.int64))
+        # A write is under way: there is nothing to keep.
+        own.keep()
+        own.shards[0].assign_add(tf.fill([3], 1.0))
+        own.shards[1].assign_add(tf.fill([3], 1.0))
+        counts.ended.assign_add(tf.constant(1, tf.int64))
+        assert seen(own, number) == (number, content(float(number)))
+    assert seen(own, 0) == (0, content(0.0)) and seen(own) == (3, content(3.0))
 
 
 def test_the_last_few_are_kept_for_some_time(counts: WriteCounts) -> None:

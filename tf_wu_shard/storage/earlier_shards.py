@@ -1,10 +1,11 @@
-"""Shards as they were before Python code wrote a slot, for workers that still read it then.
+"""Shards as they were before a slot was written, for workers that still read it then.
 
 Every worker makes the same writes, but one is ahead of another, who may be reading the value from
-before. A step needs no such thing: it writes when all workers have come to it.
+before: where Python code writes, and a function that sums nothing. A step needs no such thing: it
+writes when all workers have come to it.
 
 Answers: a slot's shards after so many writes, while they are kept. They are kept for some time, the
-last few of them, and no longer than until the next write after a step.
+last few of them.
 """
 
 from __future__ import annotations
@@ -30,22 +31,17 @@ class EarlierShards:
             seconds: How long to keep what is kept.
         """
         self._seconds = seconds
-        self._steps: int | None = None
         self._kept: dict[int, tuple[Any, ...]] = {}
         self._lock = threading.Lock()
 
-    def keep(self, writes: int, steps: int, shards: tuple[Any, ...]) -> None:
+    def keep(self, writes: int, shards: tuple[Any, ...]) -> None:
         """Keeps shards that are about to be written.
 
         Args:
-            writes: How many writes there were, those of steps included.
-            steps: How many of these were steps'. What was kept before another step is dropped.
+            writes: How many writes there were, those of functions included.
             shards: Their values, one tensor for each of the worker's replicas.
         """
         with self._lock:
-            if steps != self._steps:
-                self._kept.clear()
-            self._steps = steps
             self._kept[writes] = shards
             for oldest in sorted(self._kept)[:-_MOST]:
                 del self._kept[oldest]

@@ -95,6 +95,12 @@ class OwnShards:
         values = self._values()
         return Snapshot(state, _content(values)) if self._state() == state else None
 
+    def keep(self) -> None:
+        """Keeps the shards as they are, where none is being written, see `EarlierShards`."""
+        state = self._state()
+        if state is not None:
+            self._earlier.keep(state, self._values())
+
     @contextlib.contextmanager
     def writing(self, place: int) -> Iterator[None]:
         """While it lasts, and until all shards were written as often, they are handed to nobody.
@@ -104,9 +110,7 @@ class OwnShards:
         Args:
             place: The place of the shard that is written.
         """
-        state, steps = self._state(), self.counts.settled()
-        if state is not None and steps is not None:
-            self._earlier.keep(state, steps, self._values())
+        self.keep()
         self._begun[place] += 1
         try:
             yield
@@ -173,6 +177,10 @@ class WorkerShards:
                 found.append(tf.constant(elements[start:stop], dtype, shape))
                 start = stop
         return tuple(found)
+
+    def keep(self) -> None:
+        """Keeps the own shards for workers behind; see `OwnShards.keep`."""
+        self._own.keep()
 
     def writing(self, place: int) -> contextlib.AbstractContextManager[None]:
         """While it lasts, one of the own shards is written; see `OwnShards.writing`."""

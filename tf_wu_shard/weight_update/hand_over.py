@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tf_wu_shard.config import ShardingOptions
@@ -11,6 +12,7 @@ from tf_wu_shard.grounds.collective.write_counts import with_write_counts
 from tf_wu_shard.rules.writes import num_written
 from tf_wu_shard.step.step import Step
 from tf_wu_shard.storage import sharded_slot
+from tf_wu_shard.storage.worker_shards import WriteCounts
 from tf_wu_shard.tensorflow_private.compiled_function import make_compiled_function
 from tf_wu_shard.tensorflow_private.graph_rebuilding import NewBody
 from tf_wu_shard.weight_update import function_slots
@@ -70,7 +72,8 @@ def handed_over(step: Step, outcome: Outcome, options: ShardingOptions | None) -
     if counters:
         writes = {n.name: [counters[h] for h in _written(n) if h in counters] for n in nodes}
         writes = {name: found for name, found in writes.items() if found}
-        counted = with_write_counts(nodes, control_outputs, writes)
+        lone = {} if new is None else _counted_reads(new, outside.slots, counters.values())
+        counted = with_write_counts(nodes, control_outputs, writes, lone)
         nodes, control_outputs = counted.nodes, counted.control_outputs
         bound |= counted.bindings
         owners.append(tuple(counters.values()))
@@ -100,6 +103,15 @@ def _compiled(body: CompiledBody) -> Any:
     """The function that XLA compiles of a body."""
     outputs = [f"{v.op}:{v.index}" for v in body.outputs]
     return make_compiled_function(body.name, body.nodes, body.arguments, outputs, body.effects)
+
+
+def _counted_reads(
+    new: Redirected, slots: Mapping[str, AnySlot], counters: Iterable[WriteCounts]
+) -> dict[str, WriteCounts]:
+    """What counts the writes of slots that a graph asks for and writes, by the op that asks."""
+    written = {id(counter) for counter in counters}
+    asked = {name: slots[key].write_counts for name, key in new.lone_reads.items()}
+    return {name: own for name, own in asked.items() if own is not None and id(own) in written}
 
 
 def _written(node: Any) -> list[str]:

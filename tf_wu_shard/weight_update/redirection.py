@@ -157,13 +157,19 @@ def _reads_apart(
     """
     if workers_of(step.captured) is None:
         return {}
-    together = read_together(slots, written) if step.dialect.recognise(step.view)[0] else set()
-    return {k: functools.partial(_value, slot) for k, slot in slots.items() if k not in together}
+    counted = read_together(slots, written)
+    together = counted if step.dialect.recognise(step.view)[0] else set()
+    return {
+        key: functools.partial(_value, slot, is_written=key in counted)
+        for key, slot in slots.items()
+        if key not in together
+    }
 
 
-def _value(slot: ShardedSlot) -> np.ndarray:
-    found: np.ndarray = slot.read().numpy()
-    return found
+def _value(slot: ShardedSlot, *, is_written: bool) -> np.ndarray:
+    found = slot.read_before_write() if is_written else slot.read()
+    value: np.ndarray = found.numpy()
+    return value
 
 
 def _on_tpus(

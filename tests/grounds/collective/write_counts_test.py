@@ -58,6 +58,38 @@ def test_an_exchange_that_waits_for_a_write_is_not_waited_for() -> None:
     assert "^g" not in inputs_of(counted, "wu_shard/writes_0/begin")
 
 
+def test_writes_begin_after_all_lone_reads_and_later_ones_come_after_their_end() -> None:
+    nodes = [
+        node("m", "Placeholder"),
+        node("one", "PyFunc"),
+        node("other", "PyFunc"),
+        node("first", "AssignVariableOp", "m", "one"),
+        node("again", "PyFunc", "^first"),
+        node("second", "AssignVariableOp", "m", "again", "other"),
+        node("last", "PyFunc", "^second"),
+    ]
+    own = counter()
+    lone = dict.fromkeys(("one", "other", "again", "last"), own)
+    counted = with_write_counts(nodes, (), {"first": [own], "second": [own]}, lone)
+    begins, ends = ([f"wu_shard/writes_{i}/{what}" for i in "01"] for what in ("begin", "end"))
+    assert {"^one", "^other"} <= inputs_of(counted, begins[0])
+    assert {"^again"} == {i for i in inputs_of(counted, begins[1]) if i[0] == "^"}
+    assert not inputs_of(counted, "one") and not inputs_of(counted, "other")
+    assert inputs_of(counted, "again") == {"^first", f"^{ends[0]}"}
+    assert inputs_of(counted, "last") == {"^second", *(f"^{end}" for end in ends)}
+
+
+def test_a_lone_read_of_a_slot_that_is_not_written_waits_for_nothing_more() -> None:
+    nodes = [
+        node("m", "Placeholder"),
+        node("read", "PyFunc"),
+        node("write", "AssignVariableOp", "m", "m"),
+    ]
+    counted = with_write_counts(nodes, (), {"write": [counter()]}, {"read": counter()})
+    assert not inputs_of(counted, "read")
+    assert "^read" not in inputs_of(counted, "wu_shard/writes_0/begin")
+
+
 def test_each_of_several_updates_is_counted_by_itself() -> None:
     nodes = [
         node("m", "Placeholder"),

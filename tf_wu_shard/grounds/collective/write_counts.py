@@ -7,6 +7,9 @@ has not begun.
 
 Where a step updates several times, each time is counted by itself: an update is whole on all
 workers when the next one's exchange begins, and stays readable if that one fails.
+
+A function that sums nothing asks the other workers for a slot by Python code. If it writes the slot
+as well, it asks before it begins to write, and after what it wrote before has ended.
 """
 
 from __future__ import annotations
@@ -51,21 +54,27 @@ class Counted:
 
 
 def with_write_counts(
-    nodes: Sequence[Any], control_outputs: Sequence[str], writes: Mapping[str, Sequence[Counter]]
+    nodes: Sequence[Any],
+    control_outputs: Sequence[str],
+    writes: Mapping[str, Sequence[Counter]],
+    lone_reads: Mapping[str, Counter] | None = None,
 ) -> Counted:
     """Lets a graph count.
 
     Args:
-        nodes: The NodeDefs; those that write shards are changed.
+        nodes: The NodeDefs; those that write shards, or ask for some, are changed.
         control_outputs: Names of the ops that must run.
         writes: For each op that writes shards, by name, what counts that.
+        lone_reads: For each op that asks the other workers for a slot, by name, what counts the
+            slot's writes.
 
     Returns:
         The graph; the same one where it writes no shard.
     """
     if not writes:
         return Counted((*nodes,), tuple(control_outputs), {})
-    places, first = _places(nodes, writes)
+    lone = lone_reads or {}
+    places, first = _places(nodes, writes, lone)
     together: dict[tuple[int, int], list[Any]] = {}
     for node in nodes:
         for counter in {id(counter) for counter in writes.get(node.name, ())}:
@@ -73,20 +82,29 @@ def with_write_counts(
     by_id = {id(counter): counter for counters in writes.values() for counter in counters}
     builder = GraphBuilder(node.name for node in nodes)
     bindings: dict[str, Any] = {}
-    for number, ((counter, _), written) in enumerate(together.items()):
+    ends: list[tuple[int, int, str]] = []
+    for number, ((counter, level), written) in enumerate(together.items()):
         at = builder.at(written[0].device, f"wu_shard/writes_{number}")
         begun, ended = (at.handle_input(name) for name in ("begun", "ended"))
         bindings |= {begun.op: by_id[counter].begun.handle, ended.op: by_id[counter].ended.handle}
         one = at.constant(1, INT64)
         earliest = min(places[node.name] for node in written)
-        begin = at.op(
-            "AssignAddVariableOp", [begun, one], "begin", controls=first.get(earliest, ())
-        )
+        asked = [
+            name for name, own in lone.items() if id(own) == counter and places[name].level == level
+        ]
+        waits = dict.fromkeys((*first.get(earliest, ()), *asked))
+        begin = at.op("AssignAddVariableOp", [begun, one], "begin", controls=waits)
         after = [begin.op, *(node.name for node in written)]
         end = at.op("AssignAddVariableOp", [ended, one], "end", controls=after)
         for node in written:
             node.input.append(f"^{begin.op}")
         control_outputs = (*control_outputs, end.op)
+        ends.append((counter, level, end.op))
+    for node in nodes if lone else ():
+        if node.name in lone:
+            counter, level = id(lone[node.name]), places[node.name].level
+            earlier = (name for own, lower, name in ends if own == counter and lower < level)
+            node.input.extend(f"^{name}" for name in earlier)
     return Counted((*nodes, *builder.nodes), tuple(control_outputs), bindings)
 
 
@@ -103,7 +121,7 @@ class _Place(NamedTuple):
 
 
 def _places(
-    nodes: Iterable[Any], writes: Collection[str]
+    nodes: Iterable[Any], writes: Collection[str], lone_reads: Collection[str]
 ) -> tuple[dict[str, _Place], dict[_Place, tuple[str, ...]]]:
     """The place of each op; and the first exchange of each place."""
     places: dict[str, _Place] = {}
@@ -115,7 +133,7 @@ def _places(
         # The deepest of the highest level.
         place = max((places[name] for name in sources), default=_Place())
         after = max((following[name] for name in sources), default=0)
-        if op.type in _EXCHANGES:
+        if op.type in _EXCHANGES or op.name in lone_reads:
             deeper = _Place(place.level, place.depth + 1)
             place = max(deeper, _Place(after, 1))
             first.setdefault(place, (op.name,))

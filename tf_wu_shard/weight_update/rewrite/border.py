@@ -46,12 +46,14 @@ class Redirected:
         shard_inputs: Placeholders to bind to the shards.
         control_outputs: Names of the ops that must run.
         outputs: The values that the graph returns, in the old order.
+        lone_reads: For each op that calls Python code to gather a variable, by name, its key.
     """
 
     nodes: tuple[Any, ...]
     shard_inputs: tuple[ShardInput, ...]
     control_outputs: tuple[str, ...]
     outputs: tuple[Value, ...]
+    lone_reads: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def redirected(
@@ -97,6 +99,7 @@ class _Border:
         self._values: dict[Value, Value] = {}
         # Nodes that stand in the place of writes, by name.
         self._writes: dict[str, Any] = {}
+        self._lone_reads: dict[str, str] = {}
         # For each call, what it waits for beside its own control edges.
         self._waits: dict[str, list[str]] = {}
         # Of the place that is emitted for: a program, the replicas' copies, or the host.
@@ -158,6 +161,7 @@ class _Border:
         if first.key in self._calls:
             attributes = {"token": self._calls[first.key], "Tin": [], "Tout": [dtype]}
             called = at.op(CALL, [], "call", controls=waits, **attributes)
+            self._lone_reads[called.op] = first.key
             whole = [at.reshape(called, layouts[0].shape, "whole")]
         elif place is None:
             shards = self._shards(first.key, None, dtype, waits)
@@ -250,6 +254,7 @@ class _Border:
             tuple(self._inputs),
             tuple(dict.fromkeys(gone.get(c, c) for c in self._view.control_outputs)),
             tuple(self._values.get(value, value) for value in self._view.outputs),
+            self._lone_reads,
         )
 
     def _with_instead(self, node: Any, gone: Mapping[str, str]) -> Any:
