@@ -63,6 +63,10 @@ class Storage(Kind):
         " its slots,"
         f" {lifted_by.BUILT_BEFORE}",
     )
+    COPIES_APART = (
+        "its copies may differ, as {function} writes it with what each replica has of its own",
+        "writing what was summed or averaged over the replicas alone",
+    )
     USED_BY_CALLEE = (
         "{it} is also used by a function that this one calls",
         "uses of it in the function that updates it alone",

@@ -17,7 +17,7 @@ from tf_wu_shard.rules.writes import is_fused_update, num_written
 from tf_wu_shard.step.accesses import accesses, ignores
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.replicas import workers_of
-from tf_wu_shard.storage import captured_slots, shardable, sharded_slot
+from tf_wu_shard.storage import captured_slots, copies_apart, shardable, sharded_slot
 from tf_wu_shard.storage.sharded_slot import PendingSlot, ShardedSlot, sharded_slot_of
 from tf_wu_shard.storage.worker_shards import WriteCounts
 from tf_wu_shard.tensorflow_private import (
@@ -95,6 +95,11 @@ def storage_constraints(
     updated_variables = [v for update in analysis.updates for v in update.variables]
     for updated in updated_variables:
         variable = captured.variables[updated.key]
+        apart = copies_apart.moved_apart_by(variable)
+        if apart is not None:
+            why = refusals.Storage.COPIES_APART.at(function=apart)
+            found = found.keeping(updated.key, why, update=True)
+            continue
         packed = tpu_graph.packed_handle(variable)
         if packed is None and not tpu_graph.is_on_tpus(variable) and not updated.is_slot:
             continue  # its storage stays whole

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from tf_wu_shard.program.functionalize import functionalized
 from tf_wu_shard.program.fused_values import on_scratch
 from tf_wu_shard.replicas import in_this_process
 from tf_wu_shard.step.capture import Captured
+from tf_wu_shard.step.own_values import written_with_own_values
 from tf_wu_shard.step.replicas import in_process_dialect, tpu_dialect, workers_of
 from tf_wu_shard.step.step import Step
 from tf_wu_shard.storage import captured_slots
@@ -96,6 +97,7 @@ def _of_copies(
     captured = dataclasses.replace(outcome.nested.captured, view=outcome.view)
     handles = {n: ref for n, ref in outcome.view.variables.items() if ref.key in layouts}
     captured = functionalized(graph, captured, handles, on_scratch)
+    _check_alike(graph, captured.view, layouts.keys())
     devices = {key: tuple(shard.device for shard in slots[key].shards) for key in layouts}
     dialects = _dialects(step, devices, options)
     written = {*callees.values()} | written_keys(captured.view, handles)
@@ -122,6 +124,20 @@ def _check_not_compiled(graph: Any, slots: Collection[str]) -> None:
             f"XLA compiles {graph.name} as a whole (jit_compile=True), and slot {min(slots)!r},"
             " which it uses, lives in shards on other devices; trace it without jit_compile, or"
             " hand over the slot's value as an argument"
+        )
+
+
+def _check_alike(graph: Any, view: GraphView, slots: Set[str]) -> None:
+    """Raises StorageError where replicas write slots in shards, each with a value of its own.
+
+    Each shard would be what its own replica writes: parts of different values.
+    """
+    for key, where in written_with_own_values(view, slots).items():
+        raise StorageError(
+            f"{graph.name} writes slot {key!r}, which lives in shards, with what each replica has"
+            f" of its own ({where}, {view.ops[where].type}), so that the replicas' copies would"
+            " differ; sum or average it over the replicas, or trace this function before the first"
+            " step, which then leaves the slot whole"
         )
 
 
@@ -186,6 +202,7 @@ def _on_tpus(
     handles = {name: ref for name, ref in refs.items() if ref.key in layouts}
     handles |= {name: dataclasses.replace(refs[name], key=key) for name, key in host_keys.items()}
     captured = functionalized(graph, captured, handles)
+    _check_alike(graph, captured.view, {key for key in layouts if key not in host_keys.values()})
     cluster = captured.cluster
 
     @functools.cache

@@ -10,6 +10,7 @@ from tf_wu_shard.config import FLAG, ShardingOptions, parse_flag
 from tf_wu_shard.report.published import nothing_sharded
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.step import Step
+from tf_wu_shard.storage import copies_apart
 from tf_wu_shard.tensorflow_private import function_graph
 from tf_wu_shard.weight_update import all_workers
 from tf_wu_shard.weight_update.hand_over import handed_over
@@ -84,3 +85,6 @@ class ShardedUpdate:
             step: The step with its reports.
         """
         self._reported[graph] = step.reported
+        for report in step.reports:
+            updated = (step.captured.variables.get(v.name) for v in report.variables)
+            copies_apart.note_update(report.function, (v for v in updated if v is not None))

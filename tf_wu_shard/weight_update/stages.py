@@ -21,6 +21,7 @@ from tf_wu_shard.step.accesses import accesses
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.replicas import tpu_dialect
 from tf_wu_shard.step.step import Step
+from tf_wu_shard.storage import copies_apart
 from tf_wu_shard.tensorflow_private import function_graph, xla_contexts
 from tf_wu_shard.weight_update import all_workers, function_slots
 from tf_wu_shard.weight_update.analysis.analyze import analyze
@@ -115,6 +116,7 @@ def run_stages(step: Step, options: ShardingOptions | None, reported: Reported) 
         )
     captured = nested.captured
     view = captured.view
+    copies_apart.notice(title, view, captured.variables)
     found = analyze(view, dialect).with_reasons(captured.kept_branches)
     analysis = _without_reported(graph, captured, found, nested.reports, reported)
     if cluster is None and analysis.updates and xla_contexts.is_compiled(graph, WRITING):

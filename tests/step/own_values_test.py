@@ -1,0 +1,106 @@
+"""What a replica has of its own is seen on its way into a variable, and what all share is none."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from tests.graph.text_graph import view_of
+from tf_wu_shard.graph.view import GraphView, VariableRef
+from tf_wu_shard.step.own_values import written_with_own_values
+
+SHAPES = {"w": (4,), "m": (4,)}
+OWN = VariableRef("own", 0, 2, (4,), 1, False, "d0")
+
+
+def view(text: str, replicas: int = 2) -> GraphView:
+    """Copies of a program, each with a variable of its own."""
+    refs = {f"own{r}": dataclasses.replace(OWN, replica=r) for r in range(replicas)}
+    shared = "shared = Placeholder() [4]\nsize = Const() {value=2}\n"
+    return view_of(shared + text, replicas=replicas, variables=SHAPES, refs=refs)
+
+
+def found(text: str, *keys: str) -> dict[str, str]:
+    return written_with_own_values(view(text), {*(keys or ("w",))})
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("x# = Placeholder() [4] @d#\n", "x"),
+        ("x# = RandomUniform(size) [4] @d#\n", "x"),
+        ("x# = ReadVariableOp(own#) [4] @d#\n", "own"),
+        ("it# = Placeholder()\nx# = IteratorGetNext(it#) [4] @d#\n", "it"),
+    ],
+    ids=("argument", "random number", "variable of each", "element"),
+)
+def test_what_each_replica_has_for_itself_moves_copies_apart(text: str, where: str) -> None:
+    scaled = "g# = Mul(x#, shared) [4] @d#\nput# = AssignSubVariableOp(w#, g#) @d#\n"
+    got = found(text + scaled)
+    assert got.keys() == {"w"} and got["w"].rstrip("01") == where
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "put# = AssignVariableOp(w#, shared) @d#\n",
+        "x# = ReadVariableOp(m#) [4] @d#\nput# = AssignAddVariableOp(w#, x#) @d#\n",
+        "x# = Placeholder() [4] @d#\n"
+        "sum# = CollectiveReduceV2(x#, size, size) {merge_op=Add final_op=Id} [4] @d#\n"
+        "put# = AssignSubVariableOp(w#, sum#) @d#\n",
+        # Both are handed through; the sum is written.
+        "x# = Placeholder() [4] @d#\n"
+        "sum# = CollectiveReduceV2(x#, size, size) {merge_op=Add final_op=Id} [4] @d#\n"
+        "both# = IdentityN(sum#, x#) [4] [4] @d#\n"
+        "put# = AssignSubVariableOp(w#, both#) @d#\n",
+        # One device adds up what both have.
+        "x# = Placeholder() [4] @d#\nsum = AddN(x0, x1) [4] @d0\n"
+        "put# = AssignSubVariableOp(w#, sum) @d#\n",
+        # One draws for both.
+        "x = RandomUniform(size) [4] @d0\nput# = AssignVariableOp(w#, x) @d#\n",
+        # Nothing is claimed of what a function makes of it.
+        "x# = Placeholder() [4] @d#\nmade# = StatefulPartitionedCall(x#) {f=&f} [4] @d#\n"
+        "put# = AssignVariableOp(w#, made#) @d#\n",
+        # It is read beside the write.
+        "x# = Placeholder() [4] @d#\nold# = ReadVariableOp(w#) [4] @d#\n"
+        "shown# = Mul(x#, old#) [4] @d#\nput# = AssignVariableOp(w#, shared) @d# ^shown#\n",
+    ],
+)
+def test_what_all_replicas_share_does_not(text: str) -> None:
+    assert found(text) == {}
+
+
+def test_of_several_variables_those_are_named_that_are_written_so() -> None:
+    text = "x# = Placeholder() [4] @d#\nput# = AssignVariableOp(w#, shared) @d#\n"
+    text += "more# = AssignVariableOp(m#, x#) @d#\n"
+    assert found(text, "w", "m") == {"m": "x0"}
+    assert found(text, "w") == {}
+
+
+def test_what_a_variable_was_given_is_read_again() -> None:
+    text = """
+    x# = Placeholder() [4] @d#
+    early# = ReadVariableOp(m#) [4] @d#
+    put# = AssignAddVariableOp(m#, x#) @d# ^early#
+    late# = ReadVariableOp(m#) [4] @d# ^put#
+    """
+    assert found(text + "step# = AssignSubVariableOp(w#, late#) @d#\n") == {"w": "x0"}
+    assert found(text + "step# = AssignSubVariableOp(w#, early#) @d#\n") == {}
+
+
+def test_in_one_copy_arguments_are_its_own_where_that_is_known() -> None:
+    text = "x = Placeholder() [4]\nput# = AssignVariableOp(w#, x) @d#\n"
+    alone = view(text, replicas=1)
+    assert written_with_own_values(alone, {"w"}) == {}
+    told = alone.with_inputs(["x"], {})
+    assert written_with_own_values(told, {"w"}) == {"w": "x"}
+
+
+def test_in_one_program_an_input_of_each_replica_is_told_from_one_of_all() -> None:
+    text = "a = Placeholder() [4]\nb = Placeholder() [4]\n"
+    text += "{} = TPUReplicatedInput({}) [4]\nput# = AssignVariableOp(w#, x) @d#\n"
+    of_each = view(text.format("x", "a, b"), replicas=1)
+    assert written_with_own_values(of_each, {"w"}) == {"w": "x"}
+    of_all = view(text.format("x", "a, a"), replicas=1)
+    assert written_with_own_values(of_all, {"w"}) == {}

@@ -1,0 +1,136 @@
+"""Local steps between averages train as without sharding, or say that they cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from absl import logging
+
+import tf_wu_shard
+from tests.equivalence.in_process import both, turn_off, turn_on
+from tf_wu_shard.errors import StorageError
+from tf_wu_shard.storage.copies_apart import moved_apart_by
+
+Strategies = Callable[[int], tf.distribute.MirroredStrategy]
+
+SHAPE = (6, 4)
+
+
+class Training:
+    """Post-local SGD (Lin et al., 2020): synchronous steps, local ones, and averages."""
+
+    def __init__(self, strategy: tf.distribute.MirroredStrategy, *, momentum: bool) -> None:
+        self.strategy = strategy
+        with strategy.scope():
+            start = np.arange(24, dtype=np.float32).reshape(SHAPE) / 8.0
+            self.weight = tf.Variable(start, name="weight")
+            self.slot = tf.Variable(tf.zeros(SHAPE), trainable=False, name="momentum")
+        self._momentum = momentum
+        self.rows = strategy.experimental_distribute_values_from_function(
+            lambda context: tf.fill([3, 6], 1.0 + context.replica_id_in_sync_group)
+        )
+        made = {"synchronous": self._synchronous, "local": self._local, "average": self._average}
+        self.step = {name: tf.function(made[name]) for name in made}
+
+    @property
+    def components(self) -> list[tf.Variable]:
+        return [*self.weight.values, *self.slot.values]
+
+    def run(self, *names: str) -> list[tf.Variable]:
+        """Takes steps, one after the other."""
+        for name in names:
+            self.step[name](self.rows)
+        return self.components
+
+    def _gradient(self, rows: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.tanh(tf.matmul(rows, self.weight)))
+        return tape.gradient(loss, self.weight)
+
+    def _move(self, gradient: tf.Tensor) -> None:
+        if self._momentum:
+            self.slot.assign(0.5 * self.slot + gradient)
+            gradient = self.slot.read_value()
+        self.weight.assign_sub(0.25 * gradient)
+
+    def _synchronous(self, rows: Any) -> None:
+        def step(own: tf.Tensor) -> None:
+            context = tf.distribute.get_replica_context()
+            self._move(context.all_reduce("sum", self._gradient(own)))
+
+        self.strategy.run(step, args=(rows,))
+
+    def _local(self, rows: Any) -> None:
+        self.strategy.run(lambda own: self._move(self._gradient(own)), args=(rows,))
+
+    def _average(self, rows: Any) -> None:
+        del rows
+
+        def step() -> None:
+            context = tf.distribute.get_replica_context()
+            self.weight.assign(context.all_reduce("mean", tf.identity(self.weight)))
+
+        self.strategy.run(step)
+
+
+@pytest.fixture(autouse=True)
+def _flag() -> Iterator[None]:
+    yield
+    turn_off()
+
+
+@pytest.mark.parametrize("momentum", [True, False])
+def test_local_steps_that_come_first_leave_the_update_to_each_replica(
+    strategy_of: Strategies, *, momentum: bool
+) -> None:
+    made: list[Training] = []
+
+    def trained() -> list[tf.Variable]:
+        made.append(Training(strategy_of(2), momentum=momentum))
+        return made[-1].run("local", "synchronous", "local", "average", "synchronous")
+
+    runs = both(trained)
+    assert runs.apart == []
+    reasons = [left.reason for report in runs.reports for left in report.left_alone]
+    assert reasons and all("local" in reason for reason in reasons)
+    assert [str(r) for r in runs.reports if r.variables] == []
+    assert moved_apart_by(made[-1].weight) == "_local"
+
+
+def test_a_local_step_that_writes_a_slot_in_shards_is_refused(strategy_of: Strategies) -> None:
+    turn_on()
+    training = Training(strategy_of(2), momentum=True)
+    training.run("synchronous")
+    before = [component.numpy() for component in training.components]
+    with pytest.raises(StorageError, match=r"slot 'momentum', which lives in shards.*its own"):
+        training.run("local")
+    assert all((a == c.numpy()).all() for a, c in zip(before, training.components, strict=True))
+    training.run("average", "synchronous")
+
+
+def test_a_local_step_on_a_weight_that_is_updated_in_shards_is_warned_of(
+    strategy_of: Strategies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    monkeypatch.setattr(logging, "warning", lambda text, *values: said.append(text % values))
+    turn_on()
+    training = Training(strategy_of(2), momentum=False)
+    training.run("synchronous", "local")
+    (warning,) = said
+    assert "_local writes weight weight" in warning and "_synchronous, traced before" in warning
+    assert [r.verdict for r in tf_wu_shard.reports() if r.function == "_synchronous"][
+        -1
+    ] == "sharded"
+    training.run("synchronous", "local")
+    assert len(said) == 1
+
+
+def test_steps_that_only_share_what_they_sum_move_nothing_apart(strategy_of: Strategies) -> None:
+    turn_on()
+    training = Training(strategy_of(2), momentum=True)
+    training.run("synchronous", "average", "synchronous")
+    assert moved_apart_by(training.weight) is None

@@ -1,0 +1,125 @@
+"""Variables that a function writes with what each replica has of its own.
+
+Under a strategy, a mirrored variable holds the same on all replicas because all of them write the
+same. A function may break that: a local step moves each replica's copy by its own gradient. Found
+is what is seen to be a replica's own: an argument of each, a variable that each has for itself, a
+random number, an element of a dataset. What was summed over the replicas is everybody's, and of
+what a called function does nothing is claimed.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Sequence, Set
+
+from tf_wu_shard.graph.calls import is_call
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.tpu.ops import OWN, REDUCTIONS, REPLICATED_INPUT
+from tf_wu_shard.reachable import reachable
+from tf_wu_shard.rules.writes import num_written
+from tf_wu_shard.step.accesses import accesses
+
+_ARGUMENTS = frozenset({"Placeholder", "Arg", "_Arg"})
+
+# What hands out elements of a dataset, to each replica its own.
+_ELEMENTS = ("Iterator", "MultiDeviceIterator")
+
+# Stateful ops with this in their names draw numbers.
+_DRAWS = ("Random", "Rng", "Multinomial", "StatefulUniform", "StatefulStandardNormal")
+
+
+def written_with_own_values(view: GraphView, keys: Set[str]) -> dict[str, str]:
+    """Finds the variables whose components do not stay alike.
+
+    Args:
+        view: The graph.
+        keys: Mirrored variables, by key.
+
+    Returns:
+        For each that is written so, by key, the name of an op that yields what is a replica's own.
+    """
+    # By replica and variable, what it is written with.
+    written: dict[int, dict[str, set[Value]]] = {}
+    for handle, ref in view.variables.items():
+        if ref.mirrored:
+            own = written.setdefault(ref.replica, {}).setdefault(ref.key, set())
+            own.update(_written(view, handle))
+    alone = len(written) == 1
+    leaves = [
+        _own(view, itertools.chain.from_iterable(of_replica.values()), alone=alone)
+        for of_replica in written.values()
+    ]
+    if not any(leaves):
+        return {}
+    # What the writes of all copies are made of is no copy's own, unless there is but one here,
+    # which stands for all, or has the others in other processes.
+    apart = leaves[0].union(*leaves) - (set() if alone else leaves[0].intersection(*leaves))
+    found: dict[str, str] = {}
+    for leaf in sorted(apart, key=lambda name: view.ops[name].position):
+        if len(found) == len(keys):
+            break
+        reached = {*reachable(view.results(leaf), functools.partial(_following, view))}
+        for of_replica in written.values():
+            for key in keys & of_replica.keys() - found.keys():
+                if not reached.isdisjoint(of_replica[key]):
+                    found[key] = leaf
+    return found
+
+
+def _written(view: GraphView, handle: str) -> Iterator[Value]:
+    """What a variable is written with."""
+    for access in accesses(view, handle):
+        if access.access.is_own_write:
+            yield from access.op.inputs[num_written(access.op.type) :]
+
+
+def _own(view: GraphView, values: Iterable[Value], *, alone: bool) -> set[str]:
+    """The ops on the way to some values that yield what may be a replica's own."""
+    behind = reachable(values, functools.partial(_before, view))
+    names = {value.op for value in behind}
+    return {name for name in names if _is_own(view, view.ops[name], alone)}
+
+
+def _before(view: GraphView, value: Value) -> Sequence[Value]:
+    """What a value is made of; nothing of what is everybody's."""
+    op = view.producer(value)
+    if _is_everybodys(view, op):
+        return ()
+    # Beside a sum it also hands through what a replica has of its own.
+    return op.inputs[value.index : value.index + 1] if op.type == "IdentityN" else op.inputs
+
+
+def _following(view: GraphView, value: Value) -> Iterator[Value]:
+    """What is made of a value, but for what is everybody's; what is written is read again."""
+    for op, slot in view.consumers(value):
+        if op.type == "IdentityN":
+            yield Value(op.name, slot)
+        elif slot >= num_written(op.type) > 0:
+            for handle in op.inputs[: num_written(op.type)]:
+                for access in accesses(view, handle.op):
+                    if access.access.is_read and access.op.position > op.position:
+                        yield from view.results(access.op.name)
+        elif not _is_everybodys(view, op):
+            yield from view.results(op.name)
+
+
+def _is_everybodys(view: GraphView, op: Op) -> bool:
+    """Whether what comes of an op is not followed: it was summed, or nothing is known of it."""
+    summed = op.type.startswith("Collective") or op.type in REDUCTIONS or op.type == "NcclAllReduce"
+    return summed or is_call(op.type) or op.name in view.variables or op.type == REPLICATED_INPUT
+
+
+def _is_own(view: GraphView, op: Op, alone: bool) -> bool:
+    ref = view.variables.get(op.name)
+    if ref is not None:
+        # Of a variable that is no strategy's there is one, in this process at least.
+        return ref.num_replicas > 1 and not ref.mirrored
+    if op.type in _ARGUMENTS:
+        return op.name in view.own_inputs if alone else True
+    if op.type == REPLICATED_INPUT:
+        return len(set(op.inputs)) > 1
+    if op.type in OWN or op.type.startswith(_ELEMENTS):
+        return True
+    return any(word in op.type for word in _DRAWS) and view.is_stateful(op.type)
