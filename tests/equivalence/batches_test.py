@@ -159,3 +159,23 @@ def test_an_infinite_gradient_element_stays_in_its_lane(summing_strategy_of: Str
     assert np.flatnonzero(~np.isfinite(kernel)).tolist() == [20]
     for one, other in zip(runs.unsharded, runs.sharded, strict=True):
         np.testing.assert_array_equal(np.isfinite(one), np.isfinite(other))
+
+
+def test_the_end_of_data_of_unknown_length_decays_no_weight(strategy_of: StrategyOf) -> None:
+    """Keras takes one step more to find it; the decay of AdamW needs no data."""
+    nothing = np.zeros((24, 5), np.float32)
+    data = tf.data.Dataset.from_tensor_slices((nothing, nothing)).batch(8)
+
+    def kernel(length: int) -> np.ndarray:
+        with strategy_of(2).scope():
+            # Nothing but the decay moves it.
+            model = keras.Sequential([keras.layers.Dense(5, kernel_initializer="ones")])
+            model.compile(keras.optimizers.AdamW(0.01, weight_decay=0.5), "mse")
+        model.fit(data.apply(tf.data.experimental.assert_cardinality(length)), epochs=2, verbose=0)
+        (decayed, _) = model.trainable_variables
+        return np.array(decayed.numpy())
+
+    turn_on()
+    known, unknown = kernel(3), kernel(tf.data.UNKNOWN_CARDINALITY)
+    assert known.tobytes() == unknown.tobytes()
+    assert known.max() < 1.0

@@ -187,6 +187,16 @@ def test_a_file_without_a_model_is_one_line(tmp_path: pathlib.Path, name: str) -
     assert str(error.value).isprintable()
 
 
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [("net.keras", b"PK\x03\x04"), ("net.h5", b"\x89HDF\r\n\x1a\n"), ("net.pb", b"PK\x03\x04")],
+)
+def test_a_file_of_keras_is_called_one(tmp_path: pathlib.Path, name: str, first: bytes) -> None:
+    (tmp_path / name).write_bytes(first + b"\0" * 100)
+    with pytest.raises(ModelFileError, match=r"is a file of Keras' own.*--script"):
+        read_model(tmp_path / name)
+
+
 def test_a_folder_without_a_model_is_one_line(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ModelFileError, match=r"it holds no saved_model\.pb"):
         read_model(tmp_path)

@@ -62,6 +62,10 @@ def test_what_each_replica_has_for_itself_moves_copies_apart(text: str, where: s
         # Nothing is claimed of what a function makes of it.
         "x# = Placeholder() [4] @d#\nmade# = StatefulPartitionedCall(x#) {f=&f} [4] @d#\n"
         "put# = AssignVariableOp(w#, made#) @d#\n",
+        # Gradients have shapes that all share.
+        "x# = Placeholder() [?] @d#\nsizes# = Shape(x#) [1] @d#\n"
+        "flat# = Reshape(shared, sizes#) [4]\n"
+        "put# = AssignVariableOp(w#, flat#) @d#\n",
         # It is read beside the write.
         "x# = Placeholder() [4] @d#\nold# = ReadVariableOp(w#) [4] @d#\n"
         "shown# = Mul(x#, old#) [4] @d#\nput# = AssignVariableOp(w#, shared) @d# ^shown#\n",

@@ -67,9 +67,19 @@ def _message(message: Any, path: pathlib.Path) -> Any:
     return parser(message, read_bytes(path), repr(str(path)))
 
 
+# What a .keras file, which is a zip, begins with, and one of HDF5.
+_OF_KERAS = (b"PK\x03\x04", b"\x89HDF\r\n\x1a\n")
+
+
 def _by_contents(path: pathlib.Path) -> Model:
     """A file that may hold any of several messages: the first that its bytes make sense as."""
     data, text = read_bytes(path), path.suffix == ".pbtxt"
+    if data.startswith(_OF_KERAS):
+        raise ModelFileError(
+            f"{str(path)!r} is a file of Keras' own, with layers and weights and no graph; write a"
+            " SavedModel of the training step by tf.saved_model.save, or inspect the script that"
+            " trains: wu-shard inspect --script SCRIPT.py"
+        )
     for form in _FORMS:
         try:
             parser = parse_text if text else parse

@@ -64,7 +64,7 @@ class Storage(Kind):
         f" {lifted_by.BUILT_BEFORE}",
     )
     COPIES_APART = (
-        "its copies may differ, as {function} writes it with what each replica has of its own",
+        "{it} may have copies that differ: {function} writes what each replica has of its own",
         "writing what was summed or averaged over the replicas alone",
     )
     USED_BY_CALLEE = (

@@ -23,6 +23,9 @@ from tf_wu_shard.step.accesses import accesses
 
 _ARGUMENTS = frozenset({"Placeholder", "Arg", "_Arg"})
 
+# Of what they tell, nothing is claimed: gradients have shapes that all replicas share.
+_SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
+
 # What hands out elements of a dataset, to each replica its own.
 _ELEMENTS = ("Iterator", "MultiDeviceIterator")
 
@@ -106,9 +109,10 @@ def _following(view: GraphView, value: Value) -> Iterator[Value]:
 
 
 def _is_everybodys(view: GraphView, op: Op) -> bool:
-    """Whether what comes of an op is not followed: it was summed, or nothing is known of it."""
+    """Whether what enters an op is not followed: it is summed there, or nothing is claimed."""
     summed = op.type.startswith("Collective") or op.type in REDUCTIONS or op.type == "NcclAllReduce"
-    return summed or is_call(op.type) or op.name in view.variables or op.type == REPLICATED_INPUT
+    known = op.name in view.variables or op.type in _SHAPES or op.type == REPLICATED_INPUT
+    return summed or known or is_call(op.type)
 
 
 def _is_own(view: GraphView, op: Op, alone: bool) -> bool:

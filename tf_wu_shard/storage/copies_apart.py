@@ -7,7 +7,7 @@ is said that its copies will be made alike again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from absl import logging
@@ -20,16 +20,20 @@ _APART = "_wu_shard_copies_apart"
 _IN_SHARDS = "_wu_shard_updated_by"
 
 
-def notice(function: str, view: GraphView, variables: Mapping[str, Any]) -> None:
+def notice(
+    function: str, view: GraphView, variables: Mapping[str, Any], alike: Set[str] = frozenset()
+) -> None:
     """Notes the trained variables that a function moves apart.
 
     Args:
         function: Its name.
         view: What it holds.
         variables: The distributed variables, by key.
+        alike: Keys of those that it is proved to write alike.
     """
     weights = {r.key for r in view.variables.values() if r.trainable and r.mirrored}
-    for key, where in written_with_own_values(view, weights & variables.keys()).items():
+    asked = (weights & variables.keys()) - alike
+    for key, where in written_with_own_values(view, asked).items() if asked else ():
         variable = variables[key]
         updating = getattr(variable, _IN_SHARDS, None)
         if updating is not None and not hasattr(variable, _APART):
