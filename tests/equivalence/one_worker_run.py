@@ -268,13 +268,15 @@ def refused_once_more(strategy: tf.distribute.Strategy) -> Left:
     """
     run = Run(strategy)
 
-    def noisy(rows: Any, wanted: Any) -> None:
+    def unknown(rows: Any, wanted: Any) -> None:
         with tf.GradientTape() as tape:
             loss = run.net.loss(rows, wanted)
         gradients = tape.gradient(loss, run.net.weights)
 
         def write(weight: Any, gradient: Any) -> None:
-            weight.assign_sub(0.01 * (gradient + 0.0 * tf.random.normal(gradient.shape)))
+            # What Python code does nobody knows.
+            passed_on = tf.numpy_function(np.copy, [gradient], tf.float32)
+            weight.assign_sub(0.01 * tf.ensure_shape(passed_on, gradient.shape))
 
         def merged(strategy: Any, gradients: Any) -> None:
             for gradient, weight in zip(gradients, run.net.weights, strict=True):
@@ -285,7 +287,7 @@ def refused_once_more(strategy: tf.distribute.Strategy) -> Left:
 
     @tf.function
     def step(rows: Any, wanted: Any) -> None:
-        strategy.run(noisy, (rows, wanted))
+        strategy.run(unknown, (rows, wanted))
 
     rows, wanted = (strategy.experimental_local_results(each)[0] for each in run.given)
     step(rows, wanted)

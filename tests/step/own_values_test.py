@@ -93,12 +93,18 @@ def test_what_a_variable_was_given_is_read_again() -> None:
     assert found(text + "step# = AssignSubVariableOp(w#, early#) @d#\n") == {}
 
 
-def test_in_one_copy_arguments_are_its_own_where_that_is_known() -> None:
-    text = "x = Placeholder() [4]\nput# = AssignVariableOp(w#, x) @d#\n"
-    alone = view(text, replicas=1)
-    assert written_with_own_values(alone, {"w"}) == {}
-    told = alone.with_inputs(["x"], {})
-    assert written_with_own_values(told, {"w"}) == {"w": "x"}
+@pytest.mark.parametrize(
+    ("text", "own"),
+    [
+        ("x# = RandomUniform(size) [4] @d#\n", {"w": "x0"}),
+        ("it# = Placeholder()\nx# = IteratorGetNext(it#) [4] @d#\n", {"w": "x0"}),
+        ("x# = Placeholder() [4] @d#\n", {}),
+    ],
+    ids=("random number", "element", "argument"),
+)
+def test_of_one_copy_nobody_knows_what_its_arguments_are(text: str, own: dict[str, str]) -> None:
+    alone = view(text + "put# = AssignVariableOp(w#, x#) @d#\n", replicas=1)
+    assert written_with_own_values(alone, {"w"}) == own
 
 
 def test_in_one_program_an_input_of_each_replica_is_told_from_one_of_all() -> None:

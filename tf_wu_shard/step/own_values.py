@@ -121,7 +121,8 @@ def _is_own(view: GraphView, op: Op, alone: bool) -> bool:
         # Of a variable that is no strategy's there is one, in this process at least.
         return ref.num_replicas > 1 and not ref.mirrored
     if op.type in _ARGUMENTS:
-        return op.name in view.own_inputs if alone else True
+        # Of one copy's argument nobody can tell: a batch is the replica's own, a rate is not.
+        return not alone
     if op.type == REPLICATED_INPUT:
         return len(set(op.inputs)) > 1
     if op.type in OWN or op.type.startswith(_ELEMENTS):

@@ -27,7 +27,7 @@ from tf_wu_shard.step.replicas import in_process_dialect, tpu_dialect, workers_o
 from tf_wu_shard.step.step import Step
 from tf_wu_shard.storage import captured_slots
 from tf_wu_shard.storage.sharded_slot import PendingSlot, ShardedSlot
-from tf_wu_shard.tensorflow_private import python_calls, xla_contexts
+from tf_wu_shard.tensorflow_private import function_graph, python_calls, xla_contexts
 from tf_wu_shard.weight_update.rewrite.border import Redirected, redirected
 from tf_wu_shard.weight_update.rewrite.outside_accesses import InShards
 from tf_wu_shard.weight_update.slot_reads import read_together, written_keys
@@ -130,8 +130,11 @@ def _check_not_compiled(graph: Any, slots: Collection[str]) -> None:
 def _check_alike(graph: Any, view: GraphView, slots: Set[str]) -> None:
     """Raises StorageError where replicas write slots in shards, each with a value of its own.
 
-    Each shard would be what its own replica writes: parts of different values.
+    Each shard would be what its own replica writes: parts of different values. Of a branch it is
+    asked where it is taken.
     """
+    if function_graph.is_branch_or_body(graph):
+        return
     for key, where in written_with_own_values(view, slots).items():
         raise StorageError(
             f"{graph.name} writes slot {key!r}, which lives in shards, with what each replica has"
