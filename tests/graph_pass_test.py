@@ -373,9 +373,8 @@ def test_the_reference_dialect_is_used_when_asked_for(strategy: tf.distribute.St
 def test_reports_are_kept_in_order_and_forgotten_on_demand(
     strategy: tf.distribute.Strategy,
 ) -> None:
-    weight, slot = weight_and_slot(strategy)
-    traced(strategy, momentum_step(weight, slot))
-    traced(strategy, momentum_step(weight, slot, change=noisy_sums))
+    traced(strategy, momentum_step(*weight_and_slot(strategy)))
+    traced(strategy, momentum_step(*weight_and_slot(strategy), change=noisy_sums))
     assert [r.verdict for r in tf_wu_shard.reports()] == ["sharded", "nothing sharded"]
     tf_wu_shard.clear_reports()
     assert tf_wu_shard.reports() == ()
