@@ -17,7 +17,7 @@ from tf_wu_shard.rules.writes import (
 from tf_wu_shard.tensorflow_private import function_graph
 
 PLAIN = [op_type for op_type, write in WRITES.items() if write.is_plain]
-SCATTERS = [op_type for op_type, write in WRITES.items() if write.is_scatter]
+SCATTERS = [name for name, write in WRITES.items() if writes_rows(name) and not write.is_fused]
 
 
 @pytest.mark.parametrize("op_type", WRITES)
@@ -42,7 +42,7 @@ def test_every_write_is_of_one_kind() -> None:
     for op_type, write in WRITES.items():
         kinds = (is_plain_write(op_type), is_fused_update(op_type), writes_rows(op_type))
         assert sum(kinds) == 1, op_type
-        assert writes_rows(op_type) == (write.is_scatter or (write.is_fused and not kinds[1]))
+        assert writes_rows(op_type) == (write.rows is not None)
 
 
 @pytest.mark.parametrize("op_type", [READ, *sorted(WHOLE_READS), "Mul"])

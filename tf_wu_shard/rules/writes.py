@@ -41,11 +41,6 @@ class Write:
         """Whether it assigns a whole variable, or adds to it."""
         return not self.is_fused and self.rows is None
 
-    @property
-    def is_scatter(self) -> bool:
-        """Whether it writes some rows of one variable."""
-        return not self.is_fused and self.rows is not None
-
 
 def _fused(num_handles: int, gradient: int, rows: int | None = None) -> Write:
     return Write(num_handles, gradient, rows, is_fused=True)

@@ -3,8 +3,8 @@
 Under a strategy, a mirrored variable holds the same on all replicas because all of them write the
 same. A function may break that: a local step moves each replica's copy by its own gradient. Found
 is what is seen to be a replica's own: an argument of each, a variable that each has for itself, a
-random number, an element of a dataset. What was summed over the replicas is everybody's, and of
-what a called function does nothing is claimed.
+random number, an element of a dataset. What was summed over the replicas is everybody's. Nothing is
+claimed of what a called function does, nor of the arguments of a copy that is the only one here.
 """
 
 from __future__ import annotations
@@ -116,6 +116,7 @@ def _is_everybodys(view: GraphView, op: Op) -> bool:
 
 
 def _is_own(view: GraphView, op: Op, alone: bool) -> bool:
+    """Whether what an op yields may be its replica's own; `alone`: there is no other copy here."""
     ref = view.variables.get(op.name)
     if ref is not None:
         # Of a variable that is no strategy's there is one, in this process at least.

@@ -113,18 +113,10 @@ class ShardedSlot:
             return join(self._of_workers.values(), self.layout)
         return self._views.read(replica, self._values())
 
-    def read_before_write(self) -> tf.Tensor:
-        """Gathers the whole value for a function that writes this or another slot next.
-
-        Workers that come to their own read later still get what there was, as where Python code
-        writes.
-
-        Returns:
-            A tensor of shape `layout.shape`.
-        """
+    def keep(self) -> None:
+        """Lets workers that come later read what there is now, though a function writes next."""
         if self._of_workers is not None:
             self._of_workers.keep()
-        return self.read()
 
     def write(self, replica: int | None, change: Callable[[tf.Tensor], tf.Tensor]) -> None:
         """Replaces the whole value by a function of it.

@@ -186,9 +186,10 @@ def _reads_apart(
 
 
 def _value(slot: ShardedSlot, *, is_written: bool) -> np.ndarray:
-    found = slot.read_before_write() if is_written else slot.read()
-    value: np.ndarray = found.numpy()
-    return value
+    if is_written:
+        slot.keep()
+    found: np.ndarray = slot.read().numpy()
+    return found
 
 
 def _on_tpus(

@@ -84,7 +84,9 @@ class Outcome:
 
 
 def run_stages(step: Step, options: ShardingOptions | None, reported: Reported) -> Outcome:
-    """Analyses, plans, rewrites and verifies; nothing live is changed.
+    """Analyses, plans, rewrites and verifies; nothing live is changed, but for notes on weights.
+
+    Those say which function moves their copies apart, see `copies_apart`.
 
     Args:
         step: The function, what its TPU program calls brought out.
