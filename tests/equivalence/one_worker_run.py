@@ -1,10 +1,10 @@
 """Functions that one worker traces alone, or otherwise than the others, with the flag and without.
 
     TF_CONFIG=... python -m tests.equivalence.one_worker_run compare [NAME...]
-    TF_CONFIG=... python -m tests.equivalence.one_worker_run apart
+    TF_CONFIG=... python -m tests.equivalence.one_worker_run refused NAME
 
-Each case is run twice, and what it leaves is compared bit for bit. With `apart` the chief reads a
-slot in a step whose slots live in shards already, which no worker can go on from.
+Each case is run twice, and what it leaves is compared bit for bit. With `refused` the slots live in
+shards already when there comes what no worker can go on from.
 """
 
 from __future__ import annotations
@@ -297,6 +297,24 @@ def refused_once_more(strategy: tf.distribute.Strategy) -> Left:
     return run.left()
 
 
+def moved_apart_first(strategy: tf.distribute.Strategy) -> Left:
+    """Each worker moves the weights by gradients of its own, before and between the train steps."""
+    run = Run(strategy)
+
+    def own(rows: Any, wanted: Any) -> None:
+        with tf.GradientTape() as tape:
+            loss = run.net.loss(rows, wanted)
+        gradients = tape.gradient(loss, run.net.weights)
+        for weight, gradient in zip(run.net.weights, gradients, strict=True):
+            weight.assign_sub(0.01 * gradient)
+
+    local = tf.function(lambda rows, wanted: strategy.run(own, (rows, wanted)))
+    for _ in range(2):
+        local(*run.given)
+        run.train(2)
+    return run.left()
+
+
 CASES = {
     case.__name__: case
     for case in (
@@ -314,6 +332,7 @@ CASES = {
         failed_in_its_second_update,
         traced_once_more,
         refused_once_more,
+        moved_apart_first,
     )
 }
 
@@ -343,20 +362,44 @@ def compared(strategy: tf.distribute.Strategy, name: str) -> dict[str, Any]:
     }
 
 
-def read_apart(strategy: tf.distribute.Strategy) -> None:
+def read_by_the_chief(run: Run) -> None:
     """A second step reads a slot on the chief alone, after a first one made shards of them."""
-    turn_on(agreement_seconds=AGREEMENT_SECONDS)
-    run = Run(strategy)
-    run.train(2)
 
     @tf.function
     def step(rows: Any, wanted: Any) -> Any:
         length = run.length() if run.is_chief else tf.constant(0.0)
-        strategy.run(run.net.train, (rows, wanted))
+        run.strategy.run(run.net.train, (rows, wanted))
         return length
 
+    step(*run.given)
+
+
+def written_by_each(run: Run) -> None:
+    """Each worker writes a slot in shards with what it makes of a batch of its own."""
+
+    def own(rows: Any, factor: Any) -> None:
+        slot = next(v for v in run.net.optimizer.variables if v.shape.rank == 2)
+        slot.assign(slot.value * factor + tf.reduce_mean(rows))
+
+    @tf.function
+    def step(rows: Any, factor: Any) -> None:
+        run.strategy.run(own, (rows, factor))
+
+    # A number may be given: it is the same on all workers, as it is in any step of theirs.
+    step(0.5, tf.constant(0.5))
+    step(run.given[0], tf.constant(0.5))
+
+
+REFUSED = {case.__name__: case for case in (read_by_the_chief, written_by_each)}
+
+
+def refused(strategy: tf.distribute.Strategy, name: str) -> None:
+    """Prints why a case ends a worker, as one line of JSON."""
+    turn_on(agreement_seconds=AGREEMENT_SECONDS)
+    run = Run(strategy)
+    run.train(2)
     try:
-        step(*run.given)
+        REFUSED[name](run)
     except StorageError as error:
         print(json.dumps(str(error)), flush=True)
         raise
@@ -366,8 +409,8 @@ def main(what: str, *names: str) -> None:
     """Prints, as one line of JSON, what came of it."""
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     strategy = tf.distribute.MultiWorkerMirroredStrategy()
-    if what == "apart":
-        read_apart(strategy)
+    if what == "refused":
+        refused(strategy, *names)
     else:
         print(json.dumps({name: compared(strategy, name) for name in names or CASES}))
 

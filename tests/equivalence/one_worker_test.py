@@ -17,6 +17,7 @@ from tests.workers.processes import completed, launch, running
 _LEFT_ALONE = {
     "traced_early": "worker 1 has not answered within 3",
     "read_in_step": "worker 0 proposed plan",
+    "moved_apart_first": "writes what each replica has of its own",
 }
 
 
@@ -95,8 +96,18 @@ def test_a_step_that_the_chief_traces_alone_takes_the_seconds_of_an_agreement() 
 
 
 @pytest.mark.slow
-def test_a_step_with_a_read_of_one_worker_ends_both_where_slots_live_in_shards() -> None:
-    with running("tests.equivalence.one_worker_run", ["apart"], workers=2) as workers:
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("read_by_the_chief", "with the same reads of slots in it"),
+        ("written_by_each", "with what each replica may have of its own (rows, Placeholder)"),
+    ],
+)
+def test_what_no_worker_can_go_on_from_ends_all_where_slots_live_in_shards(
+    name: str, said: str
+) -> None:
+    arguments = ["refused", name]
+    with running("tests.equivalence.one_worker_run", arguments, workers=2) as workers:
         done = completed(workers, 90)
     assert all(worker.returncode for worker in done)
-    assert "with the same reads of slots in it" in done[0].output, done[0].shown
+    assert said in done[0].output, done[0].shown

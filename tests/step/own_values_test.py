@@ -11,14 +11,29 @@ from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.step.own_values import written_with_own_values
 
 SHAPES = {"w": (4,), "m": (4,)}
+SHARED = "shared = Placeholder() [4]\nsize = Const() {value=2}\n"
 OWN = VariableRef("own", 0, 2, (4,), 1, False, "d0")
 
 
-def view(text: str, replicas: int = 2) -> GraphView:
-    """Copies of a program, each with a variable of its own."""
+def view(text: str, replicas: int = 2, elsewhere: int = 0) -> GraphView:
+    """Copies of a program, each with a variable of its own.
+
+    Args:
+        text: The program.
+        replicas: How many copies.
+        elsewhere: How many more there are in other processes.
+    """
     refs = {f"own{r}": dataclasses.replace(OWN, replica=r) for r in range(replicas)}
-    shared = "shared = Placeholder() [4]\nsize = Const() {value=2}\n"
-    return view_of(shared + text, replicas=replicas, variables=SHAPES, refs=refs)
+    for key, shape in SHAPES.items() if elsewhere else ():
+        of_key = VariableRef(
+            key, 0, replicas + elsewhere, shape, 1, True, "", True, replicas_elsewhere=elsewhere
+        )
+        refs |= {
+            f"{key}{r}": dataclasses.replace(of_key, replica=r, device=f"d{r}")
+            for r in range(replicas)
+        }
+    made = view_of(SHARED + text, replicas=replicas, variables=SHAPES, refs=refs)
+    return made.with_inputs(["x"] if elsewhere else [], {})
 
 
 def found(text: str, *keys: str) -> dict[str, str]:
@@ -94,17 +109,24 @@ def test_what_a_variable_was_given_is_read_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "own"),
+    ("text", "where"),
     [
-        ("x# = RandomUniform(size) [4] @d#\n", {"w": "x0"}),
-        ("it# = Placeholder()\nx# = IteratorGetNext(it#) [4] @d#\n", {"w": "x0"}),
-        ("x# = Placeholder() [4] @d#\n", {}),
+        ("x = RandomUniform(size) [4] @d0\n", "x"),
+        ("it = Placeholder() []\nx = IteratorGetNext(it) [4] @d0\n", "x"),
+        # Nobody knows whether the others were handed the same: it may be a batch, or a rate.
+        ("x = Placeholder() [4]\n", "x"),
+        ("x = Placeholder() [?]\n", "x"),
+        ("x = Placeholder() []\n", None),
     ],
-    ids=("random number", "element", "argument"),
+    ids=("random number", "element", "batch", "of unknown rank", "number"),
 )
-def test_of_one_copy_nobody_knows_what_its_arguments_are(text: str, own: dict[str, str]) -> None:
-    alone = view(text + "put# = AssignVariableOp(w#, x#) @d#\n", replicas=1)
-    assert written_with_own_values(alone, {"w"}) == own
+@pytest.mark.parametrize("here", [1, 2])
+def test_what_all_copies_here_take_may_be_something_else_in_other_processes(
+    text: str, where: str | None, here: int
+) -> None:
+    text += "put# = AssignVariableOp(w#, x) @d#\n"
+    of_workers = view(text, here, elsewhere=2)
+    assert written_with_own_values(of_workers, {"w"}) == ({} if where is None else {"w": where})
 
 
 def test_in_one_program_an_input_of_each_replica_is_told_from_one_of_all() -> None:

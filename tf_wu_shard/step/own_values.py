@@ -3,8 +3,9 @@
 Under a strategy, a mirrored variable holds the same on all replicas because all of them write the
 same. A function may break that: a local step moves each replica's copy by its own gradient. Found
 is what is seen to be a replica's own: an argument of each, a variable that each has for itself, a
-random number, an element of a dataset. What was summed over the replicas is everybody's. Nothing is
-claimed of what a called function does, nor of the arguments of a copy that is the only one here.
+random number, an element of a dataset. What was summed over the replicas is everybody's. Where
+replicas are in other processes, a scalar argument is taken to be the same in all of them, and one
+that has axes may be a batch. Nothing is claimed of what a called function does.
 """
 
 from __future__ import annotations
@@ -49,16 +50,18 @@ def written_with_own_values(view: GraphView, keys: Set[str]) -> dict[str, str]:
         if ref.mirrored:
             own = written.setdefault(ref.replica, {}).setdefault(ref.key, set())
             own.update(_written(view, handle))
-    alone = len(written) == 1
     leaves = [
-        _own(view, itertools.chain.from_iterable(of_replica.values()), alone=alone)
+        _own(view, itertools.chain.from_iterable(of_replica.values()))
         for of_replica in written.values()
     ]
     if not any(leaves):
         return {}
-    # What the writes of all copies are made of is no copy's own, unless there is but one here,
-    # which stands for all, or has the others in other processes.
-    apart = leaves[0].union(*leaves) - (set() if alone else leaves[0].intersection(*leaves))
+    # What the writes of all copies are made of is no copy's own, if they are all here.
+    common = leaves[0].intersection(*leaves)
+    elsewhere = any(ref.replicas_elsewhere for ref in view.variables.values())
+    if len(leaves) == 1 or elsewhere:
+        common = {leaf for leaf in common if _is_common(view, view.ops[leaf], elsewhere)}
+    apart = leaves[0].union(*leaves) - common
     found: dict[str, str] = {}
     for leaf in sorted(apart, key=lambda name: view.ops[name].position):
         if len(found) == len(keys):
@@ -78,11 +81,11 @@ def _written(view: GraphView, handle: str) -> Iterator[Value]:
             yield from access.op.inputs[num_written(access.op.type) :]
 
 
-def _own(view: GraphView, values: Iterable[Value], *, alone: bool) -> set[str]:
+def _own(view: GraphView, values: Iterable[Value]) -> set[str]:
     """The ops on the way to some values that yield what may be a replica's own."""
     behind = reachable(values, functools.partial(_before, view))
     names = {value.op for value in behind}
-    return {name for name in names if _is_own(view, view.ops[name], alone)}
+    return {name for name in names if _is_own(view, view.ops[name])}
 
 
 def _before(view: GraphView, value: Value) -> Sequence[Value]:
@@ -115,15 +118,27 @@ def _is_everybodys(view: GraphView, op: Op) -> bool:
     return summed or known or is_call(op.type)
 
 
-def _is_own(view: GraphView, op: Op, alone: bool) -> bool:
-    """Whether what an op yields may be its replica's own; `alone`: there is no other copy here."""
+def _is_common(view: GraphView, op: Op, elsewhere: bool) -> bool:
+    """Whether an op yields the same to copies that this graph does not hold.
+
+    Args:
+        view: The graph.
+        op: What all copies that it holds take.
+        elsewhere: Whether the others are in other processes, with arguments of their own.
+    """
+    if op.type not in _ARGUMENTS:
+        return False
+    return not (elsewhere and op.name in view.own_inputs and view.shape(Value(op.name)) != ())
+
+
+def _is_own(view: GraphView, op: Op) -> bool:
+    """Whether what an op yields may be its replica's own."""
     ref = view.variables.get(op.name)
     if ref is not None:
         # Of a variable that is no strategy's there is one, in this process at least.
         return ref.num_replicas > 1 and not ref.mirrored
     if op.type in _ARGUMENTS:
-        # Of one copy's argument nobody can tell: a batch is the replica's own, a rate is not.
-        return not alone
+        return True
     if op.type == REPLICATED_INPUT:
         return len(set(op.inputs)) > 1
     if op.type in OWN or op.type.startswith(_ELEMENTS):

@@ -137,10 +137,10 @@ def _check_alike(graph: Any, view: GraphView, slots: Set[str]) -> None:
         return
     for key, where in written_with_own_values(view, slots).items():
         raise StorageError(
-            f"{graph.name} writes slot {key!r}, which lives in shards, with what each replica has"
-            f" of its own ({where}, {view.ops[where].type}), so that the replicas' copies would"
-            " differ; sum or average it over the replicas, or trace this function before the first"
-            " step, which then leaves the slot whole"
+            f"{graph.name} writes slot {key!r}, which lives in shards, with what each replica may"
+            f" have of its own ({where}, {view.ops[where].type}), so that copies would differ;"
+            " sum or average it over the replicas, or trace this function before the first step,"
+            " which then leaves the slot whole"
         )
 
 
