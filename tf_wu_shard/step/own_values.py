@@ -60,7 +60,7 @@ def written_with_own_values(view: GraphView, keys: Set[str]) -> dict[str, str]:
     common = leaves[0].intersection(*leaves)
     elsewhere = any(ref.replicas_elsewhere for ref in view.variables.values())
     if len(leaves) == 1 or elsewhere:
-        common = {leaf for leaf in common if _is_common(view, view.ops[leaf], elsewhere)}
+        common = {leaf for leaf in common if _is_common(view, view.ops[leaf])}
     apart = leaves[0].union(*leaves) - common
     found: dict[str, str] = {}
     for leaf in sorted(apart, key=lambda name: view.ops[name].position):
@@ -118,17 +118,14 @@ def _is_everybodys(view: GraphView, op: Op) -> bool:
     return summed or known or is_call(op.type)
 
 
-def _is_common(view: GraphView, op: Op, elsewhere: bool) -> bool:
-    """Whether an op yields the same to copies that this graph does not hold.
+def _is_common(view: GraphView, op: Op) -> bool:
+    """Whether what all copies here take is the same for those that are not here.
 
-    Args:
-        view: The graph.
-        op: What all copies that it holds take.
-        elsewhere: Whether the others are in other processes, with arguments of their own.
+    Own inputs are those of a process among others.
     """
     if op.type not in _ARGUMENTS:
         return False
-    return not (elsewhere and op.name in view.own_inputs and view.shape(Value(op.name)) != ())
+    return op.name not in view.own_inputs or view.shape(Value(op.name)) == ()
 
 
 def _is_own(view: GraphView, op: Op) -> bool:
