@@ -234,6 +234,7 @@ def _wait(seconds: float) -> None:
         subprocess.run(["sleep", "60"], timeout=seconds, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(no_tensorboard()), reason=no_tensorboard())
 def test_tensorboard_shows_text_scalars_and_graph(
     tmp_path: pathlib.Path, strategy_of: StrategyOf

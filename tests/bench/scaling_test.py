@@ -17,6 +17,7 @@ def test_the_ratio_is_of_pass_times() -> None:
     assert "250 microseconds" in str(scaling)
 
 
+@pytest.mark.slow
 def test_steps_of_few_and_many_variables_are_traced_through_the_pass() -> None:
     said: list[str] = []
     scaling = measure_scaling("sgd", 2, said.append, counts=(2, 4))

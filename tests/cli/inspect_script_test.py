@@ -121,6 +121,7 @@ if __name__ == "__main__":
     assert answer["memory"][0]["slots"]["unsharded"] == 8 * (16 * 128 + 128 + 128 * 10 + 10)
 
 
+@pytest.mark.slow
 def test_a_loop_on_one_device_is_left_with_what_was_traced_by_then(
     write: Any, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -226,6 +227,7 @@ def test_a_script_that_trains_nothing_is_0(
     assert second == "The script ran to its end and never imported TensorFlow."
 
 
+@pytest.mark.slow
 def test_a_prediction_is_no_train_step(write: Any, capfd: pytest.CaptureFixture[str]) -> None:
     write(NET + "model = net()\nmodel.evaluate(x, y, verbose=0)\nmodel.predict(x, verbose=0)")
     assert inspect("--format", "markdown") == 0

@@ -107,6 +107,7 @@ def test_a_script_like_the_guides_runs_unmodified(folder: pathlib.Path) -> None:
     assert "wu-shard" not in done.stderr
 
 
+@pytest.mark.slow
 def test_without_unsharded_the_flag_is_on(folder: pathlib.Path) -> None:
     done = wu_shard("run", "--emulate-tpu", "2", "odd.py", cwd=folder)
     assert done.returncode != 0 and "num_replicas" in done.stderr

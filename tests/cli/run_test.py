@@ -84,6 +84,7 @@ def test_the_scripts_own_failure_is_kept(folder: pathlib.Path) -> None:
     assert json.loads((folder / "r.json").read_text()) == []
 
 
+@pytest.mark.slow
 def test_a_script_without_tensorflow_or_with_the_flag_off_is_told_so(folder: pathlib.Path) -> None:
     assert "never imported TensorFlow" in wu_shard("run", "none.py", cwd=folder).stderr
     off = wu_shard("run", "off.py", cwd=folder)
@@ -112,7 +113,7 @@ def test_a_forked_child_ends_on_its_own_and_reports_nothing(folder: pathlib.Path
     assert done.stderr.count("wu-shard:") == 1
 
 
-@pytest.mark.parametrize("ending", [(), ("stop",)])
+@pytest.mark.parametrize("ending", [pytest.param((), marks=pytest.mark.slow), ("stop",)])
 def test_a_training_script_is_sharded_and_reported_however_it_ends(
     folder: pathlib.Path, ending: tuple[str, ...]
 ) -> None:

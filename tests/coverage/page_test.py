@@ -61,6 +61,7 @@ def test_nothing_on_the_page_is_wrong() -> None:
     assert not [key for key, cell in page().cells.items() if cell.text.startswith(WRONG)]
 
 
+@pytest.mark.slow
 def test_a_sample_of_the_cells_is_what_trainings_find() -> None:
     found = cells_of(SAMPLE)
     assert len(found) == len(SAMPLE) * len(DIALECTS)

@@ -15,6 +15,7 @@ from tf_wu_shard.demo.processes import Trainer
 from tf_wu_shard.demo.runs import DemoError, Mode, Run, Tensors
 
 
+@pytest.mark.slow
 def test_real_runs_of_the_digits_agree_and_are_sharded(tmp_path: pathlib.Path) -> None:
     said: dict[Mode, list[dict[str, float]]] = {mode: [] for mode in Mode}
 

@@ -14,6 +14,7 @@ import pytest
 
 from tests.docs.blocks import KINDS, PAGES, Block, blocks_of
 from tests.project.imports import ROOT
+from tests.selection import cases
 from tf_wu_shard.cli.main import COMMANDS, parser_of
 
 BLOCKS = tuple(block for page in PAGES for block in blocks_of(page))
@@ -27,9 +28,12 @@ def place(block: Block) -> str:
     return block.place
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if any(not block.not_run for block in blocks_of(page))]
-)
+# Each takes half a minute and more; `make test-all` runs them.
+LONG = {"docs/faq.md", "docs/inspect.md", "docs/what_is_sharded.md"}
+RUN = [page for page in PAGES if any(not block.not_run for block in blocks_of(page))]
+
+
+@pytest.mark.parametrize("page", cases(RUN, {*RUN} - LONG))
 def test_every_block_does_what_its_page_says(page: str, tmp_path: pathlib.Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(

@@ -11,14 +11,14 @@ import os
 import pathlib
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
 
 from tests.emulation.features import FEATURES
 from tests.project.imports import ROOT
+from tests.selection import cases, selected
 
 # MirroredStrategy cannot exchange in a conditional, which these do, nor compile an exchange.
 ALONE = ("accumulation", "moving_average", "steps_per_execution", "compiled")
@@ -46,12 +46,7 @@ JOBS: dict[str, tuple[str, dict[int, list[str]]]] = {
 }
 
 # The others are trained by `make test-all` alone: what they add to these is tested in shards, too.
-QUICK = frozenset(
-    {
-        *("partial_batch", "adamw_schedule_clip_global_norm", "accumulation", "loss_scaling"),
-        *("masked_bidirectional_lstm", "sync_batch_norm", "embedding"),
-    }
-)
+QUICK = frozenset({"partial_batch", "accumulation", "embedding"})
 
 # Nothing but the order of sums differs, and that by an ulp of a sum of gradients. Weights, losses
 # and logits are about 1, where an ulp is 1.2e-7. With more replicas the orders differ more.
@@ -63,28 +58,18 @@ NORMALIZED_TOLERANCE = 4e-6
 Tensors = Mapping[str, np.ndarray]
 
 
-def cases(features: Iterable[str]) -> list[Any]:
-    return [
-        pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in features
-    ]
-
-
 @pytest.fixture(scope="module")
 def folders(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, pathlib.Path]:
     """Where each kind of strategy left what it trained, of what the selected tests are about."""
-    wanted = {
-        item.callspec.params["feature"]
-        for item in request.session.items
-        if isinstance(item, pytest.Function) and item.module is request.module
-    }
+    wanted = set(selected(request, "feature"))
     wanted |= {EMBEDDINGS[1]} if "embedding" in wanted else set()
     made = {}
     for name, (kind, listed) in JOBS.items():
         made[name] = tmp_path_factory.mktemp(kind)
-        selected = {n: [f for f in names if f in wanted] for n, names in listed.items()}
-        features = {n: names for n, names in selected.items() if names}
+        chosen = {n: [f for f in names if f in wanted] for n, names in listed.items()}
+        features = {n: names for n, names in chosen.items() if names}
         if not features:
             continue
         job = {"kind": kind, "features": features, "folder": str(made[name])}
@@ -121,7 +106,7 @@ def tolerance(feature: str, replicas: int = 4) -> float:
     return NORMALIZED_TOLERANCE if "batch_norm" in feature else TOLERANCE[replicas]
 
 
-@pytest.mark.parametrize("feature", cases(SINGLE))
+@pytest.mark.parametrize("feature", cases(SINGLE, QUICK))
 def test_replicas_learn_what_one_device_learns(
     folders: dict[str, pathlib.Path], feature: str
 ) -> None:
@@ -130,7 +115,7 @@ def test_replicas_learn_what_one_device_learns(
     assert largest_difference(single, emulated) <= tolerance(feature)
 
 
-@pytest.mark.parametrize("feature", cases(MIRRORED))
+@pytest.mark.parametrize("feature", cases(MIRRORED, QUICK))
 def test_replicas_learn_what_mirrored_ones_learn(
     folders: dict[str, pathlib.Path], feature: str
 ) -> None:
@@ -139,7 +124,7 @@ def test_replicas_learn_what_mirrored_ones_learn(
     assert largest_difference(mirrored, emulated) <= tolerance(feature)
 
 
-@pytest.mark.parametrize("feature", cases(["adam"]))
+@pytest.mark.parametrize("feature", cases(["adam"], QUICK))
 def test_eight_replicas_learn_what_eight_mirrored_ones_learn(
     folders: dict[str, pathlib.Path], feature: str
 ) -> None:
@@ -148,7 +133,7 @@ def test_eight_replicas_learn_what_eight_mirrored_ones_learn(
     assert largest_difference(mirrored, emulated) <= tolerance(feature, 8)
 
 
-@pytest.mark.parametrize("feature", cases(EMBEDDINGS[:1]))
+@pytest.mark.parametrize("feature", cases(EMBEDDINGS[:1], QUICK))
 def test_sparse_gradients_are_densified_as_on_a_tpu(
     folders: dict[str, pathlib.Path], feature: str
 ) -> None:

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.selection import cases
+
 STEPS, BATCH = 4, 8
 
 # A sum of four replicas' gradients is rounded in another way than one of the batch; elements of
@@ -73,6 +75,9 @@ def in_loop(step: Step) -> Step:
 def in_branch_of_loop_of_function(step: Step) -> Step:
     return in_function(in_loop(in_branch(in_function(step))))
 
+
+# What every run takes: slots of each number, sums of rows, matrix products.
+QUICK = {"SGD", "AdamW", "Adafactor", "Muon", "adam", "rmsprop"}
 
 NESTINGS = (
     *(plain, in_function, in_two_functions, in_branch, in_loop),
@@ -148,19 +153,19 @@ def check(
 
 
 @pytest.mark.parametrize("nest", NESTINGS, ids=lambda nest: nest.__name__)
-@pytest.mark.parametrize("name", ["momentum", "adam"])
+@pytest.mark.parametrize("name", cases(["momentum", "adam"], QUICK))
 def test_v1_optimizers_update_in_every_nesting(
     four: tf.distribute.TPUStrategy, name: str, nest: Callable[[Step], Step]
 ) -> None:
     check(four, V1[name], nest)
 
 
-@pytest.mark.parametrize("name", sorted(V1.keys() - {"momentum", "adam"}))
+@pytest.mark.parametrize("name", cases(sorted(V1.keys() - {"momentum", "adam"}), QUICK))
 def test_all_v1_optimizers_update(four: tf.distribute.TPUStrategy, name: str) -> None:
     check(four, V1[name], in_branch_of_loop_of_function, 5e-6 if name == "adadelta" else TOLERANCE)
 
 
-@pytest.mark.parametrize("name", KERAS)
+@pytest.mark.parametrize("name", cases(KERAS, QUICK))
 def test_all_optimizers_of_keras_update(four: tf.distribute.TPUStrategy, name: str) -> None:
     make = getattr(keras.optimizers, name)
     check(four, make, in_function, RESTLESS.get(name, TOLERANCE))

@@ -54,11 +54,11 @@ def test_it_is_a_tpu_strategy(emulated: Strategies) -> None:
 @pytest.mark.parametrize(
     ("before", "message"),
     [
-        ("", ""),
+        pytest.param("", "", marks=pytest.mark.slow),
         ("tf.constant(1)", "2 replicas and their host need 3 logical .* started with 1; make"),
         ("split(2); tf.constant(1)", "2 replicas and their host need 3 logical CPU devices"),
-        ("split(3); tf.constant(1)", ""),
-        ("split(1)", ""),
+        pytest.param("split(3); tf.constant(1)", "", marks=pytest.mark.slow),
+        pytest.param("split(1)", "", marks=pytest.mark.slow),
     ],
 )
 def test_devices_are_made_unless_tensorflow_has_started(before: str, message: str) -> None:

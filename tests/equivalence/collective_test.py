@@ -6,8 +6,8 @@ import pytest
 
 from tests.equivalence.own_process import answer_of
 
-# Two models at once, a function that is traced again, steps in a loop.
-SCENARIOS = ("generating", "retraced", "range_of_steps")
+# A function that is traced again, steps in a loop.
+SCENARIOS = ("retraced", "range_of_steps")
 
 # Norms are added up shard by shard there.
 _ADDED_UP_OTHERWISE = {"normed_three_times", "two_heads"}

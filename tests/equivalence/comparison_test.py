@@ -12,6 +12,7 @@ import pytest
 from tests.equivalence import matrix
 from tests.equivalence.configurations import Configuration
 from tests.equivalence.matrix import Runs
+from tests.selection import selected
 
 # Where the unmodified strategy moves most when its order of summing changes.
 RESTLESS = (
@@ -29,26 +30,28 @@ IN_ORDER = (
     Configuration("adamw", "fit", "dense", 11, 1),
 )
 
+QUICK = {RESTLESS[1], IN_ORDER[0]}
+
 
 # Runs of one number of replicas share a process.
 RunsOf = Mapping[int, Runs]
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> RunsOf:
-    return matrix.by_replicas(RESTLESS, tmp_path_factory.mktemp("restless"))
+def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RunsOf:
+    asked = selected(request, "configuration")
+    folder = tmp_path_factory.mktemp("restless")
+    return matrix.by_replicas([one for one in RESTLESS if one in asked], folder)
 
 
 @pytest.fixture(scope="module")
-def ordered(tmp_path_factory: pytest.TempPathFactory) -> RunsOf:
-    return matrix.by_replicas(IN_ORDER, tmp_path_factory.mktemp("in_order"))
+def ordered(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RunsOf:
+    asked = selected(request, "configuration")
+    folder = tmp_path_factory.mktemp("in_order")
+    return matrix.by_replicas([one for one in IN_ORDER if one in asked], folder)
 
 
-@pytest.mark.parametrize(
-    "configuration",
-    [pytest.param(one, marks=pytest.mark.slow if one.replicas == 8 else ()) for one in RESTLESS],
-    ids=lambda one: one.name,
-)
+@pytest.mark.parametrize("configuration", matrix.named_cases(RESTLESS, QUICK))
 def test_a_sharded_run_moves_no_further_than_the_baseline_itself(
     configuration: Configuration, runs: RunsOf
 ) -> None:
@@ -57,19 +60,14 @@ def test_a_sharded_run_moves_no_further_than_the_baseline_itself(
     baseline = runs[configuration.replicas].result("baseline", configuration).tensors
     reordered = runs[configuration.replicas].result("reordered", configuration).tensors
     sharded = runs[configuration.replicas].result("sharded", configuration).tensors
+    # Otherwise the two unmodified runs would be one, and nothing would be said.
+    assert matrix.differences(baseline, reordered)
     for name, tensor in baseline.items():
         allowed = max(1e-6, 4 * matrix.relative_difference(tensor, reordered[name]))
         assert matrix.relative_difference(tensor, sharded[name]) <= allowed, name
 
 
-def test_the_baseline_moves_when_its_order_of_summing_changes(runs: RunsOf) -> None:
-    # Otherwise the two unmodified runs would be one, and nothing above would be said.
-    for configuration in (one for one in RESTLESS if one.replicas == 4):
-        baseline = runs[4].result("baseline", configuration).tensors
-        assert matrix.differences(baseline, runs[4].result("reordered", configuration).tensors)
-
-
-@pytest.mark.parametrize("configuration", IN_ORDER, ids=lambda one: one.name)
+@pytest.mark.parametrize("configuration", matrix.named_cases(IN_ORDER, QUICK))
 def test_the_dialect_agrees_bit_for_bit_with_the_reference(
     configuration: Configuration, ordered: RunsOf
 ) -> None:
@@ -82,14 +80,13 @@ def test_the_dialect_agrees_bit_for_bit_with_the_reference(
     assert matrix.differences(reference.tensors, sharded.tensors) == {}
 
 
+@pytest.mark.parametrize("configuration", matrix.named_cases(IN_ORDER[:2], QUICK))
 def test_two_sharded_runs_agree_bit_for_bit(
-    ordered: RunsOf, tmp_path_factory: pytest.TempPathFactory
+    configuration: Configuration, ordered: RunsOf, tmp_path: pathlib.Path
 ) -> None:
-    eight = tuple(one for one in IN_ORDER if one.replicas == 8)
-    again = Runs(eight, tmp_path_factory.mktemp("again"))
-    for configuration in eight:
-        first = ordered[8].result("sharded", configuration).tensors
-        assert matrix.differences(first, again.result("sharded", configuration).tensors) == {}
+    first = ordered[configuration.replicas].result("sharded", configuration).tensors
+    again = Runs([configuration], tmp_path).result("sharded", configuration).tensors
+    assert matrix.differences(first, again) == {}
 
 
 def test_a_rewrite_that_loses_the_decay_is_caught(tmp_path: pathlib.Path) -> None:

@@ -6,16 +6,15 @@ the replicas' gradients in their order; see `matrix`.
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from tests.equivalence import matrix
 from tests.equivalence.configurations import FUSED, KERAS, LOOPS, Configuration
 from tests.equivalence.matrix import Runs
+from tests.selection import selected
 
-# Bodies with products in a row, quotients of roots, powers, maxima, signs and tests of numbers.
-_QUICK = {"adamw", "amsgrad", "centered_rmsprop", "ftrl", "lion", "nadam", "momentum_clipnorm"}
+# Bodies with products in a row, quotients of roots, powers and tests of numbers.
+_QUICK = {"adamw", "ftrl", "nadam"}
 
 _TWO = (
     *(Configuration(optimizer, "fit", "dense", 2, 1) for optimizer in KERAS),
@@ -30,25 +29,19 @@ _MORE = tuple(
 _FAST = tuple(Configuration(optimizer, "fit", "dense", 4, 1) for optimizer in KERAS)
 
 
-def _cases(configurations: tuple[Configuration, ...], quick: set[str]) -> list[Any]:
-    return [
-        pytest.param(one, id=one.name, marks=() if one.name in quick else pytest.mark.slow)
-        for one in configurations
-    ]
-
-
 @pytest.fixture(scope="module")
 def runs(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[int, Runs]:
     folder = tmp_path_factory.mktemp("compiled_updates")
-    return matrix.by_replicas(matrix.selected(request), folder)
+    return matrix.by_replicas(selected(request, "configuration"), folder)
 
 
 @pytest.mark.parametrize(
     "configuration",
-    _cases(_TWO, {Configuration(name, "fit", "dense", 2, 1).name for name in _QUICK})
-    + _cases(_MORE, set()),
+    matrix.named_cases(
+        (*_TWO, *_MORE), {Configuration(name, "fit", "dense", 2, 1) for name in _QUICK}
+    ),
 )
 def test_an_exact_run_agrees_bit_for_bit(
     configuration: Configuration, runs: dict[int, Runs]
@@ -63,7 +56,7 @@ def test_an_exact_run_agrees_bit_for_bit(
     assert matrix.differences(unmodified.tensors, compiled.tensors) == {}
 
 
-@pytest.mark.parametrize("configuration", _cases(_FAST, {"adamw-fit-dense-4-1"}))
+@pytest.mark.parametrize("configuration", matrix.named_cases(_FAST, ()))
 def test_a_fast_run_moves_no_further_than_the_baseline_itself(
     configuration: Configuration, runs: dict[int, Runs]
 ) -> None:

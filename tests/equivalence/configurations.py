@@ -59,13 +59,11 @@ class Configuration:
     def pairs(self) -> set[Pair]:
         """Every two settings that meet in this run and have to do with each other.
 
-        An update is the same ops whatever model its gradient comes from, and beyond four replicas
-        it has shards and sums as at four.
+        An update is the same ops whatever its gradient comes from and however it is summed, so the
+        optimizer is there by itself.
         """
-        met: set[Pair] = set(itertools.combinations(dataclasses.asdict(self).items(), 2))
-        met.discard((("optimizer", self.optimizer), ("model", self.model)))
-        met.discard((("optimizer", self.optimizer), ("replicas", REPLICAS[-1])))
-        return met
+        optimizer, *others = dataclasses.asdict(self).items()
+        return {(optimizer,), *itertools.combinations(others, 2)}
 
 
 def full_matrix() -> tuple[Configuration, ...]:
@@ -94,11 +92,11 @@ def pairwise_cover(matrix: Sequence[Configuration]) -> tuple[Configuration, ...]
     chosen: list[Configuration] = []
     turns: collections.Counter[tuple[str, int]] = collections.Counter()
 
-    def take(runs: Sequence[Configuration], wanted: set[Pair]) -> None:
+    def take(runs: Sequence[Configuration]) -> None:
         best = max(
             runs,
             key=lambda one: (
-                len(one.pairs & wanted),
+                len(one.pairs & missing),
                 -turns[one.model, one.replicas] - one.replicas,
             ),
         )
@@ -106,11 +104,8 @@ def pairwise_cover(matrix: Sequence[Configuration]) -> tuple[Configuration, ...]
         chosen.append(best)
         missing.difference_update(best.pairs)
 
-    for optimizer, group in itertools.groupby(matrix, key=lambda one: one.optimizer):
-        runs = list(group)
-        own = {pair for pair in missing if ("optimizer", optimizer) in pair}
-        while own & missing:
-            take(runs, own & missing)
+    for _, group in itertools.groupby(matrix, key=lambda one: one.optimizer):
+        take(list(group))
     while missing:
-        take(matrix, missing)
+        take(matrix)
     return tuple(chosen)

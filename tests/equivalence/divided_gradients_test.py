@@ -18,6 +18,7 @@ import tensorflow as tf
 from tests.equivalence.embedding import per_replica, train_embedding
 from tests.equivalence.in_process import StrategyOf, both, in_shards, turn_off, turn_on
 from tests.equivalence.norm_optimizers import Lars, RowNorms, WithSlots, tensor_of
+from tests.selection import cases
 
 k = keras.optimizers
 Optimizer = Callable[[], keras.optimizers.Optimizer]
@@ -137,7 +138,7 @@ QUICK = ("centered rmsprop", "loss scale", "condition", "largest entry")
 
 @pytest.mark.parametrize(
     "optimizer",
-    [pytest.param(o, marks=() if o in QUICK else pytest.mark.slow) for o in OPTIMIZERS],
+    cases(OPTIMIZERS, QUICK),
 )
 def test_no_bit_differs(strategy_of: StrategyOf, optimizer: str) -> None:
     strategy = strategy_of(2)
@@ -145,6 +146,7 @@ def test_no_bit_differs(strategy_of: StrategyOf, optimizer: str) -> None:
     _check(lambda: _table_after(strategy, OPTIMIZERS[optimizer], steps))
 
 
+@pytest.mark.slow
 def test_four_replicas_divide_as_one(summing_strategy_of: StrategyOf) -> None:
     strategy = summing_strategy_of(4)
     steps: list[Ids] = [((5,), (0, 3), (), (8, 7)), ((1,), (2,), (4,), (6,))]

@@ -12,9 +12,10 @@ import pytest
 
 from tests.equivalence.in_process import StrategyOf, in_shards, state, turn_off, turn_on
 from tests.equivalence.interrupted_run import DEADLY, EPOCHS, STEPS, train
+from tests.selection import cases
 
 
-@pytest.mark.parametrize("way", ["fit", "loop"])
+@pytest.mark.parametrize("way", cases(["fit", "loop"], {"fit"}))
 def test_a_killed_run_goes_on_to_the_weights_of_one_that_was_not(
     way: str, strategy_of: StrategyOf, tmp_path: pathlib.Path
 ) -> None:

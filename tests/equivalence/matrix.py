@@ -18,7 +18,7 @@ import os
 import pathlib
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -158,10 +158,16 @@ def parameters(replicas: int) -> list[Any]:
     """The test parameters of one number of replicas; what the cover leaves out is slow."""
     matrix = full_matrix()
     cover = set(pairwise_cover(matrix))
+    return named_cases((one for one in matrix if one.replicas == replicas), cover)
+
+
+def named_cases(
+    configurations: Iterable[Configuration], quick: Container[Configuration]
+) -> list[Any]:
+    """Test parameters with the configurations' names; those that are not quick are slow."""
     return [
-        pytest.param(one, id=one.name, marks=() if one in cover else pytest.mark.slow)
-        for one in matrix
-        if one.replicas == replicas
+        pytest.param(one, id=one.name, marks=() if one in quick else pytest.mark.slow)
+        for one in configurations
     ]
 
 
@@ -173,20 +179,3 @@ def by_replicas(configurations: Iterable[Configuration], folder: pathlib.Path) -
     for count in found:
         (folder / str(count)).mkdir()
     return {count: Runs(same, folder / str(count)) for count, same in found.items()}
-
-
-def selected_runs(request: pytest.FixtureRequest, folder: pathlib.Path) -> Runs:
-    """The runs that the selected tests of the asking module are about."""
-    return Runs(selected(request), folder)
-
-
-def selected(request: pytest.FixtureRequest) -> tuple[Configuration, ...]:
-    """The configurations that the selected tests of the asking module are about."""
-    wanted: dict[Any, None] = {
-        item.callspec.params["configuration"]: None
-        for item in request.session.items
-        if item.nodeid.split("::")[0] == request.node.nodeid
-        and isinstance(item, pytest.Function)
-        and hasattr(item, "callspec")
-    }
-    return tuple(wanted)

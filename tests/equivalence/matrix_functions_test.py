@@ -15,6 +15,7 @@ from tests.equivalence.matrix_functions_run import CASES
 from tests.equivalence.matrix_optimizers import ClippedMuon
 from tests.equivalence.own_process import answer_of
 from tests.equivalence.reordered import FLOOR, Training, check_against_reordered
+from tests.selection import cases, selected
 
 k = keras.optimizers
 
@@ -37,46 +38,39 @@ def rounds(ground: str, case: str) -> bool:
 
 # What every run of the tests takes, on each ground.
 QUICK = {
-    "2 replicas": ("Muon, accumulating", "Shampoo by eigenvalues", "Shampoo of any order"),
-    "4 replicas": ("Muon, interrupted", "outside values of their own", "Shampoo, interrupted"),
-    "2x4 torus": (),
+    *(("2 replicas", case) for case in ("Muon, accumulating", "Shampoo of any order")),
+    *(("4 replicas", case) for case in ("Shampoo, interrupted", "outside values of their own")),
 }
 
 
-@functools.cache
-def _run(ground: str, quick: bool) -> dict[str, Any]:
-    """What came of a ground's cases, all trained by one process."""
-    replicas, topology = GROUNDS[ground]
-    cases = [case for case in CASES if (case in QUICK[ground]) == quick]
-    job = {
-        "replicas": replicas,
-        "topology": topology,
-        "cases": cases,
-        "reordered": [case for case in cases if rounds(ground, case)],
-    }
-    found: dict[str, Any] = answer_of("matrix_functions_run", json.dumps(job))
-    return found
+@pytest.fixture(scope="module")
+def found(request: pytest.FixtureRequest) -> Callable[[str], dict[str, Any]]:
+    """What came of a ground's cases that are asked about, all trained by one process."""
+
+    @functools.cache
+    def of(ground: str) -> dict[str, Any]:
+        replicas, topology = GROUNDS[ground]
+        asked = selected(request, "case", ground=ground)
+        job = {
+            "replicas": replicas,
+            "topology": topology,
+            "cases": asked,
+            "reordered": [case for case in asked if rounds(ground, case)],
+        }
+        results: dict[str, Any] = answer_of("matrix_functions_run", json.dumps(job))
+        return results
+
+    return of
 
 
-def found(ground: str, case: str) -> dict[str, Any]:
-    outcome: dict[str, Any] = _run(ground, case in QUICK[ground])[case]
-    return outcome
-
-
-def cases(ground: str) -> list[Any]:
-    """All cases of a ground; those that are not quick are part of the full matrix only."""
-    slow = pytest.mark.slow
-    return [
-        pytest.param(ground, case, marks=() if case in QUICK[ground] else slow) for case in CASES
-    ]
-
-
-EVERYWHERE = [case for ground in GROUNDS for case in cases(ground)]
+EVERYWHERE = cases(((ground, case) for ground in GROUNDS for case in CASES), QUICK)
 
 
 @pytest.mark.parametrize(("ground", "case"), EVERYWHERE)
-def test_weights_and_slots_are_as_unsharded_ones(ground: str, case: str) -> None:
-    outcome = found(ground, case)
+def test_weights_and_slots_are_as_unsharded_ones(
+    found: Callable[[str], dict[str, Any]], ground: str, case: str
+) -> None:
+    outcome = found(ground)[case]
     apart = max(outcome["apart"])
     moved = max(outcome["moved"])
     print(f"reordered {moved:.2e}, sharded {apart:.2e}")
@@ -109,12 +103,13 @@ ROUNDING: dict[str, Callable[[], keras.optimizers.Optimizer]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "topology"),
     [
         ("Muon, clipped after", None),
-        pytest.param("Muon", None, marks=pytest.mark.slow),
-        pytest.param("Muon", "v5e:2x4", marks=pytest.mark.slow),
+        ("Muon", None),
+        ("Muon", "v5e:2x4"),
     ],
 )
 def test_other_orders_of_sums_move_the_unsharded_training_as_far(

@@ -8,6 +8,7 @@ import pytest
 
 from tests.equivalence.nested_scenarios import SCENARIOS
 from tests.equivalence.own_process import answer_of
+from tests.selection import cases, selected
 
 # Variables that live in shards after each scenario. A net has two kernels, Adam two slots of each.
 IN_SHARDS = {
@@ -21,33 +22,43 @@ IN_SHARDS = {
     "on_the_host": 5,
 }
 
+# Each kind of call, and what only one of them does.
+QUICK = (
+    *("overflowing", "looped", "adversarial", "handed_a_slot", "own_factor"),
+    *("on_the_host", "fitted"),
+)
+
 
 @pytest.fixture(scope="module")
-def found() -> dict[str, Any]:
-    """What came of every scenario, all run by one process."""
-    results: dict[str, Any] = answer_of("scenarios_run", "nested_scenarios")
+def found(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """What came of every scenario that is asked about, all run by one process."""
+    results: dict[str, Any] = answer_of(
+        "scenarios_run", "nested_scenarios", *selected(request, "name")
+    )
     return results
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", cases(SCENARIOS, QUICK))
 def test_nothing_differs_by_a_bit(found: dict[str, Any], name: str) -> None:
     assert found[name]["apart"] == []
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", cases(SCENARIOS, QUICK))
 def test_what_can_lives_in_shards(found: dict[str, Any], name: str) -> None:
     reports = found[name]["reports"]
     assert found[name]["in_shards"] == IN_SHARDS[name], reports
     assert not any("failed" in text for text in reports)
 
 
-def test_an_update_in_a_branch_is_told_of_once(found: dict[str, Any]) -> None:
-    for text in found["overflowing"]["reports"]:
+@pytest.mark.parametrize("name", ["overflowing"])
+def test_an_update_in_a_branch_is_told_of_once(found: dict[str, Any], name: str) -> None:
+    for text in found[name]["reports"]:
         assert "runs inside of" not in text
 
 
+@pytest.mark.parametrize("name", ["own_factor"])
 def test_what_each_replica_carries_of_its_own_is_why_an_update_is_left_alone(
-    found: dict[str, Any],
+    found: dict[str, Any], name: str
 ) -> None:
-    reports = found["own_factor"]["reports"]
+    reports = found[name]["reports"]
     assert any("another value on each replica" in text for text in reports)

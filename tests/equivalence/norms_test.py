@@ -7,7 +7,6 @@ rounded otherwise; `reordered` measures what that may change.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import keras
 import pytest
@@ -25,6 +24,7 @@ from tests.equivalence.norm_optimizers import (
     RowNorms,
 )
 from tests.equivalence.reordered import Training, check_against_reordered
+from tests.selection import cases
 
 k = keras.optimizers
 
@@ -53,20 +53,12 @@ CONSTRAINTS: dict[str, Callable[[], keras.constraints.Constraint]] = {
 
 # What every run of the tests takes; one way through each rule and each dialect.
 QUICK = {
-    "process": (
-        *("Keras Adafactor", "LAMB of clipped", "AdamWeightDecay", "unit norm"),
-        "largest elements",
-    ),
-    "tpu": ("Keras Adafactor", "LARS", "largest elements"),
+    "process": ("LAMB of clipped", "unit norm", "largest elements"),
+    "tpu": ("Keras Adafactor",),
 }
 
 
-def cases(ground: str) -> list[Any]:
-    """All cases; those that are not quick are part of the full matrix only."""
-    return [
-        pytest.param(case, marks=() if case in QUICK[ground] else pytest.mark.slow)
-        for case in (*OPTIMIZERS, *CONSTRAINTS)
-    ]
+CASES = (*OPTIMIZERS, *CONSTRAINTS)
 
 
 def check(
@@ -79,17 +71,17 @@ def check(
     check_against_reordered(strategy, training, vectors=vectors, exact=exact)
 
 
-@pytest.mark.parametrize("case", cases("process"))
+@pytest.mark.parametrize("case", cases(CASES, QUICK["process"]))
 def test_in_two_replicas_of_a_process(strategy_of: StrategyOf, case: str) -> None:
     check(strategy_of(2), case, vectors=True, exact=case in EXACT)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [*OPTIMIZERS, *CONSTRAINTS])
+@pytest.mark.parametrize("case", CASES)
 def test_in_four_replicas_of_a_process(summing_strategy_of: StrategyOf, case: str) -> None:
     check(summing_strategy_of(4), case, vectors=True)
 
 
-@pytest.mark.parametrize("case", cases("tpu"))
+@pytest.mark.parametrize("case", cases(CASES, QUICK["tpu"]))
 def test_in_four_replicas_of_a_tpu(emulated: StrategyOf, case: str) -> None:
     check(emulated(4), case, vectors=False)

@@ -27,6 +27,7 @@ from tests.equivalence.in_process import (
 )
 from tests.equivalence.matrix_optimizers import ClippedMuon, Shampoo, root_by_newton
 from tests.equivalence.reordered import Training, check_against_reordered
+from tests.selection import cases
 from tf_wu_shard.storage.sharded_slot import sharded_slot_of
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
 
@@ -53,16 +54,10 @@ ROUNDED = {"Muon, clipped after"}
 
 
 # What every run of the tests takes.
-QUICK = ("Muon, clipped, averaged", "Muon of scaled losses", "Muon, clipped after")
+QUICK = ("Muon, clipped, averaged",)
 
 
-def cases(*names: str, quick: tuple[str, ...] = QUICK) -> list[Any]:
-    """These optimizers; those that are not quick are part of the full matrix only."""
-    slow = pytest.mark.slow
-    return [pytest.param(name, marks=() if name in quick else slow) for name in names]
-
-
-@pytest.mark.parametrize("case", cases(*OPTIMIZERS))
+@pytest.mark.parametrize("case", cases(OPTIMIZERS, QUICK))
 def test_two_replicas_train_bit_for_bit_as_unsharded(strategy_of: StrategyOf, case: str) -> None:
     report = check_against_reordered(
         strategy_of(2), Training(OPTIMIZERS[case]), vectors=True, exact=case not in ROUNDED
@@ -71,8 +66,9 @@ def test_two_replicas_train_bit_for_bit_as_unsharded(strategy_of: StrategyOf, ca
     assert owners == {"owner replica 0", "owner replica 1"}
 
 
-@pytest.mark.parametrize("replicas", [4, pytest.param(8, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("case", cases("Muon", "Shampoo by Newton", quick=("Shampoo by Newton",)))
+@pytest.mark.slow
+@pytest.mark.parametrize("replicas", [4, 8])
+@pytest.mark.parametrize("case", ["Muon", "Shampoo by Newton"])
 def test_more_replicas_are_as_near_as_another_order_of_sums(
     summing_strategy_of: StrategyOf, case: str, replicas: int
 ) -> None:

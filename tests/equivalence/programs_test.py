@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+import pytest
 import tensorflow as tf
 
 import tf_wu_shard
@@ -243,6 +244,7 @@ def test_train_on_batch_is_sharded_like_fit(strategy_of: StrategyOf) -> None:
     assert runs.reports[-1].verdict == "sharded"
 
 
+@pytest.mark.slow
 def test_metrics_and_callbacks_see_the_same_numbers(strategy_of: StrategyOf) -> None:
     seen: list[list[Any]] = []
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Any
-
 import pytest
 
-from tests.equivalence.own_process import answer_of
+from tests.equivalence.own_process import OnGround, scenarios_of
 from tests.equivalence.repeated_scenarios import SCENARIOS
+from tests.selection import cases
 
 GROUNDS = ("tpu", "mirrored", "collective")
 
@@ -33,37 +31,32 @@ KERNELS_AND_SLOTS = {
     "muon": (2, 2),
 }
 
-SAMPLE = ("wgan_gp", "muon", "some_more_often")
+QUICK = {
+    *(("mirrored", name) for name in ("wgan_gp", "muon", "some_more_often")),
+    ("tpu", "some_more_often"),
+}
+
+CASES = cases(((ground, name) for ground in GROUNDS for name in SCENARIOS), QUICK)
 
 
-@functools.cache
-def found(ground: str, sample: bool) -> dict[str, Any]:
-    """What came of the scenarios, all run by one process."""
-    names = [name for name in SCENARIOS if (name in SAMPLE) == sample]
-    results: dict[str, Any] = answer_of("scenarios_run", f"repeated_scenarios@{ground}", *names)
-    return results
-
-
-CASES = [
-    pytest.param(
-        ground,
-        name,
-        marks=() if name in SAMPLE and ground != "collective" else pytest.mark.slow,
-    )
-    for ground in GROUNDS
-    for name in SCENARIOS
-]
+@pytest.fixture(scope="module")
+def found(request: pytest.FixtureRequest) -> OnGround:
+    return scenarios_of(request, "repeated_scenarios")
 
 
 @pytest.mark.parametrize(("ground", "name"), CASES)
-def test_a_step_of_several_updates_leaves_what_it_leaves_unsharded(ground: str, name: str) -> None:
-    outcome = found(ground, name in SAMPLE)[name]
+def test_a_step_of_several_updates_leaves_what_it_leaves_unsharded(
+    found: OnGround, ground: str, name: str
+) -> None:
+    outcome = found(ground)[name]
     assert outcome["by"] <= ROUNDING if name in NORMED else outcome["apart"] == []
 
 
 @pytest.mark.parametrize(("ground", "name"), CASES)
-def test_all_matrices_updated_several_times_are_sharded(ground: str, name: str) -> None:
+def test_all_matrices_updated_several_times_are_sharded(
+    found: OnGround, ground: str, name: str
+) -> None:
     kernels, slots = KERNELS_AND_SLOTS[name]
-    outcome = found(ground, name in SAMPLE)[name]
+    outcome = found(ground)[name]
     assert outcome["matrices_in_shards"] == slots + (kernels if ground == "tpu" else 0)
     assert not any("failed" in text for text in outcome["reports"])

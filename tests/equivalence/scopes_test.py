@@ -13,6 +13,7 @@ import tensorflow as tf
 
 import tf_wu_shard
 from tests.equivalence.in_process import turn_on
+from tests.selection import cases
 from tf_wu_shard.graph import builder
 from tf_wu_shard.weight_update.rewrite.names import STEPS
 
@@ -96,7 +97,7 @@ ON_TPUS = {
 }
 
 
-@pytest.mark.parametrize("case", IN_PROCESS)
+@pytest.mark.parametrize("case", cases(IN_PROCESS, {"norms", "rows"}))
 def test_in_one_process(case: str, emitted: list[Any], strategy_of: StrategyOf) -> None:
     optimizer, steps = IN_PROCESS[case]
     train(strategy_of(2), optimizer)
@@ -113,14 +114,14 @@ def test_small_variables_that_are_left_whole(emitted: list[Any], strategy_of: St
     check(emitted, "left_whole/all_reduce", "bucket_0/reduce_scatter")
 
 
-@pytest.mark.parametrize("case", ON_TPUS)
+@pytest.mark.parametrize("case", cases(ON_TPUS, {"branches", "stacks"}))
 def test_on_tpus(case: str, emitted: list[Any], emulated: StrategyOf) -> None:
     optimizer, steps = ON_TPUS[case]
     train(emulated(4), optimizer)
     check(emitted, *steps, "shard_0")
 
 
-@pytest.mark.parametrize("case", ["norms", "stacks"])
+@pytest.mark.parametrize("case", cases(["norms", "stacks"], {"norms"}))
 def test_on_a_torus(case: str, emitted: list[Any], emulated: StrategyOf) -> None:
     optimizer, steps = ON_TPUS[case]
     train(emulated(4, "v5e:2x2"), optimizer)

@@ -191,6 +191,7 @@ def test_the_report_names_the_rows_and_what_was_left_alone(
     assert sum(in_shards(variable) for variable in state(model)) == 2 * 3
 
 
+@pytest.mark.slow
 def test_a_large_bias_lives_in_shards_too(four: tf.distribute.TPUStrategy) -> None:
     def build() -> keras.Model:
         layers = [keras.layers.Dense(units, activation="tanh") for units in (5000, CLASSES)]
@@ -238,7 +239,11 @@ def test_what_is_in_shards_stays_so_when_the_flag_is_turned_off(
     assert (before[0] != model.weights[0].numpy()).any()
 
 
-@pytest.mark.parametrize("look", [evaluated, predicted], ids=["evaluate", "predict"])
+@pytest.mark.parametrize(
+    "look",
+    [evaluated, pytest.param(predicted, marks=pytest.mark.slow)],
+    ids=["evaluate", "predict"],
+)
 def test_weights_that_were_evaluated_before_training_stay_whole_and_their_slots_do_not(
     four: tf.distribute.TPUStrategy, look: Callable[[keras.Model], Any]
 ) -> None:
@@ -280,8 +285,8 @@ def test_weights_that_a_loop_inside_the_step_reads_are_handed_to_it(
     ("optimizer", "slots"),
     [
         (lambda: keras.optimizers.Adam(gradient_accumulation_steps=2), 4),
-        (keras.optimizers.Lamb, 4),
-        (keras.optimizers.Adafactor, 2),
+        pytest.param(keras.optimizers.Lamb, 4, marks=pytest.mark.slow),
+        pytest.param(keras.optimizers.Adafactor, 2, marks=pytest.mark.slow),
     ],
     ids=["accumulating in a branch", "norms of whole tensors", "means of rows and columns"],
 )

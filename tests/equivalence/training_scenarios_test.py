@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Any
-
 import pytest
 
-from tests.equivalence.own_process import answer_of
+from tests.equivalence.own_process import OnGround, scenarios_of
 from tests.equivalence.training_scenarios import SCENARIOS
+from tests.selection import cases
 
 GROUNDS = ("tpu", "mirrored", "collective")
 
@@ -26,27 +24,27 @@ KERNELS_AND_SLOTS = {
 }
 
 
-@functools.cache
-def found(ground: str) -> dict[str, Any]:
-    """What came of every scenario, all run by one process."""
-    results: dict[str, Any] = answer_of("scenarios_run", f"training_scenarios@{ground}")
-    return results
+# Graphs of TPUs take longest to trace, and collectives are tried in real workers, too.
+QUICK = {
+    *(("mirrored", name) for name in SCENARIOS),
+    *(("tpu", name) for name in ("swapped", "retraced")),
+}
+
+CASES = cases(((ground, name) for ground in GROUNDS for name in SCENARIOS), QUICK)
 
 
-CASES = [
-    pytest.param(ground, name, marks=pytest.mark.slow if ground == "collective" else ())
-    for ground in GROUNDS
-    for name in SCENARIOS
-]
+@pytest.fixture(scope="module")
+def found(request: pytest.FixtureRequest) -> OnGround:
+    return scenarios_of(request, "training_scenarios")
 
 
 @pytest.mark.parametrize(("ground", "name"), CASES)
-def test_nothing_differs_by_a_bit(ground: str, name: str) -> None:
+def test_nothing_differs_by_a_bit(found: OnGround, ground: str, name: str) -> None:
     assert found(ground)[name]["apart"] == []
 
 
 @pytest.mark.parametrize(("ground", "name"), CASES)
-def test_all_matrices_are_sharded(ground: str, name: str) -> None:
+def test_all_matrices_are_sharded(found: OnGround, ground: str, name: str) -> None:
     kernels, slots = KERNELS_AND_SLOTS[name]
     outcome = found(ground)[name]
     assert outcome["matrices_in_shards"] == slots + (kernels if ground == "tpu" else 0)

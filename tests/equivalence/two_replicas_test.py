@@ -7,11 +7,12 @@ import pytest
 from tests.equivalence import matrix
 from tests.equivalence.configurations import Configuration
 from tests.equivalence.matrix import Runs
+from tests.selection import selected
 
 
 @pytest.fixture(scope="module")
 def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    return matrix.selected_runs(request, tmp_path_factory.mktemp("two_replicas"))
+    return Runs(selected(request, "configuration"), tmp_path_factory.mktemp("two_replicas"))
 
 
 @pytest.mark.parametrize("configuration", matrix.parameters(2))

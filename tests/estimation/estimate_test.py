@@ -14,6 +14,7 @@ import tensorflow as tf
 
 import tf_wu_shard
 from tests.estimation.nets import net, trained
+from tests.selection import cases
 from tf_wu_shard.errors import OptionError
 from tf_wu_shard.estimation.result import COLUMNS, Estimate, ReplicaEstimate
 from tf_wu_shard.report.report import Report
@@ -44,6 +45,8 @@ ACCUMULATING: dict[str, Callable[[], Any]] = {
     "accumulating": lambda: k.Adam(gradient_accumulation_steps=2),
     "overwriting": lambda: k.Adam(use_ema=True, ema_overwrite_frequency=3),
 }
+# What every run takes: a norm, means of rows, owners, a branch.
+QUICK = {"adamw", "adafactor", "muon", "accumulating"}
 
 
 def held(variables: list[keras.Variable], replicas: int) -> int:
@@ -80,7 +83,7 @@ def check(model: keras.Model, report: Report, estimate: Estimate, replicas: int)
     assert {a.reason for a in row.report.left_alone} == {a.reason for a in report.left_alone}
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("name", cases(OPTIMIZERS, QUICK))
 def test_replicas_of_a_process_hold_what_is_estimated(
     name: str, strategy_of: Callable[[int], tf.distribute.Strategy]
 ) -> None:
@@ -89,7 +92,7 @@ def test_replicas_of_a_process_hold_what_is_estimated(
     check(model, report, estimate, 2)
 
 
-@pytest.mark.parametrize("name", [*OPTIMIZERS, *ACCUMULATING])
+@pytest.mark.parametrize("name", cases([*OPTIMIZERS, *ACCUMULATING], QUICK))
 def test_replicas_of_a_tpu_hold_what_is_estimated(
     name: str, emulated: Callable[..., tf.distribute.Strategy]
 ) -> None:

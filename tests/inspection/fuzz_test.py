@@ -44,6 +44,7 @@ def survives(data: bytes, count: int, seed: int, folder: pathlib.Path) -> None:
         assert time.perf_counter() - start < _SECONDS_EACH, number
 
 
+@pytest.mark.slow
 def test_500_damaged_models_are_answered(tmp_path: pathlib.Path) -> None:
     survives((exported() / "saved_model.pb").read_bytes(), 500, 1, tmp_path)
 

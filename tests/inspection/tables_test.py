@@ -25,17 +25,13 @@ ON_TPU = Question(topology=parse_topology("v5e:2x2"))
 # One of each kind of update, and of each use of a table; and what proves their optimizers to be.
 QUICK = {
     "once-sgd": "sgd-like",
-    "once-momentum": "momentum-like",
-    "once-adam": "adam-like",
-    "once-adagrad": "adagrad-like",
     "once-momentum_clipped": "momentum-like",
     "once-v1_momentum": "Momentum",
     "twice-adam": "adam-like",
     "two_tables-adagrad": "adagrad-like",
     "tied-adam": "adam-like",
-    "positions-adam": "adam-like",
 }
-QUICK_ON_TPU = ["once-sgd", "once-adam", "once-v1_momentum", "twice-adam", "tied-adam"]
+QUICK_ON_TPU = ["once-v1_momentum", "tied-adam"]
 # TPUStrategy runs no optimizer of tf_keras' that is not built for it.
 ON_TPUS = [case for case in CASES if "tf_keras" not in case]
 

@@ -25,7 +25,7 @@ REORDERED = 2e-6
 # model of one's own, a table sliced by shape, a loop over finite data, an older Keras.
 SAMPLE = {
     MIRRORED: ("last_batch_of_one", "gpt_by_reshapes", "epoch_in_function", "keras_two_dense"),
-    "tpu": ("last_batch_of_one", "lora"),
+    "tpu": ("last_batch_of_one",),
 }
 
 _PROGRAMS = programs()

@@ -6,6 +6,8 @@ import dataclasses
 import pathlib
 from typing import Any
 
+import pytest
+
 from tf_wu_shard.tpu_compiler import children
 from tf_wu_shard.tpu_compiler.settings import Settings
 
@@ -94,6 +96,7 @@ def test_a_custom_loop_is_left_though_it_catches_everything(tmp_path: pathlib.Pa
     assert trace(tmp_path, LOOP, topology="v5e:2x2").get("batch") == 2
 
 
+@pytest.mark.slow
 def test_a_step_whose_weights_are_all_in_shards_is_a_train_step(tmp_path: pathlib.Path) -> None:
     # No bias, so that nothing is too small.
     script = FIT.replace("Input((4,))", "Input((128,))").replace(
@@ -111,6 +114,7 @@ def test_a_failing_script_is_told_with_its_line(tmp_path: pathlib.Path) -> None:
     assert error.endswith("train.py, line 5 raised ValueError: no data here")
 
 
+@pytest.mark.slow
 def test_a_script_that_never_trains_is_told(tmp_path: pathlib.Path) -> None:
     error = trace(tmp_path, "import tensorflow\n", topology="v5e:2x2")["error"]
     assert error.endswith("ended before: no train step was traced under a TPUStrategy")

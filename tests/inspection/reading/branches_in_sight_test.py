@@ -18,6 +18,7 @@ from tests.inspection.nested_exports import NAMES, shared
 from tests.model_files.exported import Step as Classifier
 from tests.model_files.exported import save
 from tests.project.imports import ROOT
+from tests.selection import cases, selected
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.inspection.answers.answer import FunctionAnswer
 from tf_wu_shard.inspection.inspect import inspect
@@ -32,11 +33,14 @@ EVERYTHING = ShardingOptions(min_elements=1)
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, dict[str, Any]]:
-    """Where each scenario was exported, and what the live pass shares of it."""
+def exported(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[pathlib.Path, dict[str, Any]]:
+    """Where scenarios that are asked about were exported, and what the live pass shares of each."""
+    names = selected(request, "name")
     folder = tmp_path_factory.mktemp("nested")
     done = subprocess.run(
-        [sys.executable, "-m", "tests.inspection.nested_exports", str(folder)],
+        [sys.executable, "-m", "tests.inspection.nested_exports", str(folder), *names],
         cwd=ROOT,
         env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"},
         capture_output=True,
@@ -47,7 +51,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> tuple[pathlib.Path, di
     return folder, json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", cases(NAMES, {"accumulated", "looped", "own_factor"}))
 def test_a_tpu_program_in_a_file_is_shared_as_when_it_runs(
     exported: tuple[pathlib.Path, dict[str, Any]], name: str
 ) -> None:
