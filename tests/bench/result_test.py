@@ -14,6 +14,7 @@ RESULT = Result(
     settings=Settings(width=64, depth=2),
     parameter_bytes=1000,
     step_s=StepTimes(unsharded=2.0, sharded=1.0, no_update=0.5),
+    first_step_s=StepTimes(unsharded=8.0, sharded=10.0, no_update=4.0),
     ratio_of_pairs=0.51,
     slot_bytes_per_replica=BeforeAfter(unsharded=8000, sharded=1000),
     rss_growth_bytes=BeforeAfter(unsharded=9_000_000, sharded=3_000_000),
@@ -34,6 +35,7 @@ def test_derived_figures_follow_from_the_measured_ones() -> None:
 def test_json_has_every_figure_and_its_parts() -> None:
     found = json.loads(RESULT.to_json())
     assert found["step_s"] == {"unsharded": 2.0, "sharded": 1.0, "no_update": 0.5}
+    assert found["first_step_s"] == {"unsharded": 8.0, "sharded": 10.0, "no_update": 4.0}
     assert found["ratio"] == 0.5
     assert found["slot_bytes_per_replica"] == {"unsharded": 8000, "sharded": 1000}
     assert found["rss_growth_bytes"] == {"unsharded": 9_000_000, "sharded": 3_000_000}
@@ -48,6 +50,7 @@ def test_the_table_shows_what_was_measured_and_the_verdicts() -> None:
     assert table.startswith("mlp width 64 depth 2, 0.0 MB of weights, adam, mirrored, 8 replicas")
     lines = {line[:18].strip(): line[18:].split() for line in table.splitlines()}
     assert lines["step (median)"] == ["2.0000", "s", "1.0000", "s", "0.500"]
+    assert lines["first step"] == ["8.0000", "s", "10.0000", "s", "1.250"]
     assert lines["memory growth"] == ["9.00", "MB", "3.00", "MB", "0.333"]
     assert lines["over the limit"] == ["1.250", "times"]
 

@@ -14,6 +14,7 @@ TINY = ("--replicas", "2", "--width", "64", "--depth", "2", "--steps", "2", "--w
 
 KEYS = {
     "step_s",
+    "first_step_s",
     "ratio",
     "slot_bytes_per_replica",
     "rss_growth_bytes",
@@ -32,7 +33,11 @@ def test_a_tiny_run_prints_a_table_and_writes_every_figure(tmp_path: pathlib.Pat
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "figures.json").read_text(encoding="utf-8"))
     assert set(found) >= KEYS
-    assert set(found["step_s"]) == {"unsharded", "sharded", "no_update"}
+    assert (
+        set(found["step_s"]) == set(found["first_step_s"]) == {"unsharded", "sharded", "no_update"}
+    )
+    # It is traced first.
+    assert found["first_step_s"]["sharded"] * 1e3 > found["trace_ms"]
     assert f"{found['step_s']['sharded']:.4f} s" in done.stdout
     parameter_bytes = 2 * (64 * 64 + 64) * 4
     assert found["bytes_moved"] == (2 + 10) * parameter_bytes

@@ -25,10 +25,7 @@ KERNELS_AND_SLOTS = {
 
 
 # Graphs of TPUs take longest to trace, and collectives are tried in real workers, too.
-QUICK = {
-    *(("mirrored", name) for name in SCENARIOS),
-    *(("tpu", name) for name in ("swapped", "retraced")),
-}
+QUICK = {*(("mirrored", name) for name in SCENARIOS), ("tpu", "swapped")}
 
 CASES = cases(((ground, name) for ground in GROUNDS for name in SCENARIOS), QUICK)
 

@@ -48,11 +48,12 @@ def measure(settings: Settings, say: Say, copy_bytes: int = DEFAULT_BYTES) -> Re
     """
     with contextlib.ExitStack() as stack:
         workers: dict[str, Worker] = {}
+        first: dict[str, float] = {}
         for mode in MODES:
             say(f"{mode}: building and tracing")
             workers[mode] = stack.enter_context(start(mode))
             built = workers[mode].ask("build", settings=dataclasses.asdict(settings), mode=mode)
-            workers[mode].ask("step")
+            first[mode] = workers[mode].ask("step")["seconds"]
         for number in range(1, settings.warmup):
             say(f"warm-up {number} of {settings.warmup - 1}")
             for worker in workers.values():
@@ -69,6 +70,7 @@ def measure(settings: Settings, say: Say, copy_bytes: int = DEFAULT_BYTES) -> Re
         settings=settings,
         parameter_bytes=parameter_bytes,
         step_s=StepTimes(**{mode: statistics.median(seconds[mode]) for mode in seconds}),
+        first_step_s=StepTimes(**first),
         ratio_of_pairs=statistics.median(sharded / whole for whole, sharded in pairs),
         slot_bytes_per_replica=BeforeAfter(slots, report["slot_bytes_sharded"]),
         rss_growth_bytes=BeforeAfter(memory["unsharded"], memory["sharded"]),

@@ -22,7 +22,7 @@ class BeforeAfter:
 
 @dataclasses.dataclass(frozen=True)
 class StepTimes:
-    """Median seconds of a step, by mode."""
+    """Seconds of a step, by mode."""
 
     unsharded: float
     sharded: float
@@ -37,6 +37,8 @@ class Result:
         settings: What was measured.
         parameter_bytes: Of the trained weights, on one replica.
         step_s: Median seconds of a step.
+        first_step_s: Seconds of the first step: its trace, the pass included, what graph optimizers
+            and XLA's compilations take, and the step.
         ratio_of_pairs: Median over the rounds of sharded over unsharded.
         slot_bytes_per_replica: Of the optimizer's slots; the sharded figure is the report's.
         rss_growth_bytes: Peak resident memory of each mode's process over its whole life, minus
@@ -51,6 +53,7 @@ class Result:
     settings: Settings
     parameter_bytes: int
     step_s: StepTimes
+    first_step_s: StepTimes
     ratio_of_pairs: float
     slot_bytes_per_replica: BeforeAfter
     rss_growth_bytes: BeforeAfter
@@ -98,9 +101,10 @@ class Result:
         )
 
     def _compared(self) -> list[str]:
-        times, slots, memory = self.step_s, self.slot_bytes_per_replica, self.rss_growth_bytes
+        first, slots, memory = self.first_step_s, self.slot_bytes_per_replica, self.rss_growth_bytes
         rows = [
-            ("step (median)", f"{times.unsharded:.4f} s", f"{times.sharded:.4f} s", self.ratio),
+            ("step (median)", *_seconds(self.step_s), self.ratio),
+            ("first step", *_seconds(first), first.sharded / first.unsharded),
             ("slots a replica", *_megabytes(slots), _share(slots)),
             ("memory growth", *_megabytes(memory), _share(memory)),
         ]
@@ -122,6 +126,10 @@ class Result:
             f" {self.bytes_moved / _MB:.1f} MB moved at the copy speed",
             f"over the limit     {self.over_limit:.3f} times",
         ]
+
+
+def _seconds(times: StepTimes) -> tuple[str, str]:
+    return f"{times.unsharded:.4f} s", f"{times.sharded:.4f} s"
 
 
 def _megabytes(pair: BeforeAfter) -> tuple[str, str]:
