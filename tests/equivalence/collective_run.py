@@ -3,7 +3,8 @@
     python -m tests.equivalence.collective_run
 
 The collectives of a process join groups by keys that each strategy counts anew, so that strategies
-of other devices would be taken for the same group.
+of other devices would be taken for the same group. Those of the same devices are, and number their
+collectives alike: one trains unsharded before and one after.
 """
 
 from __future__ import annotations
@@ -16,18 +17,22 @@ import keras
 import tensorflow as tf
 
 import tf_wu_shard
-from tests.equivalence.in_process import dense_model, turn_on
+from tests.equivalence.in_process import dense_model, turn_off, turn_on
 
 
 def main() -> None:
     """Prints, as one line of JSON, what was found."""
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    unsharded = _trained(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]))
     turn_on(dialect="collective")
     by_collectives = _trained(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]))
+    turn_off()
+    after = _trained(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]))
+    turn_on(dialect="collective")
     by_hand = tf.distribute.ReductionToOneDevice()
     on_one_device = _trained(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], by_hand))
-    print(json.dumps([by_collectives, on_one_device]))
+    print(json.dumps([unsharded, by_collectives, after, on_one_device]))
 
 
 def _trained(strategy: tf.distribute.Strategy) -> dict[str, Any]:
@@ -60,7 +65,7 @@ def _trained(strategy: tf.distribute.Strategy) -> dict[str, Any]:
         "types": collections.Counter(op.type for op in ops),
         "instance_keys": len({op.inputs[3].name for op in ops}),
         "group_keys": sorted({(op.device[-5:], op.inputs[2].name) for op in ops}),
-        "report": str(tf_wu_shard.reports()[-1]),
+        "report": "".join(map(str, tf_wu_shard.reports()[-1:])),
     }
 
 

@@ -22,12 +22,15 @@ def test_weights_and_slots_are_as_unsharded_ones() -> None:
 
 
 def test_gradients_travel_by_the_strategys_collectives_and_nothing_else_does() -> None:
-    sharded, on_one_device = answer_of("collective_run")
+    unsharded, sharded, after, on_one_device = answer_of("collective_run")
     # What the strategy summed is cut before it is added up; weights are put together again.
     assert set(sharded["types"]) == {"CollectiveAllToAllV2", "CollectiveGatherV2"}
     assert sharded["instance_keys"] == sum(sharded["types"].values())
     assert [device for device, _ in sharded["group_keys"]] == ["CPU:0", "CPU:1"]
     assert sharded["losses"] == on_one_device["losses"] == sorted(sharded["losses"], reverse=True)
+    # Other strategies of these devices count their collectives from the same number on.
+    assert set(unsharded["types"]) == set(after["types"]) == {"CollectiveReduceV2"}
+    assert sharded["losses"] == unsharded["losses"] == after["losses"]
     # A sum that is no collective shows no group.
     assert on_one_device["types"] == {} and "nothing sharded" in on_one_device["report"]
     assert "its sums over replicas are no collectives" in on_one_device["report"]

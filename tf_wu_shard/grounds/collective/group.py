@@ -1,9 +1,9 @@
 """The group of a strategy's collectives, as those that a graph has already show it.
 
 A collective op needs the size and key of its group, the order token of its device, and an instance
-key that no other collective of the group has: TensorFlow counts those when the function is called,
-by an input that Python code fills in. All of it is copied from a collective of the strategy's own,
-so that nothing of the strategy is asked.
+key that no other collective of the group has: those are counted when the function is called, by an
+input that Python code fills in. All of it is copied from a collective of the strategy's own, so
+that nothing of the strategy is asked.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ class Member:
         attributes: Those that every collective has: hint, timeout, number of tokens.
         by_nccl: Whether NCCL carries them out, see `runs_by_nccl`.
         instances: Numbers the keys that the device takes; its memberships share them.
+        apart: Whether these keys are none that a strategy of the process counts.
     """
 
     device: str
@@ -50,6 +51,7 @@ class Member:
     attributes: dict[str, Any]
     by_nccl: bool
     instances: Iterator[int] = dataclasses.field(default_factory=itertools.count, compare=False)
+    apart: bool = False
 
     def collective(
         self, at: Emitter, op_type: str, operand: Value, name: str, **attributes: Any
@@ -89,6 +91,7 @@ class Member:
         # The n-th key that one member takes is the n-th of each other.
         own.builder.nodes[-1].attr[CALL_TIME].list.s.append(self.instance.encode())
         own.builder.nodes[-1].attr[CALL_TIME].list.i.append(next(self.instances))
+        own.builder.nodes[-1].attr[CALL_TIME].list.b.append(self.apart)
         return key
 
 
@@ -101,7 +104,7 @@ def group_of(view: GraphView, sums: Sequence[CarriedReduction]) -> tuple[Member,
 
     Returns:
         Per replica its member; none where no sum is a collective whose instance key is counted at
-        each call of this function, as in the body of a loop, which is handed that of its caller.
+        each call of this function, or of the one whose loop it is the body of.
     """
     for reduction in sums:
         members = [_member(view, name) for name in reduction.carriers]
