@@ -48,9 +48,9 @@ class ShardingOptions:
             optimizer without slots has the first alone. Each traced function is judged by itself,
             together with its branches and loops. At the default, 0, only a function of which
             nothing at all is sharded is refused. Below half there is a warning, whatever is asked.
-        deterministic: Sum the replicas' gradients in the order of the replicas, so that two runs
-            agree bit for bit. Where all replicas share one process this is always so; on TPUs it
-            changes nothing, as the compiler's collectives have an order of their own.
+        deterministic: Changes nothing yet. Between CPU devices, of one process or several,
+            gradients are summed in the order of the replicas anyway, so that two runs agree bit for
+            bit; NCCL and the TPU compiler have an order of their own.
         gather_dtype: What a TPU's weights travel in from their shards to the step that reads them.
             None moves a float32 weight as bfloat16 where every read of it in the step casts it to
             bfloat16 at once, which changes nothing, and in its own type elsewhere. "bfloat16" moves

@@ -70,3 +70,21 @@ def test_a_report_that_cannot_be_written_fails_the_run(
 ) -> None:
     assert verdict.write(tmp_path, []) == 1
     assert "cannot write the report" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("role", "status"),
+    [
+        ('{"task": {"type": "evaluator", "index": 0}}', 0),
+        ('{"task": {"type": "worker", "index": 0}}', 1),
+        ('{"task": []}', 1),
+        ("no JSON", 1),
+    ],
+)
+def test_an_evaluator_has_nothing_to_shard_and_fails_nothing(
+    monkeypatch: pytest.MonkeyPatch, said: list[str], role: str, status: int
+) -> None:
+    with_reports(monkeypatch, [])
+    monkeypatch.setenv("TF_CONFIG", role)
+    assert verdict.finish(ShardingOptions(on_refusal="raise"), None, said.append) == status
+    assert ("is an evaluator" in said[0]) == (not status)

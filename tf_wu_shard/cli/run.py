@@ -58,7 +58,9 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="below this share, from 0 to 1, of elements or slots, refuse what is sharded too",
     )
     parser.add_argument(
-        "--deterministic", action="store_true", help="sum gradients in the order of the replicas"
+        "--deterministic",
+        action="store_true",
+        help="changes nothing yet: CPUs sum gradients in the order of the replicas anyway",
     )
     parser.add_argument(
         "--emulate-tpu",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import sys
 from collections.abc import Callable, Sequence
@@ -40,6 +41,8 @@ def finish(
     sharded = [report for report in reports if report.verdict != "nothing sharded"]
     if sharded:
         tell(_verdicts(sharded))
+    elif not reports and _is_evaluator():
+        tell("nothing was sharded: this task is an evaluator, which trains nothing")
     else:
         kind = "error" if options.on_refusal == "raise" else "warning"
         tell(f"{kind}: nothing was sharded: {_why_nothing(reports)}")
@@ -77,6 +80,15 @@ def _reports() -> tuple[Report, ...]:
 
     reports: tuple[Report, ...] = tf_wu_shard.reports()
     return reports
+
+
+def _is_evaluator() -> bool:
+    """Whether TF_CONFIG says that this process evaluates what others train."""
+    try:
+        task = json.loads(os.environ.get("TF_CONFIG", "{}"))["task"]
+        return bool(task["type"] == "evaluator")
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def _why_nothing(reports: tuple[Report, ...]) -> str:

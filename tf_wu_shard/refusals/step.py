@@ -24,7 +24,7 @@ class Topology(Kind):
     NO_GROUP = (
         "its sums over replicas are no collectives whose group others could join, as several GPUs"
         " and ShardingOptions(dialect='collective') need them",
-        "MirroredStrategy's default cross_device_ops, with no loop around the step; on CPU devices"
+        "the strategy's default cross_device_ops; on CPU devices of one process"
         " ShardingOptions(dialect='auto') does without",
     )
     VARIABLES_EXIST_ONCE = (

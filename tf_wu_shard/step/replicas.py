@@ -27,6 +27,12 @@ _ON_GPUS = (
 )
 
 
+def _warn_of_gpus(replicas: Replicas) -> None:
+    """Says once that no GPU has run it, where one is going to."""
+    if any("GPU" in device for device in replicas.devices):
+        logging.log_first_n(logging.WARNING, _ON_GPUS, 1)
+
+
 def _automatic(replicas: Replicas) -> Dialect:
     """Collectives between GPUs, where an edge is a copy; edges where memory is shared."""
     on_gpus = bool(replicas.devices) and all("GPU" in device for device in replicas.devices)
@@ -50,6 +56,7 @@ def dialect_of(captured: Captured, options: ShardingOptions) -> Dialect:
     workers, replicas = workers_of(captured), replicas_in(captured.view)
     made: Dialect
     if workers is not None:
+        _warn_of_gpus(replicas)
         made = WorkerCollectives(replicas, lambda: workers.rank)
     else:
         made = in_process_dialect(replicas, options.dialect)
@@ -77,8 +84,7 @@ def in_process_dialect(replicas: Replicas, name: str = "auto") -> Dialect:
         replicas: Who they are.
         name: Which dialect the user asked for.
     """
-    if any("GPU" in device for device in replicas.devices):
-        logging.log_first_n(logging.WARNING, _ON_GPUS, 1)
+    _warn_of_gpus(replicas)
     make = _BUILT_IN.get(name) or registry.registered(name)
     assert make is not None, f"options name the dialect {name!r}, which nobody registered"
     return make(replicas)
