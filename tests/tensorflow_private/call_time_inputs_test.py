@@ -1,4 +1,4 @@
-"""Numbers that Python counts at each call are told from other inputs, and can be asked again."""
+"""Numbers that Python counts at each call are told from other inputs; keys are put beside them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,23 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.tensorflow_private.call_time_inputs import asked_again, call_time_inputs
+from tf_wu_shard.tensorflow_private.call_time_inputs import another_key, call_time_inputs
+from tf_wu_shard.tensorflow_private.instance_keys import InstanceKeys
 
 SCALAR = tf.TensorSpec([], tf.int32)
 
 
-def seven() -> tf.Tensor:
-    return tf.constant(7)
+class Counting:
+    """What a strategy counts by; its numbers are all 7."""
+
+    _group_key = 81
+    _device = "/job:localhost/replica:0/task:0/device:CPU:0"
+
+    def seven(self) -> tf.Tensor:
+        return tf.constant(7)
+
+
+COUNTING = Counting()
 
 
 def counted() -> Any:
@@ -22,7 +32,7 @@ def counted() -> Any:
     @tf.function(autograph=False, input_signature=[SCALAR])
     def step(x: tf.Tensor) -> tf.Tensor:
         graph = tf.compat.v1.get_default_graph()
-        key = graph.capture_call_time_value(seven, SCALAR)
+        key = graph.capture_call_time_value(COUNTING.seven, SCALAR)
         return x + key + outside
 
     return step.get_concrete_function()
@@ -36,11 +46,13 @@ def test_only_what_is_asked_for_at_each_call_counts() -> None:
     assert name != argument
 
 
-def test_asked_again_it_is_the_same_code() -> None:
+def test_another_key_is_of_the_same_group_and_device_and_no_strategys() -> None:
     graph = counted().graph
     (name,) = call_time_inputs(graph)
-    code, spec = asked_again(graph.get_tensor_by_name(f"{name}:0"))
-    assert int(code()) == 7 and spec == SCALAR
+    code, spec = another_key(graph.get_tensor_by_name(f"{name}:0"))
+    first = int(code())
+    assert first > 7 and spec == SCALAR
+    assert int(InstanceKeys(COUNTING._group_key, COUNTING._device).following()) == first + 1
 
 
 def test_a_loops_body_has_the_numbers_of_the_function_around_it() -> None:
@@ -49,7 +61,7 @@ def test_a_loops_body_has_the_numbers_of_the_function_around_it() -> None:
     @tf.function(autograph=False)
     def step() -> tf.Tensor:
         graph: Any = tf.compat.v1.get_default_graph()
-        key = graph.capture_call_time_value(seven, SCALAR)
+        key = graph.capture_call_time_value(COUNTING.seven, SCALAR)
 
         def body(n: tf.Tensor) -> tf.Tensor:
             bodies.append(tf.compat.v1.get_default_graph())

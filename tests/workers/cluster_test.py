@@ -13,7 +13,7 @@ import tensorflow as tf  # noqa: F401  sets the package up
 from tests.workers.threads import FailingStore, together
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.tensorflow_private import worker_group
-from tf_wu_shard.workers import cluster
+from tf_wu_shard.workers import cluster, tensorflow_collectives
 from tf_wu_shard.workers.agreement import Decision, Proposal
 from tf_wu_shard.workers.cluster import WorkerCluster, worker_cluster
 
@@ -63,16 +63,29 @@ def store(monkeypatch: pytest.MonkeyPatch) -> FailingStore:
     monkeypatch.setattr(worker_group, "number_of", lambda strategy: strategy.number)
     monkeypatch.setattr(worker_group, "count_of", lambda strategy: 2)
     monkeypatch.setattr(worker_group, "members_of", lambda strategy: MEMBERS)
+    monkeypatch.setattr(worker_group, "counter_of", lambda strategy: lambda: 0)
+    monkeypatch.setattr(tensorflow_collectives, "_counters", [])
+    monkeypatch.setattr(cluster, "_clusters", {})
     return shared
 
 
-def strategy(number: int = 0) -> Any:
+class Strategy:
     """What a worker knows itself by."""
-    return types.SimpleNamespace(number=number)
+
+    def __init__(self, number: int = 0) -> None:
+        self.number = number
+
+
+def strategy(number: int = 0) -> Any:
+    return Strategy(number)
+
+
+# A cluster keeps no strategy alive.
+STRATEGIES = [strategy(number) for number in range(2)]
 
 
 def workers() -> list[WorkerCluster]:
-    return [WorkerCluster(strategy(number)) for number in range(2)]
+    return [WorkerCluster(one) for one in STRATEGIES]
 
 
 def begun(
@@ -94,10 +107,25 @@ def guarded(two: list[WorkerCluster]) -> list[int]:
 
 
 @pytest.mark.usefixtures("store")
-def test_a_strategy_has_one_cluster_whose_shards_come_in_the_order_of_the_group() -> None:
+def test_all_strategies_of_a_worker_have_one_cluster_of_the_last_that_asked() -> None:
+    first = strategy(number=1)
+    found = worker_cluster(first)
+    assert worker_cluster(first) is found
+    assert found.offer("m:0", lambda seen: None) == "m#1"
+    del first
+    second = strategy(number=1)
+    assert worker_cluster(second) is found
+    # It is no other one's slot, though its name is the same.
+    assert found.offer("m:0", lambda seen: None) == "m#2"
+    assert found.rank == 0
+    assert worker_cluster(strategy(number=0)) is not found
+    assert len(tensorflow_collectives._counters) == 3
+
+
+@pytest.mark.usefixtures("store")
+def test_shards_come_in_the_order_of_the_group() -> None:
     own = strategy(number=1)
     found = worker_cluster(own)
-    assert worker_cluster(own) is found and worker_cluster(strategy(number=1)) is not found
     assert (found.number, found.total, found.rank) == (1, 2, 0)
     assert found.shards("m#1") == [b"m#1 of 1", b"m#1 of 0"]
 
@@ -134,7 +162,7 @@ def test_where_the_first_vote_fails_there_is_no_second_and_the_next_is_another()
 
 
 def test_a_table_that_has_gone_stops_the_worker(store: FailingStore) -> None:
-    alone = WorkerCluster(strategy())
+    alone = WorkerCluster(STRATEGIES[0])
     store.fail()
     with pytest.raises(StorageError, match="must stop: the service has gone"):
         alone.begin(["w"], SAME, 5.0, lambda: None)
@@ -142,7 +170,7 @@ def test_a_table_that_has_gone_stops_the_worker(store: FailingStore) -> None:
 
 @pytest.mark.usefixtures("store")
 def test_slots_are_named_by_their_order_and_dropped_ones_are_told_with_the_next() -> None:
-    own = WorkerCluster(strategy())
+    own = WorkerCluster(STRATEGIES[0])
     own.read_seconds = 7.0
     names = [own.offer(f"dense_{n}/momentum:0", lambda seen: None) for n in range(2)]
     assert names == ["dense_/momentum#1", "dense_/momentum#2"]

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import tensorflow as tf  # noqa: F401  sets the package up
 
-from tf_wu_shard.tensorflow_private import worker_collectives, worker_group
+from tf_wu_shard.tensorflow_private import instance_keys, worker_collectives, worker_group
 from tf_wu_shard.tensorflow_private.worker_group import Peer
 from tf_wu_shard.workers import tensorflow_collectives
-from tf_wu_shard.workers.tensorflow_collectives import TensorFlowCollectives
+from tf_wu_shard.workers.tensorflow_collectives import TensorFlowCollectives, count_those_of
 from tf_wu_shard.workers.watch import Collectives
 
 PEERS = {0: Peer("/task:0", ("host", 81)), 2: Peer("/task:2", None)}
@@ -21,9 +21,11 @@ def collectives(monkeypatch: pytest.MonkeyPatch) -> TensorFlowCollectives:
     """Those of worker 1 of three, which has begun four."""
     strategy: Any = object()
     monkeypatch.setattr(tensorflow_collectives, "_counters", [])
+    monkeypatch.setattr(instance_keys, "num_taken", lambda: 0)
     monkeypatch.setattr(worker_group, "number_of", lambda asked: 1 if asked is strategy else 9)
     monkeypatch.setattr(worker_group, "peers_of", lambda asked: PEERS)
     monkeypatch.setattr(worker_group, "counter_of", lambda asked: lambda: 4)
+    count_those_of(strategy)
     return TensorFlowCollectives(strategy)
 
 
@@ -65,5 +67,8 @@ def test_what_was_begun_by_all_strategies_of_the_process_counts(
 ) -> None:
     strategy: Any = object()
     monkeypatch.setattr(worker_group, "counter_of", lambda asked: lambda: 30)
-    other = TensorFlowCollectives(strategy)
-    assert collectives.begun() == other.begun() == 34
+    count_those_of(strategy)
+    assert collectives.begun() == TensorFlowCollectives(strategy).begun() == 34
+    # And those that no strategy counts.
+    monkeypatch.setattr(instance_keys, "num_taken", lambda: 100)
+    assert collectives.begun() == 134

@@ -11,9 +11,8 @@ from tensorflow.python.framework import func_graph as func_graph_module
 from tf_wu_shard.tensorflow_private.instance_keys import InstanceKeys
 
 # Marks a Placeholder that Python code fills in at each call, as it does with instance keys of
-# collectives, and names it. A new one with the name of another, and a number, gets what the same
-# code returns when it is asked again; new ones are asked for in the order of their numbers. With a
-# true value besides, it gets an instance key that no strategy of the process counts.
+# collectives, and names it. A new one with the name of another, and a number, gets a key of its
+# group and device, see `instance_keys`; new ones do in the order of their numbers.
 CALL_TIME = "_wu_shard_call_time"
 
 
@@ -29,13 +28,11 @@ def call_time_inputs(graph: Any) -> frozenset[str]:
     return frozenset(p.op.name for p in numbers if _call_time_code(p) is not None)
 
 
-def asked_again(placeholder: Any, apart: bool = False) -> tuple[Any, Any] | Any:
-    """What fills in another placeholder as one is, with another value of the same code.
+def another_key(placeholder: Any) -> tuple[Any, Any] | Any:
+    """What fills in another placeholder with an instance key of the same group and device.
 
     Args:
         placeholder: One of `call_time_inputs`.
-        apart: Whether the value is to be an instance key that no strategy of the process counts, of
-            the same group and device as that of the placeholder.
 
     Returns:
         The code and what it returns, a TypeSpec; or, for a placeholder that stands for one of the
@@ -45,9 +42,9 @@ def asked_again(placeholder: Any, apart: bool = False) -> tuple[Any, Any] | Any:
     assert found is not None, f"{placeholder} is filled in with what was known before"
     code, spec, outside = found
     if outside is None:
-        return InstanceKeys.beside(code).following if apart else code, spec
+        return InstanceKeys.beside(code).following, spec
     around = outside.graph
-    inner = asked_again(outside, apart)
+    inner = another_key(outside)
     if isinstance(inner, tuple):
         with around.as_default():
             return around.capture_call_time_value(*inner)

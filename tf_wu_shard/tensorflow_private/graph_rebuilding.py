@@ -198,19 +198,15 @@ def _import_inputs(
     return inputs
 
 
-def _asked_again(nodes: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, tuple[Any, bool]]:
-    """The new placeholders that are filled in as an old one is, by name.
-
-    Returns:
-        Each with that one, and whether the key that it gets is one that no strategy counts.
-    """
+def _asked_again(nodes: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, Any]:
+    """The new placeholders that are filled in beside an old one, by name, each with that one."""
     found = [
         (node.attr[call_time_inputs.CALL_TIME].list, name)
         for name, node in nodes.items()
         if node.op == "Placeholder" and name not in old and call_time_inputs.CALL_TIME in node.attr
     ]
     found.sort(key=lambda one: one[0].i[0])
-    return {name: (old[like.s[0].decode()], any(like.b)) for like, name in found}
+    return {name: old[like.s[0].decode()] for like, name in found}
 
 
 def _bind(
@@ -219,7 +215,7 @@ def _bind(
     inputs: Mapping[str, Any],
     captures: Mapping[str, Any],
     dropped: set[str],
-    again: Mapping[str, tuple[Any, bool]],
+    again: Mapping[str, Any],
 ) -> None:
     """Gives the new graph its inputs: arguments, captures by value, deferred captures."""
     old, now = graph._function_captures, new._function_captures
@@ -239,8 +235,8 @@ def _bind(
         outside = old._by_ref_external[key]
         kind = old._by_ref_tracetype[key]
         now.add_or_replace(key, outside, moved, tracetype=kind, is_by_ref=True)
-    for name, (like, apart) in again.items():
-        asked = call_time_inputs.asked_again(like, apart)
+    for name, like in again.items():
+        asked = call_time_inputs.another_key(like)
         if isinstance(asked, tuple):
             new.capture_call_time_value(*asked, placeholder=inputs[name])
         else:

@@ -9,8 +9,8 @@ floats; a sharded update has other collectives. So it counts them by itself, onc
 from __future__ import annotations
 
 import collections
-import itertools
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -18,10 +18,9 @@ import tensorflow as tf
 # Strategies count from 100 on, and come this far after a thousand million collectives.
 _FIRST = 2**30
 
-# By the key of the group and the device.
-_COUNTS: dict[tuple[int, str], Iterator[int]] = collections.defaultdict(
-    lambda: itertools.count(_FIRST)
-)
+# How many were taken, by the key of the group and the device.
+_taken: collections.Counter[tuple[int, str]] = collections.Counter()
+_lock = threading.Lock()
 
 _KEY = tf.TensorSpec([], tf.int32)
 
@@ -58,5 +57,14 @@ class InstanceKeys:
         if not tf.executing_eagerly() and graph.building_function:
             with graph.as_default():
                 return graph.capture_call_time_value(self.following, _KEY)
+        with _lock:
+            key = _FIRST + _taken[self._group_key, self._device]
+            _taken[self._group_key, self._device] += 1
         with tf.device("CPU:0"):
-            return tf.constant(next(_COUNTS[self._group_key, self._device]), tf.int32)
+            return tf.constant(key, tf.int32)
+
+
+def num_taken() -> int:
+    """How many keys this process has taken in all groups, each for a collective of one device."""
+    with _lock:
+        return sum(_taken.values())

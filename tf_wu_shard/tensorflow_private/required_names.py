@@ -71,7 +71,7 @@ REQUIRED = {
     "python.distribute.cross_device_utils:CollectiveKeys": ("_instance_key_table", "_lock"),
     "python.distribute.cross_device_utils:CollectiveReplicaLauncher": (
         *("_collective_keys", "_device", "_get_ordering_token", "_group_key"),
-        *("_next_instance_key", "_options"),
+        "_options",
     ),
     "python.distribute.distribute_lib": ("StrategyExtendedV2", "get_strategy", "has_strategy"),
     "python.distribute.distribute_lib:StrategyExtendedV2": ("batch_reduce_to",),

@@ -15,6 +15,7 @@ from tensorflow.python.distribute import cross_device_utils
 from tensorflow.python.ops import collective_ops
 
 from tf_wu_shard.errors import StorageError
+from tf_wu_shard.tensorflow_private.instance_keys import InstanceKeys
 
 _BETWEEN_NODES = 1_000_000
 
@@ -78,14 +79,14 @@ def members_of(strategy: tf.distribute.Strategy) -> tuple[int, ...]:
     with tf.init_scope():
         launchers = strategy.extended._cross_device_ops._launchers
         for place, launcher in enumerate(launchers):
-            key, options = launcher._group_key, launcher._options
+            key_of_all, options = launcher._group_key, launcher._options
             with tf.device(launcher._device):
                 gathered = collective_ops.all_gather_v2(
                     # Of a type that every implementation gathers.
                     tf.constant([number_of(strategy)], tf.float32),
                     count_of(strategy),
-                    key if len(launchers) == 1 else key_between_nodes(key, place),
-                    launcher._next_instance_key(),
+                    key_of_all if len(launchers) == 1 else key_between_nodes(key_of_all, place),
+                    InstanceKeys(key_of_all, launcher._device).following(),
                     communication_hint=options.implementation.value,
                     timeout=options.timeout_seconds,
                     ordering_token=launcher._get_ordering_token(),
@@ -100,7 +101,7 @@ def members_of(strategy: tf.distribute.Strategy) -> tuple[int, ...]:
 
 
 def counter_of(strategy: tf.distribute.Strategy) -> Callable[[], int]:
-    """What tells how many collectives this worker has begun.
+    """What tells how many collectives of a strategy's own this worker has begun.
 
     Workers that took part in the same ones have begun as many.
 

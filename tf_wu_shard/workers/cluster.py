@@ -1,7 +1,9 @@
-"""The workers of one strategy as this process sees them: votes, its place, its slots' shards.
+"""The workers of a cluster as this process sees them: votes, its place, its slots' shards.
 
-One for each strategy, made when a step is first traced that trains on several workers. It knows no
-graph: `weight_update.all_workers` asks it, `storage.worker_shards` keeps slots by it.
+Made when a step is first traced that trains on several workers, and one for all strategies of the
+process: they have the same workers, who know a vote and a slot by their number among all that there
+were. It knows no graph: `weight_update.all_workers` asks it, `storage.worker_shards` keeps slots by
+it.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import hashlib
 import re
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 
 import tensorflow as tf
@@ -26,6 +29,7 @@ from tf_wu_shard.workers.loss import Loss
 from tf_wu_shard.workers.presence import Presence
 from tf_wu_shard.workers.shard_exchange import ShardExchange, Snapshot
 from tf_wu_shard.workers.store import StoreError
+from tf_wu_shard.workers.tensorflow_collectives import count_those_of
 
 # How long a reader waits for other workers where the user says nothing else.
 READ_SECONDS = 30.0
@@ -34,6 +38,9 @@ READ_SECONDS = 30.0
 _ATTRIBUTE = "_wu_shard_cluster"
 
 _lock = threading.Lock()
+
+# By the number of this worker and how many there are. A process has one cluster.
+_clusters: dict[tuple[int, int], WorkerCluster] = {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,7 +84,7 @@ class WorkerCluster:
         """
         self.number = worker_group.number_of(strategy)
         self.total = worker_group.count_of(strategy)
-        self._strategy = strategy
+        self._strategy = weakref.ref(strategy)
         self._loss = Loss()
         self._store = ClusterStore(self._loss)
         self._votes: collections.Counter[str] = collections.Counter()
@@ -90,7 +97,7 @@ class WorkerCluster:
     @functools.cached_property
     def members(self) -> tuple[int, ...]:
         """The workers' numbers in the order of their group; all workers ask together."""
-        return worker_group.members_of(self._strategy)
+        return worker_group.members_of(self._living_strategy())
 
     @property
     def rank(self) -> int:
@@ -155,10 +162,23 @@ class WorkerCluster:
             ballot.once_made()
         return decision
 
+    def belongs_to(self, strategy: tf.distribute.Strategy) -> None:
+        """Asks this strategy from now on what only a strategy knows.
+
+        Args:
+            strategy: A MultiWorkerMirroredStrategy of these workers; it is not kept alive.
+        """
+        self._strategy = weakref.ref(strategy)
+
+    def _living_strategy(self) -> tf.distribute.Strategy:
+        strategy = self._strategy()
+        assert strategy is not None, "whoever asks holds the strategy that was last given"
+        return strategy
+
     @functools.cached_property
     def _presence(self) -> Presence:
         """Made when something is first asked of the others."""
-        return Presence(self._strategy, self._store, self._loss)
+        return Presence(self._living_strategy(), self._store, self._loss)
 
     def _vote(self, topic: str, proposal: Proposal, seconds: float) -> Decision:
         begun = time.monotonic()
@@ -227,7 +247,7 @@ class WorkerCluster:
 
 
 def worker_cluster(strategy: tf.distribute.Strategy) -> WorkerCluster:
-    """The workers of a strategy; the same object for the same strategy.
+    """The workers of a strategy; the same object for all strategies of these workers.
 
     Args:
         strategy: A MultiWorkerMirroredStrategy.
@@ -235,6 +255,11 @@ def worker_cluster(strategy: tf.distribute.Strategy) -> WorkerCluster:
     with _lock:
         found: WorkerCluster | None = vars(strategy).get(_ATTRIBUTE)
         if found is None:
-            found = WorkerCluster(strategy)
+            place = worker_group.number_of(strategy), worker_group.count_of(strategy)
+            found = _clusters.get(place)
+            if found is None:
+                found = _clusters[place] = WorkerCluster(strategy)
             vars(strategy)[_ATTRIBUTE] = found
+            count_those_of(strategy)
+        found.belongs_to(strategy)
         return found

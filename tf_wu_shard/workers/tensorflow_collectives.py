@@ -1,4 +1,4 @@
-"""The collectives of one strategy's worker, as the watch over the other workers asks for them."""
+"""The collectives of one worker, as the watch over the other workers asks for them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,19 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from tf_wu_shard.tensorflow_private import worker_collectives, worker_group
+from tf_wu_shard.tensorflow_private import instance_keys, worker_collectives, worker_group
 
 # A worker says once how many collectives it has begun, whatever their strategies.
 _counters: list[Callable[[], int]] = []
+
+
+def count_those_of(strategy: tf.distribute.Strategy) -> None:
+    """Lets the collectives of a strategy count, see `watch.Collectives.begun`; once for each.
+
+    Args:
+        strategy: A MultiWorkerMirroredStrategy; it is not kept alive.
+    """
+    _counters.append(worker_group.counter_of(strategy))
 
 
 class TensorFlowCollectives:
@@ -27,7 +36,6 @@ class TensorFlowCollectives:
         """
         self.number = worker_group.number_of(strategy)
         self._peers = worker_group.peers_of(strategy)
-        _counters.append(worker_group.counter_of(strategy))
 
     @property
     def others(self) -> tuple[int, ...]:
@@ -57,5 +65,5 @@ class TensorFlowCollectives:
         return worker_collectives.answers(self._peers[worker].task)
 
     def begun(self) -> int:
-        """See `watch.Collectives`; those of all strategies of this process."""
-        return sum(counter() for counter in _counters)
+        """See `watch.Collectives`; those of all strategies that count, and those of our own."""
+        return sum(counter() for counter in _counters) + instance_keys.num_taken()

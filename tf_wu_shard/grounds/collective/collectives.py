@@ -89,8 +89,7 @@ class Collectives(InProcess):
             view: The graph.
             group: Per copy, its membership in the group of all replicas; or none.
         """
-        # A process may make several strategies of the same devices, whose keys are the same ones.
-        return tuple(dataclasses.replace(member, apart=True) for member in group)
+        return group
 
     def _by_collectives(self) -> bool:
         """Whether data goes by collectives here, and not over edges."""

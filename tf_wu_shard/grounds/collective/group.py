@@ -40,7 +40,6 @@ class Member:
         attributes: Those that every collective has: hint, timeout, number of tokens.
         by_nccl: Whether NCCL carries them out, see `runs_by_nccl`.
         instances: Numbers the keys that the device takes; its memberships share them.
-        apart: Whether these keys are none that a strategy of the process counts.
     """
 
     device: str
@@ -51,7 +50,6 @@ class Member:
     attributes: dict[str, Any]
     by_nccl: bool
     instances: Iterator[int] = dataclasses.field(default_factory=itertools.count, compare=False)
-    apart: bool = False
 
     def collective(
         self, at: Emitter, op_type: str, operand: Value, name: str, **attributes: Any
@@ -91,7 +89,6 @@ class Member:
         # The n-th key that one member takes is the n-th of each other.
         own.builder.nodes[-1].attr[CALL_TIME].list.s.append(self.instance.encode())
         own.builder.nodes[-1].attr[CALL_TIME].list.i.append(next(self.instances))
-        own.builder.nodes[-1].attr[CALL_TIME].list.b.append(self.apart)
         return key
 
 
