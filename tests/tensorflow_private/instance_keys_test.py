@@ -51,10 +51,9 @@ def test_a_loop_in_a_function_takes_a_new_key_at_each_call_of_whatever_calls_it(
 
     @tf.function(autograph=False)
     def inner() -> Any:
-        def body(n: tf.Tensor, last: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            return n + 1, keys.following()
-
-        return tf.while_loop(lambda n, last: n < 3, body, [0, 0])[1]
+        graph: Any = tf.compat.v1.get_default_graph()
+        key = graph.capture_call_time_value(keys.following, tf.TensorSpec([], tf.int32))
+        return tf.while_loop(lambda n, last: n < 3, lambda n, last: (n + 1, key), [0, 0])[1]
 
     @tf.function(autograph=False)
     def outer() -> Any:

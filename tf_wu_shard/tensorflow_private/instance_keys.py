@@ -22,8 +22,6 @@ _FIRST = 2**30
 _taken: collections.Counter[tuple[int, str]] = collections.Counter()
 _lock = threading.Lock()
 
-_KEY = tf.TensorSpec([], tf.int32)
-
 
 class InstanceKeys:
     """The keys of one device in one group."""
@@ -50,13 +48,7 @@ class InstanceKeys:
         return cls(counting._group_key, counting._device)
 
     def following(self) -> Any:
-        """The next key, an int32 scalar; in a graph an input that is counted at each call."""
-        graph: Any = tf.compat.v1.get_default_graph()
-        while getattr(graph, "is_control_flow_graph", False):
-            graph = graph.outer_graph
-        if not tf.executing_eagerly() and graph.building_function:
-            with graph.as_default():
-                return graph.capture_call_time_value(self.following, _KEY)
+        """The next key, an int32 scalar; TensorFlow asks for an input's eagerly, at each call."""
         with _lock:
             key = _FIRST + _taken[self._group_key, self._device]
             _taken[self._group_key, self._device] += 1
