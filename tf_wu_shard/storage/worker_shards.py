@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.storage.earlier_shards import EarlierShards
-from tf_wu_shard.tensorflow_private import resources
+from tf_wu_shard.tensorflow_private import resources, steady_context
 from tf_wu_shard.workers.cluster import WorkerCluster
 from tf_wu_shard.workers.shard_exchange import Snapshot
 
@@ -86,14 +86,16 @@ class OwnShards:
             writes: How many writes a reader has seen. It gets the shards of that moment, where they
                 are kept, in place of what they are now.
         """
-        earlier = None if writes is None else self._earlier.after(writes)
-        if writes is not None and earlier is not None:
-            return Snapshot(writes, _content(earlier))
-        state = self._state()
-        if state is None:
-            return None
-        values = self._values()
-        return Snapshot(state, _content(values)) if self._state() == state else None
+        # Threads ask that answer other workers.
+        with steady_context.in_use():
+            earlier = None if writes is None else self._earlier.after(writes)
+            if writes is not None and earlier is not None:
+                return Snapshot(writes, _content(earlier))
+            state = self._state()
+            if state is None:
+                return None
+            values = self._values()
+            return Snapshot(state, _content(values)) if self._state() == state else None
 
     def keep(self) -> None:
         """Keeps the shards as they are, where none is being written, see `EarlierShards`."""

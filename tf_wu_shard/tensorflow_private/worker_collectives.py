@@ -9,6 +9,8 @@ from __future__ import annotations
 import tensorflow as tf
 from tensorflow.python.eager import context
 
+from tf_wu_shard.tensorflow_private import steady_context
+
 # TensorFlow counts the keys of its groups from 1. Each worker is a group of one, as worker 0 keeps
 # all groups.
 _FIRST_GROUP = 1 << 30
@@ -24,7 +26,7 @@ def are_given_up(worker: int) -> str | None:
         worker: This worker's number.
     """
     try:
-        with tf.device("/device:CPU:0"):
+        with steady_context.in_use(), tf.device("/device:CPU:0"):
             tf.raw_ops.CollectiveReduceV2(
                 input=tf.constant(0.0),
                 group_size=1,
@@ -49,7 +51,8 @@ def _in_short(message: str) -> str:
 
 def give_up(reason: str) -> None:
     """Ends all collectives of this process, for good, with an error that gives a reason."""
-    context.context().abort_collective_ops(tf.errors.UNAVAILABLE, reason)
+    with steady_context.in_use():
+        context.context().abort_collective_ops(tf.errors.UNAVAILABLE, reason)
 
 
 def is_lost(task: str) -> bool:
@@ -78,7 +81,8 @@ def answers(task: str) -> bool:
 def _called(task: str, milliseconds: int) -> tf.errors.OpError | None:
     """What comes of a call of TensorFlow's to a worker; None where it has answered."""
     try:
-        context.context().check_collective_ops_peer_health(task, milliseconds)
+        with steady_context.in_use():
+            context.context().check_collective_ops_peer_health(task, milliseconds)
     except tf.errors.OpError as error:
         return error
     return None

@@ -11,6 +11,7 @@ import sys
 
 import tensorflow as tf
 
+from tf_wu_shard.tensorflow_private import steady_context
 from tf_wu_shard.workers.farewells import Farewells
 from tf_wu_shard.workers.loss import Loss
 from tf_wu_shard.workers.shard_exchange import ShardExchange
@@ -38,6 +39,8 @@ class Presence:
             store: The table that all workers share.
             loss: What the watch declares.
         """
+        # The watch and the exchange are threads.
+        steady_context.once_idle()
         self._collectives = TensorFlowCollectives(strategy)
         self._farewells = Farewells(store, self._collectives.number)
         self.watch = Watch(
