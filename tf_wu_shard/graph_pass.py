@@ -35,7 +35,7 @@ from tf_wu_shard.step.capture import Captured, capture
 from tf_wu_shard.step.replicas import dialect_of
 from tf_wu_shard.step.step import Step
 from tf_wu_shard.step.swap import rebuilt
-from tf_wu_shard.storage import sharded_slot
+from tf_wu_shard.storage import pending_slots, sharded_slot
 from tf_wu_shard.tensorflow_private import (
     creating_traces,
     eager_steps,
@@ -180,7 +180,7 @@ def _processed(
             # Before anything live is changed: the error ends the trace.
             _publish(step, options, *since)
         step, new = _made(before, step)
-        sharded_slot.commit_all(step.pending)
+        pending_slots.commit_all(step.pending)
     except (StorageError, TooLittleShardedError) as error:
         _SHARDED_UPDATE.abandon(captured, error)
         raise

@@ -21,13 +21,13 @@ from tests.equivalence.in_process import (
 )
 from tf_wu_shard import graph_pass
 from tf_wu_shard.step import swap
-from tf_wu_shard.storage import sharded_slot
+from tf_wu_shard.storage import pending_slots
 from tf_wu_shard.weight_update import redirection, sharding, stages
 
 STAGES = (
     *((graph_pass, "capture"), (stages, "analyze"), (sharding, "make_plan")),
     *((sharding, "rewrite"), (sharding, "verify"), (sharding, "summarize")),
-    *((swap, "rebuild"), (sharded_slot, "prepare"), (sharded_slot, "commit_all")),
+    *((swap, "rebuild"), (pending_slots, "prepare"), (pending_slots, "commit_all")),
 )
 
 
@@ -74,15 +74,15 @@ def test_a_stage_that_fails_leaves_the_function_as_it_was(
 def test_a_failure_half_way_through_the_slots_shards_none(
     strategy_of: StrategyOf, unsharded: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right, calls = sharded_slot.PendingSlot.commit, []
+    right, calls = pending_slots.PendingSlot.commit, []
 
-    def third_time_unlucky(slot: sharded_slot.PendingSlot) -> Any:
+    def third_time_unlucky(slot: pending_slots.PendingSlot) -> Any:
         calls.append(slot)
         if len(calls) == 3:
             raise MemoryError("no room for another shard")
         return right(slot)
 
-    monkeypatch.setattr(sharded_slot.PendingSlot, "commit", third_time_unlucky)
+    monkeypatch.setattr(pending_slots.PendingSlot, "commit", third_time_unlucky)
     turn_on()
     variables = _trained(strategy_of(2))
     assert len(calls) == 3

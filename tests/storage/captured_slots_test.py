@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from tests.storage.slots import mirrored, shard, values_of
 from tf_wu_shard.layout import tile_layout
-from tf_wu_shard.storage import sharded_slot
+from tf_wu_shard.storage import pending_slots
 from tf_wu_shard.storage.captured_slots import (
     captured_shards,
     slots_in_shards,
@@ -39,7 +39,7 @@ def on_tpus(emulated: Callable[[int], tf.distribute.TPUStrategy]) -> tuple[Any, 
     with strategy.scope():
         variable = tf.Variable(values_of((16, 128)))
     layout = tile_layout((16, 128), (2,), (0, 1))
-    return variable, sharded_slot.prepare(variable, layout).commit()
+    return variable, pending_slots.prepare(variable, layout).commit()
 
 
 def test_variables_in_shards_are_told_from_whole_ones_by_key(strategy_of: Strategies) -> None:

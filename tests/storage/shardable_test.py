@@ -11,7 +11,7 @@ from tests.storage.slots import mirrored, shard, values_of
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.layout import Layout, flat_layout
 from tf_wu_shard.storage import shardable
-from tf_wu_shard.storage.sharded_slot import prepare
+from tf_wu_shard.storage.pending_slots import prepare
 
 Strategies = Callable[[int], tf.distribute.MirroredStrategy]
 

@@ -10,9 +10,8 @@ import tensorflow as tf
 
 from tests.storage.slots import memory_of, mirrored, shard, values_of
 from tf_wu_shard.errors import StorageError
-from tf_wu_shard.layout import flat_layout
 from tf_wu_shard.storage import shardable
-from tf_wu_shard.storage.sharded_slot import prepare, sharded_slot_of, unshard
+from tf_wu_shard.storage.sharded_slot import sharded_slot_of, unshard
 
 Strategies = Callable[[int], tf.distribute.MirroredStrategy]
 
@@ -21,34 +20,6 @@ _SHAPE = (50, 7)
 
 def _stored(handle: tf.Tensor, dtype: tf.DType = tf.float32) -> tf.Tensor:
     return tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype)
-
-
-def test_preparing_changes_nothing_that_the_user_can_see(strategy_of: Strategies) -> None:
-    variable = mirrored(strategy_of(4), values_of(_SHAPE))
-    handles = [component.handle for component in variable.values]
-    kinds = [type(one) for one in (variable, *variable.values)]
-    pending = prepare(variable, flat_layout(_SHAPE, 4, 4))
-    assert [type(one) for one in (variable, *variable.values)] == kinds
-    assert all(one.handle is handle for one, handle in zip(variable.values, handles, strict=True))
-    assert all(sharded_slot_of(handle) is None for handle in handles)
-    np.testing.assert_array_equal(_stored(handles[3]), values_of(_SHAPE))
-    alive = weakref.ref(pending.shards[0])
-    del pending
-    assert alive() is None
-
-
-def test_each_shard_holds_its_part_and_lies_on_its_replicas_device(
-    strategy_of: Strategies,
-) -> None:
-    variable = mirrored(strategy_of(4), values_of(_SHAPE))
-    layout = flat_layout(_SHAPE, 4, 4)
-    slot = prepare(variable, layout).commit()
-    for replica, one in enumerate(slot.shards):
-        start, stop = layout.bounds(replica)
-        own = values_of(_SHAPE).reshape(-1)[start:stop]
-        np.testing.assert_array_equal(one.value(), own)
-        assert one.device == variable.values[replica].device
-        assert slot.handles[replica] is one.handle
 
 
 def test_identity_name_shape_and_dtype_stay(strategy_of: Strategies) -> None:
@@ -213,15 +184,3 @@ def test_a_variable_made_while_its_function_is_traced_waits_for_its_value(
     np.testing.assert_array_equal(made[0].numpy(), values_of(_SHAPE) + 1)
     unshard(slot)
     np.testing.assert_array_equal(made[0].values[1].numpy(), values_of(_SHAPE) + 1)
-
-
-def test_two_prepared_for_one_variable_the_second_commit_is_refused(
-    strategy_of: Strategies,
-) -> None:
-    variable = mirrored(strategy_of(2), values_of(_SHAPE))
-    first, second = (prepare(variable, flat_layout(_SHAPE, 2, 4)) for _ in range(2))
-    slot = first.commit()
-    with pytest.raises(StorageError, match="not an unsharded mirrored variable"):
-        second.commit()
-    assert sharded_slot_of(variable.values[0].handle.original) is slot
-    np.testing.assert_array_equal(variable.numpy(), values_of(_SHAPE))

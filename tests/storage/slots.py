@@ -8,7 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from tf_wu_shard.layout import flat_layout
-from tf_wu_shard.storage.sharded_slot import ShardedSlot, prepare
+from tf_wu_shard.storage.pending_slots import prepare
+from tf_wu_shard.storage.sharded_slot import ShardedSlot
 
 
 def values_of(shape: tuple[int, ...], dtype: tf.DType = tf.float32, seed: int = 0) -> np.ndarray:

@@ -17,7 +17,7 @@ from hypothesis import strategies as draw
 from tests.emulation.replicas import run
 from tests.storage.slots import values_of
 from tf_wu_shard.layout import TileLayout, tile_layout
-from tf_wu_shard.storage import shardable, sharded_slot
+from tf_wu_shard.storage import pending_slots, shardable, sharded_slot
 from tf_wu_shard.storage.parts import cut, cut_all, join
 from tf_wu_shard.storage.sharded_slot import ShardedSlot, sharded_slot_of
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
@@ -41,7 +41,7 @@ def sharded(strategy: tf.distribute.Strategy, value: np.ndarray) -> tuple[Any, S
     """A variable in shards, and the slot that it lives in."""
     with strategy.scope():
         variable = tf.Variable(value)
-    pending = sharded_slot.prepare(variable, tile_layout(value.shape, (4,), HELD[4]))
+    pending = pending_slots.prepare(variable, tile_layout(value.shape, (4,), HELD[4]))
     return variable, pending.commit()
 
 

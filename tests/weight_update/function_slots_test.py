@@ -16,7 +16,8 @@ from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.layout import Layout
 from tf_wu_shard.refusals import Refusal, Storage
 from tf_wu_shard.storage.captured_slots import captured_shards, slots_in_shards
-from tf_wu_shard.storage.sharded_slot import PendingSlot, ShardedSlot
+from tf_wu_shard.storage.pending_slots import PendingSlot
+from tf_wu_shard.storage.sharded_slot import ShardedSlot
 from tf_wu_shard.weight_update.function_slots import planned_slots, storage_constraints
 
 Strategies = Callable[[int], tf.distribute.MirroredStrategy]

@@ -15,7 +15,7 @@ from tf_wu_shard.graph.op import Value
 from tf_wu_shard.layout import flat_layout
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.step import Step
-from tf_wu_shard.storage.sharded_slot import PendingSlot
+from tf_wu_shard.storage.pending_slots import PendingSlot
 from tf_wu_shard.weight_update import function_slots, hand_over
 from tf_wu_shard.weight_update.hand_over import handed_over
 from tf_wu_shard.weight_update.nested_updates import NestedUpdates

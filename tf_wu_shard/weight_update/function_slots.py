@@ -17,8 +17,9 @@ from tf_wu_shard.rules.writes import is_fused_update, num_written
 from tf_wu_shard.step.accesses import accesses, ignores
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.replicas import workers_of
-from tf_wu_shard.storage import captured_slots, copies_apart, shardable, sharded_slot
-from tf_wu_shard.storage.sharded_slot import PendingSlot, ShardedSlot, sharded_slot_of
+from tf_wu_shard.storage import captured_slots, copies_apart, pending_slots, shardable
+from tf_wu_shard.storage.pending_slots import PendingSlot
+from tf_wu_shard.storage.sharded_slot import ShardedSlot, sharded_slot_of
 from tf_wu_shard.storage.worker_shards import WriteCounts
 from tf_wu_shard.tensorflow_private import (
     creating_traces,
@@ -60,7 +61,7 @@ def planned_slots(
         held = held or sharded_slot_of(original_handle(owner.values[0]))
         if held is not None and held.layout != slot.layout:
             raise WuShardError(f"slot {slot.variable} lives in shards cut {held.layout}")
-        found[slot.variable] = held or sharded_slot.prepare(owner, slot.layout, counts)
+        found[slot.variable] = held or pending_slots.prepare(owner, slot.layout, counts)
     return found
 
 

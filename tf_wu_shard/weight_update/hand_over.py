@@ -11,7 +11,7 @@ from tf_wu_shard.grounds.collective.nccl_order import in_one_order
 from tf_wu_shard.grounds.collective.write_counts import with_write_counts
 from tf_wu_shard.rules.writes import num_written
 from tf_wu_shard.step.step import Step
-from tf_wu_shard.storage import sharded_slot
+from tf_wu_shard.storage.pending_slots import PendingSlot
 from tf_wu_shard.storage.worker_shards import WriteCounts
 from tf_wu_shard.tensorflow_private.compiled_function import make_compiled_function
 from tf_wu_shard.tensorflow_private.graph_rebuilding import NewBody
@@ -46,7 +46,7 @@ def handed_over(step: Step, outcome: Outcome, options: ShardingOptions | None) -
         **nested.slots,
         **function_slots.planned_slots(captured, outcome.sharding),
     }
-    pending = {k: s for k, s in planned.items() if isinstance(s, sharded_slot.PendingSlot)}
+    pending = {k: s for k, s in planned.items() if isinstance(s, PendingSlot)}
     owners: list[Any] = [*step.owners, *(s.shards for s in planned.values())]
     own_inputs = outcome.sharding.shard_inputs if outcome.sharding is not None else ()
     added_inputs = [*nested.inputs, *own_inputs]

@@ -26,7 +26,8 @@ from tf_wu_shard.step.own_values import written_with_own_values
 from tf_wu_shard.step.replicas import in_process_dialect, tpu_dialect, workers_of
 from tf_wu_shard.step.step import Step
 from tf_wu_shard.storage import captured_slots
-from tf_wu_shard.storage.sharded_slot import PendingSlot, ShardedSlot
+from tf_wu_shard.storage.pending_slots import PendingSlot
+from tf_wu_shard.storage.sharded_slot import ShardedSlot
 from tf_wu_shard.tensorflow_private import function_graph, python_calls, xla_contexts
 from tf_wu_shard.weight_update.rewrite.border import Redirected, redirected
 from tf_wu_shard.weight_update.rewrite.outside_accesses import InShards

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.step.accesses import accesses
-from tf_wu_shard.storage.sharded_slot import PendingSlot, ShardedSlot
+from tf_wu_shard.storage.pending_slots import PendingSlot
+from tf_wu_shard.storage.sharded_slot import ShardedSlot
 
 
 def read_together(
