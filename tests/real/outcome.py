@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from tests.equivalence.matrix import differences
-from tests.real.program import MIRRORED
+from tests.real.program import MIRRORED, TPU, WORKERS
 
 # What a variable must have to be sharded where min_elements is left to the dialect: 1024, and on
 # TPUs as many for each of the 4 replicas.
-MIN_ELEMENTS = {MIRRORED: 1024, "tpu": 4096}
+MIN_ELEMENTS = {MIRRORED: 1024, TPU: 4096, WORKERS: 1024}
 
 
 @dataclasses.dataclass(frozen=True)

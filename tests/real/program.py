@@ -8,11 +8,12 @@ from typing import Any
 
 import tensorflow as tf
 
-MIRRORED, TPU = "mirrored", "tpu"
+MIRRORED, TPU, WORKERS = "mirrored", "tpu", "workers"
 
 GROUNDS: dict[str, str] = {
     MIRRORED: "MirroredStrategy, 2 replicas in one process",
     TPU: "TPUStrategy, 4 emulated cores",
+    WORKERS: "MultiWorkerMirroredStrategy, 2 processes of one replica",
 }
 
 

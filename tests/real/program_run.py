@@ -2,6 +2,8 @@
 
     python -m tests.real.program_run '{"ground": ..., "sharded": ..., "programs": [...], ...}'
 
+On workers, each of them runs it, with TF_CONFIG, and Keras is repaired as far as it has to be.
+
 A process has one strategy and one mode, as in tests/equivalence, so that neither mode can colour
 the other. The programs take turns, as starting TensorFlow costs more than most of them; each leaves
 a file of arrays and a file of facts, written when it ends.
@@ -9,6 +11,7 @@ a file of arrays and a file of facts, written when it ends.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gc
 import json
@@ -26,33 +29,45 @@ import tf_keras
 import tf_wu_shard
 from tests.equivalence.in_process import in_shards, turn_off
 from tests.real.corpus import programs
-from tests.real.program import MIRRORED, Program, Trained
-from tests.strategies import mirrored_strategy
+from tests.real.program import MIRRORED, WORKERS, Program, Trained
+from tests.strategies import mirrored_strategy, worker_strategy
+from tests.workers.keras_on_workers import keras_on_workers
 from tf_wu_shard.emulation import emulated_tpu_strategy
 
 _TPU_REPLICAS = 4
 
+# Left to themselves, workers on CPUs leave the step of a small model alone; nothing else asks.
+_OPTIONS = tf_wu_shard.ShardingOptions(min_step_elements=1)
+
 
 def main(job: dict[str, Any]) -> None:
     """Runs the programs of the job and writes NAME.npz and NAME.json of each into its folder."""
+    on_workers = job["ground"] == WORKERS
     strategy = _strategy(job["ground"])
     folder = pathlib.Path(job["folder"])
+    if on_workers:
+        folder /= str(strategy.cluster_resolver.task_id)
+        folder.mkdir(exist_ok=True)
     known = programs()
-    for name in job["programs"]:
-        arrays: dict[str, Any]
-        facts, arrays = run(strategy, known[name], sharded=job["sharded"])
-        np.savez(folder / f"{name}.npz", **arrays)
-        # Written last: what has facts has arrays.
-        (folder / f"{name}.json").write_text(json.dumps(facts))
+    with keras_on_workers() if on_workers else contextlib.nullcontext():
+        for name in job["programs"]:
+            arrays: dict[str, Any]
+            facts, arrays = run(strategy, known[name], sharded=job["sharded"])
+            np.savez(folder / f"{name}.npz", **arrays)
+            # Written last: what has facts has arrays.
+            (folder / f"{name}.json").write_text(json.dumps(facts))
+            if facts["error"] and on_workers:
+                # TensorFlow gives up the collectives of such a process for good.
+                return
 
 
 def _strategy(ground: str) -> tf.distribute.Strategy:
     # Grappler may sort a sum, or fuse an operation with what follows, by what it sees of a graph;
     # without it the same sums are made in the same order, and what differs is the sharding.
     tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-    if ground != MIRRORED:
-        return emulated_tpu_strategy(_TPU_REPLICAS)
-    return mirrored_strategy()
+    if ground == WORKERS:
+        return worker_strategy()
+    return mirrored_strategy() if ground == MIRRORED else emulated_tpu_strategy(_TPU_REPLICAS)
 
 
 def run(
@@ -73,7 +88,7 @@ def run(
     keras.utils.set_random_seed(11)
     tf_wu_shard.clear_reports()
     if sharded:
-        tf.config.optimizer.set_experimental_options({"weight_update_sharding": True})
+        tf.config.optimizer.set_experimental_options({"weight_update_sharding": _OPTIONS})
     begun = time.monotonic()
     facts: dict[str, Any] = {"error": "", "weights": [], "state": []}
     arrays: dict[str, np.ndarray] = {}

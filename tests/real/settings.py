@@ -13,7 +13,7 @@ from keras import layers
 
 from tests.real import data
 from tests.real.attention import Encoder, Positions
-from tests.real.program import MIRRORED, TPU, Program, Trained, after, program
+from tests.real.program import MIRRORED, TPU, WORKERS, Program, Trained, after, program
 
 
 def _net(width: int = 64) -> k.Sequential:
@@ -54,7 +54,10 @@ def mixed_bfloat16(strategy: tf.distribute.Strategy) -> Trained:
 
 @program(
     "mixed_float16 with a scaled loss, which overflows at first; rank-3 rows, 30 by 8",
-    refused={TPU: "Keras lets each replica decide by itself whether its gradients overflow"},
+    refused={
+        TPU: "Keras lets each replica decide by itself whether its gradients overflow",
+        WORKERS: "Keras lets each worker decide so, and one waits for the other for ever",
+    },
 )
 def mixed_float16(strategy: tf.distribute.Strategy) -> Trained:
     with strategy.scope():
@@ -203,7 +206,8 @@ def train_on_batch(strategy: tf.distribute.Strategy) -> Trained:
 @program(
     "the gradients of two steps added up before each update; 30 rows by 8",
     refused={
-        MIRRORED: "Keras adds up no gradients under a MirroredStrategy, which cannot branch so"
+        MIRRORED: "Keras adds up no gradients under a MirroredStrategy, which cannot branch so",
+        WORKERS: "Keras adds up no gradients there, as under a MirroredStrategy",
     },
 )
 def accumulated(strategy: tf.distribute.Strategy) -> Trained:

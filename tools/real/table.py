@@ -8,23 +8,26 @@ import re
 from collections.abc import Mapping
 
 from tests.real.outcome import MIN_ELEMENTS, Outcome
-from tests.real.program import GROUNDS, Program
+from tests.real.program import GROUNDS, MIRRORED, TPU, Program
 
 _INTRODUCTION = """\
 # Real programs
 
 Programs in the manner of what people run, in small: most of them with a batch that is smaller at
 the end, sequences of unequal lengths, shapes asked for when the step runs. Each is trained twice on
-each ground, unsharded and sharded, in processes of their own, with the default options. The table
-is made by `python -m tools.real_programs`; the programs are in `tests/real/`.
+each ground, unsharded and sharded, in processes of their own, with the default options; but workers
+shard steps of any size, and Keras 3.15 is
+[repaired there](what_is_sharded.md#several-workers). The table is made by
+`python -m tools.real_programs`; the programs are in `tests/real/`.
 
 - **sharded**: the share of the elements of all trained weights not below `min_elements`{minimum},
   that is updated in shards by every function that updates them.
 - **apart**: how far any weight, slot, loss or metric is from that of the unsharded run, relative to
-  its tensor's largest element; "0" where no bit differs. On 2 replicas none may, but where a norm
-  or a mean is taken over shards; on 4, sums may be taken in another order.
+  its tensor's largest element, on any worker; "0" where no bit differs. On 2 replicas none may, but
+  where a norm or a mean is taken over shards; on 4, sums may be taken in another order.
 - **pass**: the time of the pass, of that of all traces of the program, in milliseconds on two cores
-  of a busy machine; the median of {repeats}.
+  of a busy machine; the median of {repeats}. On workers it is worker 0's, its wait for the other
+  one's trace included.
 - **-**: TensorFlow itself does not run it there; why, is said below the table.
 - **?**: not measured yet.
 """
@@ -85,7 +88,8 @@ def rendered(cells: Cells, programs: Mapping[str, Program], repeats: str, rest: 
         repeats: How many runs the times are the median of.
         rest: What stands below the tool's part.
     """
-    minimum = " ({:,} elements in one process, {:,} on 4 cores)".format(*MIN_ELEMENTS.values())
+    least = MIN_ELEMENTS[MIRRORED], MIN_ELEMENTS[TPU]
+    minimum = " ({:,} elements on CPUs, {:,} on 4 cores)".format(*least)
     lines = [_INTRODUCTION.format(minimum=minimum, repeats=repeats)]
     lines += [f"{number}. {text}" for number, text in enumerate(GROUNDS.values(), 1)]
     numbers = range(1, len(GROUNDS) + 1)
@@ -132,7 +136,8 @@ def parsed(page: str) -> tuple[dict[tuple[str, str], Cell], str, str]:
         _, *texts = (text.strip() for text in match["cells"].split("|"))
         for place, ground in enumerate(GROUNDS):
             own = texts[3 * place : 3 * place + 3]
-            if own not in ([_NOT_RUN] * 3, [_NOT_MEASURED] * 3):
+            # A page may be older than a ground.
+            if own and own not in ([_NOT_RUN] * 3, [_NOT_MEASURED] * 3):
                 cells[match["name"], ground] = Cell(*own)
     repeats = re.search(r"the median of (\d+)", " ".join(table.split()))
     return cells, repeats[1] if repeats else "1", rest
