@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,9 @@ import tensorflow as tf
 
 from tests.weight_update.rewrite.stages import Stages, keras_step, run_stages
 from tf_wu_shard.config import ShardingOptions
+from tf_wu_shard.errors import StorageError
 from tf_wu_shard.refusals import Plan
+from tf_wu_shard.storage import captured_slots
 from tf_wu_shard.weight_update import all_workers
 from tf_wu_shard.weight_update.all_workers import _digest
 from tf_wu_shard.weight_update.plan.types import LeftAlone
@@ -36,7 +39,7 @@ def digest_of(
     graph = keras_step(strategy, optimizer, shapes)
     stages = run_stages(graph, ShardingOptions(min_elements=1, **options))
     assert len(stages.plan.variables) == len(shapes)
-    return _digest(stages.captured, stages.plan)
+    return _digest(stages.captured, stages.plan, ShardingOptions())
 
 
 def test_numbers_in_names_have_no_part_in_the_digest(strategy_of: Strategies) -> None:
@@ -46,8 +49,8 @@ def test_numbers_in_names_have_no_part_in_the_digest(strategy_of: Strategies) ->
     assert {ref.key for ref in one.view.variables.values()}.isdisjoint(
         update.name for update in other.plan.updates
     )
-    digest = _digest(one.captured, one.plan)
-    assert digest == _digest(other.captured, other.plan)
+    digest = _digest(one.captured, one.plan, ShardingOptions())
+    assert digest == _digest(other.captured, other.plan, ShardingOptions())
     assert len(digest) == 16
 
 
@@ -62,6 +65,33 @@ def test_another_plan_constant_or_shape_has_another_digest(strategy_of: Strategi
         digest_of(strategy_of(3), adam()),
     }
     assert len(found) == 6
+
+
+def test_what_gradients_travel_in_and_weights_that_are_whole_in_between_are_in_the_digest(
+    stages: Stages,
+) -> None:
+    captured, plan = stages.captured, stages.plan
+    looked_at = [
+        dataclasses.replace(
+            v,
+            update=dataclasses.replace(
+                v.update,
+                variables=tuple(
+                    dataclasses.replace(w, versions=(1, 2)) if w.versions else w
+                    for w in v.update.variables
+                ),
+            ),
+        )
+        for v in plan.variables
+    ]
+    alike = dataclasses.replace(plan, variables=(looked_at[0], *plan.variables[1:]))
+    other = dataclasses.replace(plan, variables=(plan.variables[0], *looked_at[1:]))
+    found = {_digest(captured, one, ShardingOptions()) for one in (plan, alike, other)}
+    found |= {
+        _digest(captured, plan, ShardingOptions(wire_dtype="bfloat16")),
+        _digest(captured, plan, ShardingOptions(dialect="collective")),
+    }
+    assert len(found) == 5
 
 
 class Others:
@@ -130,3 +160,26 @@ def test_slots_that_are_whole_yet_take_another_vote_after_one_that_agreed(
     others = Others(agree=True)
     assert asked(monkeypatch, others, stages, 2) == ["", ""]
     assert len(others.asked) == 2
+
+
+def test_a_function_that_writes_slots_in_shards_with_the_flag_off_takes_a_vote(
+    monkeypatch: pytest.MonkeyPatch, stages: Stages
+) -> None:
+    slot = stages.plan.in_shards[0].variable
+    others = Others(agree=True)
+    monkeypatch.setattr(all_workers, "workers_of", lambda captured: others)
+    all_workers.check_without_flag(stages.captured)
+    assert others.asked == []  # all slots are whole
+    monkeypatch.setattr(all_workers, "_reads_of_others", lambda captured, planned: [slot])
+    monkeypatch.setattr(captured_slots, "slots_in_shards", lambda captured: {slot: None})
+    for _ in range(2):
+        all_workers.check_without_flag(stages.captured)
+    (asked_once,) = others.asked
+    assert asked_once.refusal is None and asked_once.subject["options"] == "the flag is off"
+    silent = types.SimpleNamespace(
+        begin=lambda *given: Decision(False, {0: "agreed", 1: "has not answered"}, silent=(1,))
+    )
+    monkeypatch.setattr(all_workers, "workers_of", lambda captured: silent)
+    monkeypatch.setattr(all_workers, "_kept", lambda captured, names, attribute: {})
+    with pytest.raises(StorageError, match="with the same flag and options"):
+        all_workers.check_without_flag(stages.captured)

@@ -1,4 +1,4 @@
-"""Workers agree in two votes, and know each other's shards by the order in which they made them."""
+"""Workers agree in two votes, and know each other's variables by what all workers call them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tf_wu_shard.errors import StorageError
 from tf_wu_shard.tensorflow_private import worker_group
 from tf_wu_shard.workers import cluster, tensorflow_collectives
 from tf_wu_shard.workers.agreement import Decision, Proposal
-from tf_wu_shard.workers.cluster import WorkerCluster, worker_cluster
+from tf_wu_shard.workers.cluster import WorkerCluster, name_of, worker_cluster
 
 SAME = Proposal({"plan": "ab12"})
 UNWILLING = Proposal({"plan": "ab12"}, "its slot is on a GPU")
@@ -91,10 +91,10 @@ def workers() -> list[WorkerCluster]:
 def begun(
     two: list[WorkerCluster], *proposals: Proposal, once_made: Callable[[], None] = lambda: None
 ) -> list[Decision]:
-    """The first vote of both, about a weight that each of them numbers otherwise."""
+    """The first vote of both."""
     return together(
         [
-            partial(one.begin, [f"dense_{one.number}/kernel:0"], proposal, 5.0, once_made)
+            partial(one.begin, ["dense_/kernel 3"], proposal, 5.0, once_made)
             for one, proposal in zip(two, proposals, strict=True)
         ]
     )
@@ -111,12 +111,12 @@ def test_all_strategies_of_a_worker_have_one_cluster_of_the_last_that_asked() ->
     first = strategy(number=1)
     found = worker_cluster(first)
     assert worker_cluster(first) is found
-    assert found.offer("m:0", lambda seen: None) == "m#1"
+    assert found.offer("m", lambda seen: None) == "m#1"
     del first
     second = strategy(number=1)
     assert worker_cluster(second) is found
     # It is no other one's slot, though its name is the same.
-    assert found.offer("m:0", lambda seen: None) == "m#2"
+    assert found.offer("m", lambda seen: None) == "m#2"
     assert found.rank == 0
     assert worker_cluster(strategy(number=0)) is not found
     assert len(tensorflow_collectives._counters) == 3
@@ -168,12 +168,20 @@ def test_a_table_that_has_gone_stops_the_worker(store: FailingStore) -> None:
         alone.begin(["w"], SAME, 5.0, lambda: None)
 
 
+def test_all_workers_call_a_variable_by_its_number_and_not_by_those_in_its_name() -> None:
+    alone, third, fourth = (types.SimpleNamespace() for _ in range(3))
+    third._wu_shard_number, fourth._wu_shard_number = 3, 4
+    assert name_of("dense_1/kernel:0", alone) == "dense_/kernel"
+    assert name_of("dense_1/kernel:0", third) == name_of("dense_2/kernel", third)
+    assert name_of("dense_1/kernel:0", third) != name_of("dense_1/kernel:0", fourth)
+
+
 @pytest.mark.usefixtures("store")
 def test_slots_are_named_by_their_order_and_dropped_ones_are_told_with_the_next() -> None:
     own = WorkerCluster(STRATEGIES[0])
     own.read_seconds = 7.0
-    names = [own.offer(f"dense_{n}/momentum:0", lambda seen: None) for n in range(2)]
-    assert names == ["dense_/momentum#1", "dense_/momentum#2"]
+    names = [own.offer("dense_/momentum 3", lambda seen: None) for _ in range(2)]
+    assert names == ["dense_/momentum 3#1", "dense_/momentum 3#2"]
     own.drop(names[0])
     exchange: Any = own._exchange
     assert exchange.done == [f"offer {name}" for name in names] and exchange.seconds == 7.0

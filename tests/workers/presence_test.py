@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -103,3 +104,11 @@ def test_a_table_that_has_gone_keeps_no_program_from_ending(worker: Worker) -> N
     worker.store.fail()
     worker.end()
     assert worker.done == ["shards for 60", "watch ends"]
+
+
+def test_a_fork_of_a_worker_ends_without_a_word(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    worker.end()
+    assert worker.begun is None and worker.done == []

@@ -20,7 +20,7 @@ from tf_wu_shard.storage.worker_shards import OwnShards, WorkerShards, WriteCoun
 from tf_wu_shard.tensorflow_private import resources, sharded_variables
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
 from tf_wu_shard.tensorflow_private.traced_only import is_traced_only
-from tf_wu_shard.workers.cluster import worker_cluster
+from tf_wu_shard.workers.cluster import name_of, worker_cluster
 
 
 class PendingSlot:
@@ -90,7 +90,8 @@ class PendingSlot:
         cluster = worker_cluster(self._variable.distribute_strategy)
         # Who is behind may come to a read so late, and then read for as long.
         seconds = 2 * cluster.read_seconds
-        own = OwnShards(self._variable.name, self.shards, self.write_counts, seconds)
+        name = name_of(self._variable.name, self._variable)
+        own = OwnShards(name, self.shards, self.write_counts, seconds)
         return WorkerShards(self.layout, cluster, own)
 
 

@@ -66,7 +66,7 @@ class OwnShards:
         """Takes them as they are.
 
         Args:
-            variable: The variable's name.
+            variable: What all workers call the variable.
             shards: The shards.
             counts: What functions that write them count.
             earlier_seconds: How long a worker behind may read what Python code has written since.

@@ -1,7 +1,8 @@
 """Lets every component of a distributed variable be found from its resource handle.
 
 TensorFlow notes the variable on the handle of an ordinary component, but not on one made while a
-function is being traced. Here it is noted on all of them, from import on, and the trace with it.
+function is being traced. Here it is noted on all of them, from import on, and the trace with it,
+and variables of several workers are counted.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 
 from tensorflow.python.distribute import values
 
-from tf_wu_shard.tensorflow_private import creating_traces
+from tf_wu_shard.tensorflow_private import creating_traces, variable_numbers
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
 from tf_wu_shard.tensorflow_private.wrapping import wrap_once
 
@@ -27,12 +28,14 @@ def install() -> None:
         original(variable, *args, **kwargs)
         _note(variable)
         creating_traces.note(variable)
+        variable_numbers.note(variable)
 
     if not wrap_once(values.DistributedVariable, "__init__", init):
         return
-    for found in gc.get_objects():
-        if isinstance(found, values.DistributedVariable):
-            _note(found)
+    before = [one for one in gc.get_objects() if isinstance(one, values.DistributedVariable)]
+    for found in before:
+        _note(found)
+    variable_numbers.note_all(before)
 
 
 def _note(variable: Any) -> None:

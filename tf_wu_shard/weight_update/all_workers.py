@@ -24,7 +24,6 @@ from tf_wu_shard import refusals
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.op import Op, Value
-from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.step.accesses import accesses
 from tf_wu_shard.step.capture import Captured
@@ -34,6 +33,7 @@ from tf_wu_shard.storage import captured_slots
 from tf_wu_shard.weight_update.plan.types import ShardingPlan
 from tf_wu_shard.weight_update.slot_reads import read_together, written_keys
 from tf_wu_shard.workers.agreement import PLAN, Decision, Proposal
+from tf_wu_shard.workers.cluster import name_of
 
 # Where a trained variable keeps the plans that all workers agreed on, and what they refused.
 _AGREED = "_wu_shard_agreed"
@@ -61,12 +61,12 @@ def against_others(
     trained = _trained(plan, captured)
     if cluster is None or not trained:
         return None
-    digest = _digest(captured, plan)
+    digest = _digest(captured, plan, options)
     agreed_on = _kept(captured, trained, _AGREED)
     if digest in agreed_on and _moves_nothing(captured, plan):
         return None
     subject = {
-        "version": importlib.metadata.version("tf-wu-shard"),
+        "version": _version(),
         "options": repr(options),
         PLAN: digest,
     }
@@ -83,12 +83,43 @@ def against_others(
     def once_made() -> None:
         agreed_on[digest] = None
 
-    decision = cluster.begin(trained, proposal, options.agreement_seconds, once_made)
+    about = [_name(captured, key) for key in trained]
+    decision = cluster.begin(about, proposal, options.agreement_seconds, once_made)
     # Of what it does not want itself it has its own reasons.
     found = None if nothing is not None else _refusal(captured, decision)
     if not decision.agreed:
         refused[asked] = found
     return found
+
+
+def check_without_flag(captured: Captured) -> None:
+    """The first vote on a function that is not to be sharded, but whose slots live in shards.
+
+    Where it writes some, it reads them by collectives: other ones than those of the step as it was
+    when the flag was on, which another worker may still run.
+
+    Args:
+        captured: The function's graph and variables.
+
+    Raises:
+        StorageError: If not all workers have such a function.
+    """
+    cluster = workers_of(captured)
+    read = [] if cluster is None else _reads_of_others(captured, set())
+    if cluster is None or not read:
+        return
+    digest = hashlib.sha256(repr(("off", read)).encode()).hexdigest()[:16]
+    agreed_on = _kept(captured, sorted(captured_slots.slots_in_shards(captured)), _AGREED)
+    if digest in agreed_on:
+        return
+
+    def once_made() -> None:
+        agreed_on[digest] = None
+
+    about = sorted({*read})
+    proposal = Proposal({"version": _version(), "options": "the flag is off", PLAN: digest})
+    seconds = ShardingOptions().agreement_seconds
+    _refusal(captured, cluster.begin(about, proposal, seconds, once_made))
 
 
 def confirm(captured: Captured) -> Refusal | None:
@@ -130,10 +161,14 @@ def _refusal(captured: Captured, decision: Decision) -> Refusal | None:
     if apart and (slots := captured_slots.slots_in_shards(captured)):
         raise StorageError(
             f"slots live in shards ({min(slots)} is one), and the workers do not all trace this"
-            f" function: {said}. Trace the same function on all workers, with the same reads of"
-            " slots in it, or restart them from the last checkpoint"
+            f" function: {said}. Trace the same function on all workers, with the same flag and"
+            " options and the same reads of slots in it, or restart them from the last checkpoint"
         )
     return refusals.Topology.NOT_ON_ALL_WORKERS.at(said=said)
+
+
+def _version() -> str:
+    return importlib.metadata.version("tf-wu-shard")
 
 
 def _trained(plan: ShardingPlan, captured: Captured) -> list[str]:
@@ -161,13 +196,18 @@ def _kept(captured: Captured, trained: list[str], attribute: str) -> dict[str, R
     return found
 
 
-def _digest(captured: Captured, plan: ShardingPlan) -> str:
+def _name(captured: Captured, key: str) -> str:
+    """What all workers call a variable of a graph."""
+    return name_of(key, captured.variables.get(key))
+
+
+def _digest(captured: Captured, plan: ShardingPlan, options: ShardingOptions) -> str:
     """What is equal on all workers that do the same, and differs where they exchange other things.
 
-    It has the plan, what the updates compute with besides gradients and variables, as constants may
-    come from Python code that differs between workers, and the reads of other slots in which all
-    workers take part. Numbers in names are no part of it, as TensorFlow counts them for each
-    process.
+    It has the plan, what gradients travel in, the weights that are whole between two updates, as
+    one worker's Python code may look at one there, what the updates compute with besides gradients
+    and variables, as constants may come from such code, and the reads of other slots in which all
+    workers take part.
     """
     found = hashlib.sha256()
 
@@ -175,16 +215,20 @@ def _digest(captured: Captured, plan: ShardingPlan) -> str:
         found.update(repr(what).encode())
 
     places = {variable.variable: place for place, variable in enumerate(plan.variables)}
+    add(options.wire_dtype, options.dialect)
     add(plan.num_replicas, [reduction.key for reduction in plan.summed_whole])
     for stack in plan.stacks:
         members = [(places[member.update.name], member.number) for member in stack.members]
         add(members, stack.each, stack.by_turns)
     for variable in plan.variables:
-        add(_unnumbered(variable.variable), variable.layouts)
+        add(_name(captured, variable.variable), variable.layouts)
         add(variable.dtype, variable.bucket, variable.update.reductions)
-        add([(_unnumbered(slot.variable), slot.layout, slot.dtype) for slot in variable.in_shards])
+        slots = variable.in_shards
+        add([(_name(captured, slot.variable), slot.layout, slot.dtype) for slot in slots])
+        weights = variable.update.weights
+        add([(_name(captured, weight.key), weight.versions) for weight in weights])
     add(_reads_of_others(captured, {slot.variable for slot in plan.in_shards}))
-    computed = _Computed(captured.view, result_names(captured.view, plan.reductions))
+    computed = _Computed(captured, result_names(captured.view, plan.reductions))
     for variable in plan.variables:
         add([computed.digest(op.ops[0]) for op in variable.update.body])
     return found.hexdigest()[:16]
@@ -197,8 +241,9 @@ class _Computed:
     same on all workers where the threads of several replicas build a graph.
     """
 
-    def __init__(self, view: GraphView, gradients: Mapping[Value, tuple[int, int]]) -> None:
-        self._view = view
+    def __init__(self, captured: Captured, gradients: Mapping[Value, tuple[int, int]]) -> None:
+        self._captured = captured
+        self._view = captured.view
         self._gradients = gradients
         self._known: dict[str, bytes] = {}
 
@@ -225,7 +270,7 @@ class _Computed:
             found.update(op.attribute("value").tensor.SerializeToString(deterministic=True))
         variable = self._view.variables.get(op.name)
         if variable is not None:
-            found.update(_unnumbered(variable.key).encode())
+            found.update(_name(self._captured, variable.key).encode())
         for value in op.inputs:
             key, _ = self._gradients.get(value, (None, 0))
             before = self._known.get(value.op, b"") if key is None else repr(key).encode()
@@ -240,7 +285,7 @@ def _reads_of_others(captured: Captured, planned: set[str]) -> list[str]:
     written = (planned & slots.keys()) | written_keys(view, handles)
     together = read_together(slots, [slots[key] for key in written]) - planned
     return sorted(
-        _unnumbered(ref.key)
+        _name(captured, ref.key)
         for handle, ref in handles.items()
         if ref.key in together
         for _ in accesses(view, handle)

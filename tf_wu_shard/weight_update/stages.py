@@ -101,6 +101,7 @@ def run_stages(step: Step, options: ShardingOptions | None, reported: Reported) 
     cluster = captured.cluster
     if options is None:
         if cluster is None:
+            all_workers.check_without_flag(captured)
             return Outcome(nested)
         options = _ONLY_WHAT_IS_IN_SHARDS
     title = function_graph.title(graph)

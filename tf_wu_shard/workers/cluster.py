@@ -18,11 +18,12 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import tensorflow as tf
 
 from tf_wu_shard.errors import StorageError
-from tf_wu_shard.tensorflow_private import worker_group
+from tf_wu_shard.tensorflow_private import variable_numbers, worker_group
 from tf_wu_shard.workers.agreement import Decision, Proposal, Voter
 from tf_wu_shard.workers.cluster_store import ClusterStore
 from tf_wu_shard.workers.loss import Loss
@@ -116,9 +117,9 @@ class WorkerCluster:
         Where they do, a second one has to follow: `confirm`.
 
         Args:
-            about: What the vote is about, such as names of variables; the same words on all
-                workers, of which numbers do not count. The n-th vote about the same things is the
-                n-th of every other worker, those that were missed counted.
+            about: What the vote is about, as `name_of` says it of variables; the same words on
+                all workers. The n-th vote about the same things is the n-th of every other worker,
+                those that were missed counted.
             proposal: What this worker wants.
             seconds: How long to wait for the others.
             once_made: Called when the second vote has agreed, too.
@@ -126,8 +127,7 @@ class WorkerCluster:
         Raises:
             StorageError: If it cannot be known what was decided, as worker 0 is gone.
         """
-        words = sorted(re.sub(r"[0-9]+", "", word) for word in about)
-        topic = hashlib.sha256("\n".join(words).encode()).hexdigest()[:16]
+        topic = hashlib.sha256("\n".join(sorted(about)).encode()).hexdigest()[:16]
         with self._reaching_the_table():
             voter = self._voter(seconds)
             self._votes[topic] += 1
@@ -212,7 +212,8 @@ class WorkerCluster:
         """Hands this worker's shard of a slot to whoever asks for the whole.
 
         Args:
-            variable: The variable's name. The n-th slot of a name is the n-th of every worker.
+            variable: The variable, as `name_of` says it. The n-th slot of a name is the n-th of
+                every worker.
             source: What the shard is now; None while it is written.
 
         Returns:
@@ -220,9 +221,8 @@ class WorkerCluster:
         """
         while self._dropped:
             self._exchange.drop(self._dropped.popleft())
-        base = re.sub(r"[0-9]+", "", variable.partition(":")[0])
-        self._slots[base] += 1
-        name = f"{base}#{self._slots[base]}"
+        self._slots[variable] += 1
+        name = f"{variable}#{self._slots[variable]}"
         self._exchange.offer(name, source)
         return name
 
@@ -244,6 +244,18 @@ class WorkerCluster:
         """
         found = self._exchange.read(name)
         return [found[number] for number in self.members]
+
+
+def name_of(name: str, variable: Any) -> str:
+    """What all workers call a variable.
+
+    Args:
+        name: Its name here. Numbers in it do not count: TensorFlow counts them for each process.
+        variable: It; any object that is no variable of several workers goes by its name alone.
+    """
+    number = variable_numbers.number_of(variable)
+    words = re.sub(r"[0-9]+", "", name.partition(":")[0])
+    return words if number is None else f"{words} {number}"
 
 
 def worker_cluster(strategy: tf.distribute.Strategy) -> WorkerCluster:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import sys
 
 import tensorflow as tf
@@ -51,10 +52,14 @@ class Presence:
             loss,
         )
         self.exchange: ShardExchange | None = None
+        self._process = os.getpid()
         atexit.register(self._leave)
 
     def _leave(self) -> None:
         """What the program does last."""
+        if os.getpid() != self._process:
+            # A fork of the worker ends, which has none of its threads: the worker goes on.
+            return
         # The others of one that failed are to learn of it as fast as they do without sharding.
         failed = getattr(sys, "last_value", None) is not None
         if not failed:
