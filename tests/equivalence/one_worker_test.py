@@ -99,7 +99,7 @@ def test_a_step_that_the_chief_traces_alone_takes_the_seconds_of_an_agreement() 
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("read_by_the_chief", "with the same reads of slots in it"),
+        ("read_by_the_chief", "the same reads of slots in it"),
         ("written_by_each", "with what each replica may have of its own (rows, Placeholder)"),
     ],
 )

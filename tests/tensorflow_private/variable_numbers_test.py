@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import tensorflow as tf
+from tensorflow.python.distribute import collective_all_reduce_strategy
 
 from tf_wu_shard.tensorflow_private import handle_references, variable_numbers
 
@@ -18,7 +19,8 @@ class Made:
     """What a distributed variable is known by."""
 
     def __init__(self, count: int = 0, workers: bool = True) -> None:
-        extended = types.SimpleNamespace(_in_multi_worker_mode=lambda: workers)
+        several = collective_all_reduce_strategy.CollectiveAllReduceExtended
+        extended: Any = object.__new__(several) if workers else None
         self._distribute_strategy: Any = types.SimpleNamespace(extended=extended)
         self._primary = types.SimpleNamespace(_unique_id=f"kernel_1_{count}")
 
@@ -51,7 +53,9 @@ def test_a_variable_is_numbered_when_it_is_made(
 ) -> None:
     handle_references.install()
     strategy = strategy_of(2)
-    monkeypatch.setattr(strategy.extended, "_in_multi_worker_mode", lambda: True)
+    monkeypatch.setattr(
+        collective_all_reduce_strategy, "CollectiveAllReduceExtended", type(strategy.extended)
+    )
     with strategy.scope():
         one, other = (tf.Variable(0.0, name="kernel") for _ in range(2))
     first, second = map(variable_numbers.number_of, (one, other))

@@ -105,8 +105,8 @@ REQUIRED = {
     ),
     "python.eager.context:Context": (
         *("_optimizer_experimental_options", "abort_collective_ops", "add_function_def"),
-        *("check_collective_ops_peer_health", "delete_config_key_value"),
-        *("function_scope_id", "get_compiler_ir", "get_config_key_value"),
+        *("check_collective_ops_peer_health", "clear_kernel_cache", "delete_config_key_value"),
+        *("enable_collective_ops", "function_scope_id", "get_compiler_ir", "get_config_key_value"),
         *("get_function_def", "get_optimizer_experimental_options", "get_visible_devices"),
         *("has_function", "list_function_names", "list_logical_devices", "list_physical_devices"),
         *("remove_function", "set_config_key_value", "set_optimizer_experimental_options"),
@@ -162,7 +162,7 @@ REQUIRED = {
     "python.ops.resource_variable_ops:ResourceVariable": (
         *("_cached_value", "_distribute_strategy", "_handle", "_in_graph_mode"),
         *("_parent_trackable", "_read_variable_op", "_restore_from_tensors"),
-        *("_strided_slice_assign", "_type_spec", "handle", "is_initialized"),
+        *("_strided_slice_assign", "_type_spec", "_unique_id", "handle", "is_initialized"),
     ),
     "python.ops.resource_variable_ops:VariableSpec": (
         *("_from_components", "_to_components", "value_type"),

@@ -12,6 +12,8 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
+from tensorflow.python.distribute import collective_all_reduce_strategy
+
 # Where a variable keeps its number.
 _ATTRIBUTE = "_wu_shard_number"
 
@@ -27,7 +29,7 @@ def note(variable: Any) -> None:
     strategy = variable._distribute_strategy
     if _ATTRIBUTE in vars(variable) or strategy is None:
         return
-    if strategy.extended._in_multi_worker_mode():
+    if isinstance(strategy.extended, collective_all_reduce_strategy.CollectiveAllReduceExtended):
         setattr(variable, _ATTRIBUTE, next(_numbers))
 
 
