@@ -48,6 +48,13 @@ def test_those_made_before_are_numbered_in_the_order_in_which_they_were_made() -
     assert found[0] is not None and found[1] == found[0] + 1
 
 
+def test_one_of_a_graph_made_before_has_no_count_and_no_number() -> None:
+    of_a_graph = Made(workers=False)
+    of_a_graph._primary = types.SimpleNamespace(_unique_id="kernel")
+    variable_numbers.note_all([of_a_graph, Made(count=3)])
+    assert variable_numbers.number_of(of_a_graph) is None
+
+
 def test_a_variable_is_numbered_when_it_is_made(
     strategy_of: Strategies, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ have equal ones.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -50,6 +51,7 @@ def number_of(variable: Any) -> int | None:
 
 
 def _made(variable: Any) -> int:
-    # TensorFlow counts what a process makes, and puts the number behind the name.
-    _, _, count = str(variable._primary._unique_id).rpartition("_")
-    return int(count)
+    # TensorFlow counts what a process makes, and puts the number behind the name; not in a graph,
+    # which has no workers.
+    count = re.search(r"_([0-9]+)$", str(variable._primary._unique_id))
+    return int(count[1]) if count else -1

@@ -104,12 +104,13 @@ def check_without_flag(captured: Captured) -> None:
     Raises:
         StorageError: If not all workers have such a function.
     """
-    cluster = workers_of(captured)
+    in_shards = sorted(captured_slots.slots_in_shards(captured))
+    cluster = workers_of(captured) if in_shards else None
     read = [] if cluster is None else _reads_of_others(captured, set())
     if cluster is None or not read:
         return
     digest = hashlib.sha256(repr(("off", read)).encode()).hexdigest()[:16]
-    agreed_on = _kept(captured, sorted(captured_slots.slots_in_shards(captured)), _AGREED)
+    agreed_on = _kept(captured, in_shards, _AGREED)
     if digest in agreed_on:
         return
 
