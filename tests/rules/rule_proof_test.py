@@ -13,7 +13,6 @@ from tf_wu_shard.rules import elementwise, registry, shapes, sums
 from tf_wu_shard.rules.registry import Family, Rule
 from tf_wu_shard.rules.sums import SumRule
 from tf_wu_shard.rules.writes import WRITES, Write
-from tf_wu_shard.weight_update.rewrite.own_shard import OwnShard
 from tools.rule_proof import samples
 from tools.rule_proof.proofs import PROVED, REFUSED, WRONG, prove, rules
 from tools.rule_proof.samples import Call
@@ -100,7 +99,8 @@ def test_a_sum_that_looks_at_padding_is_caught(
     def with_padding(own: object, terms: object, shard: object, layout: object) -> object:
         return shard
 
-    monkeypatch.setattr(OwnShard, "_without_padding", with_padding)
+    own_shard = "tf_wu_shard.weight_update.rewrite.own_shard.OwnShard"
+    monkeypatch.setattr(f"{own_shard}._without_padding", with_padding)
     verdict = prove(op_type)
     assert verdict.outcome == WRONG and found in verdict.detail
 
