@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import types
 from collections.abc import Callable
 from functools import partial
@@ -120,6 +121,13 @@ def test_all_strategies_of_a_worker_have_one_cluster_of_the_last_that_asked() ->
     assert found.rank == 0
     assert worker_cluster(strategy(number=0)) is not found
     assert len(tensorflow_collectives._counters) == 3
+
+
+@pytest.mark.usefixtures("store")
+def test_a_strategy_can_be_copied_deep_as_before() -> None:
+    first = strategy(number=1)
+    found = worker_cluster(first)
+    assert worker_cluster(copy.deepcopy(first)) is found
 
 
 @pytest.mark.usefixtures("store")

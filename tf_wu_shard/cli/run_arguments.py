@@ -114,8 +114,11 @@ def report_path(args: argparse.Namespace) -> pathlib.Path | None:
         return None
     # The script may change the working directory. Better to fail now than after a long training.
     path = given.absolute()
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        args.parser.error(
-            f"cannot write the report {str(given)!r}: its folder is missing or closed"
-        )
+    why = None
+    if path.is_dir():
+        why = "it is a folder; name a file in it"
+    elif not os.access(path if path.exists() else path.parent, os.W_OK):
+        why = "its folder is missing or closed"
+    if why is not None:
+        args.parser.error(f"cannot write the report {str(given)!r}: {why}")
     return path

@@ -35,13 +35,15 @@ from tf_wu_shard.workers.tensorflow_collectives import count_those_of
 # How long a reader waits for other workers where the user says nothing else.
 READ_SECONDS = 30.0
 
-# Where a strategy keeps its cluster.
-_ATTRIBUTE = "_wu_shard_cluster"
-
 _lock = threading.Lock()
 
 # By the number of this worker and how many there are. A process has one cluster.
 _clusters: dict[tuple[int, int], WorkerCluster] = {}
+
+# Not on the strategies themselves: optimizers and models are copied deep, strategy and all.
+_of_strategies: weakref.WeakKeyDictionary[tf.distribute.Strategy, WorkerCluster] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -265,13 +267,13 @@ def worker_cluster(strategy: tf.distribute.Strategy) -> WorkerCluster:
         strategy: A MultiWorkerMirroredStrategy.
     """
     with _lock:
-        found: WorkerCluster | None = vars(strategy).get(_ATTRIBUTE)
+        found = _of_strategies.get(strategy)
         if found is None:
             place = worker_group.number_of(strategy), worker_group.count_of(strategy)
             found = _clusters.get(place)
             if found is None:
                 found = _clusters[place] = WorkerCluster(strategy)
-            vars(strategy)[_ATTRIBUTE] = found
+            _of_strategies[strategy] = found
             count_those_of(strategy)
         found.belongs_to(strategy)
         return found
