@@ -11,7 +11,6 @@ import tensorflow as tf
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.calls import BRANCHES
 from tf_wu_shard.graph.op import Value
-from tf_wu_shard.grounds.tpu.cluster import cluster_of
 from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.if_conversion import if_converted
 from tf_wu_shard.program.prepare import sums
@@ -44,9 +43,9 @@ def traced(strategy: tf.distribute.TPUStrategy, step: Step) -> tuple[Any, Captur
         strategy.run(lambda own: step(Given(own, same, variables)), (own,))
 
     graph = program.get_concrete_function(rows, tf.constant(0.5)).graph
-    cluster = cluster_of(graph)
-    assert cluster is not None
-    return graph, capture(graph), cluster.name
+    captured = capture(graph)
+    assert captured.cluster is not None
+    return graph, captured, captured.cluster.name
 
 
 def converted(strategy: tf.distribute.TPUStrategy, step: Step) -> Captured:

@@ -11,7 +11,6 @@ import tensorflow as tf
 
 from tests.graph.text_graph import view_of
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.grounds.tpu.cluster import cluster_of
 from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.nesting import Nested, everything, nested_programs, uses
 from tf_wu_shard.program.prepare import prepared
@@ -78,10 +77,11 @@ def innermost(strategy: tf.distribute.TPUStrategy, step: Step) -> GraphView:
         strategy.run(lambda own: step(own, same, weight), (own,))
 
     graph = program.get_concrete_function(rows, tf.constant(np.float32(0.5))).graph
-    cluster = cluster_of(graph)
-    assert cluster is not None
-    flat = prepared(TracedGraph(graph), capture(graph), cluster.name, 4)
-    nested = nested_programs(TracedGraph(graph), flat, cluster.name, 4)
+    captured = capture(graph)
+    assert captured.cluster is not None
+    name = captured.cluster.name
+    flat = prepared(TracedGraph(graph), captured, name, 4)
+    nested = nested_programs(TracedGraph(graph), flat, name, 4)
     first, _ = next(everything(nested))
     return first.captured.view
 

@@ -40,6 +40,10 @@ def test_a_variable_that_no_strategy_made_is_called_by_its_name() -> None:
     assert ref.num_replicas == 1
 
 
+def test_a_function_without_a_tpu_program_has_no_cluster(step: Captured) -> None:
+    assert step.cluster is None
+
+
 def test_shape_type_and_device_are_the_components_own(step: Captured) -> None:
     for ref in (r for r in step.view.variables.values() if r.num_replicas > 1):
         component = step.variables[ref.key].values[ref.replica]

@@ -10,10 +10,13 @@ from typing import Any
 from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
-from tf_wu_shard.grounds.tpu.cluster import Cluster, cluster_of
+from tf_wu_shard.grounds.tpu.cluster import Cluster, cluster_by
+from tf_wu_shard.grounds.tpu.ops import METADATA
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.tensorflow_private import call_time_inputs, function_graph
-from tf_wu_shard.tensorflow_private.captured_variables import CapturedVariable, captured_variables
+from tf_wu_shard.tensorflow_private import traced_function
+from tf_wu_shard.tensorflow_private.captured_variables import CapturedVariable
+from tf_wu_shard.tensorflow_private.function_graph import op_def
+from tf_wu_shard.tensorflow_private.traced_function import TracedFunction
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,35 +68,35 @@ def capture(graph: Any) -> Captured:
     Returns:
         The view, and the live mirrored variables behind it.
     """
-    cluster = cluster_of(graph)
-    found = captured_variables(graph)
-    constants = function_graph.captured_constants(graph)
-    at_call_time = call_time_inputs.call_time_inputs(graph)
-    shape_of = function_graph.shapes_given(graph, constants)
+    traced = traced_function.read(graph)
+    view, variables = _sight_of(traced)
+    metadata = [node for node in traced.graph_def.node if node.op == METADATA]
+    return Captured(view, variables, cluster_by(metadata))
+
+
+def _sight_of(traced: TracedFunction) -> tuple[GraphView, dict[str, Any]]:
+    """A view of a traced function, and the distributed variables in it by key."""
+    found = traced.variables
     keys, variables = _keys(found)
-    graph_def = graph.as_graph_def()
-    for node in graph_def.node if at_call_time else ():
-        if node.name in at_call_time:
-            node.attr[call_time_inputs.CALL_TIME].list.s.append(node.name.encode())
-    own: tuple[str, ...] = ()
-    if any(one.replicas_elsewhere for one in found):
-        # The workers run one program, each with arguments and plain variables of its own.
-        own = function_graph.inputs_by_value(graph)
-        found = [one if one.variable is not None else one._replace(mirrored=False) for one in found]
+    # The workers run one program, each with arguments and plain variables of its own.
+    on_workers = any(one.replicas_elsewhere for one in found)
     view = GraphView(
-        graph_def,
-        variables={one.placeholder: _ref(one, keys[i]) for i, one in enumerate(found)},
-        outputs=[Value(t.op.name, t.value_index) for t in graph.outputs],
-        control_outputs=[op.name for op in graph.control_outputs],
-        op_def=function_graph.op_def,
-        # Asked for where they matter: writing all shapes into the GraphDef takes as long as the
-        # rest of it.
-        shape_of=lambda value: shape_of(value.op, value.index),
-    ).with_inputs(own, constants)
-    return Captured(view, variables, cluster)
+        traced.graph_def,
+        variables={
+            one.placeholder: _ref(one, key, on_workers)
+            for one, key in zip(found, keys, strict=True)
+        },
+        outputs=[Value(*output) for output in traced.outputs],
+        control_outputs=traced.control_outputs,
+        op_def=op_def,
+        shape_of=lambda value: traced.shape_of(value.op, value.index),
+    )
+    return view.with_inputs(
+        traced.inputs_by_value if on_workers else (), traced.constants
+    ), variables
 
 
-def _keys(found: list[CapturedVariable]) -> tuple[list[str], dict[str, Any]]:
+def _keys(found: Iterable[CapturedVariable]) -> tuple[list[str], dict[str, Any]]:
     """For each handle the key of its variable, and the distributed variables by key."""
     keys: list[str] = []
     variables: dict[str, Any] = {}
@@ -113,14 +116,15 @@ def _keys(found: list[CapturedVariable]) -> tuple[list[str], dict[str, Any]]:
     return keys, variables
 
 
-def _ref(found: CapturedVariable, key: str) -> VariableRef:
+def _ref(found: CapturedVariable, key: str, on_workers: bool) -> VariableRef:
+    own = on_workers and found.variable is None
     return VariableRef(
         key=key,
         replica=found.replica,
         num_replicas=found.num_replicas,
         shape=found.shape,
         dtype=found.dtype,
-        mirrored=found.mirrored,
+        mirrored=found.mirrored and not own,
         device=found.device,
         trainable=found.variable is not None and found.variable.trainable,
         replicas_elsewhere=found.replicas_elsewhere,

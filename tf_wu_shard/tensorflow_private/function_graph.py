@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -41,12 +41,15 @@ def captured_constants(graph: Any) -> dict[str, Any]:
     return found
 
 
-def inputs_by_value(graph: Any) -> tuple[str, ...]:
+def inputs_by_value(graph: Any, constants: Container[str]) -> tuple[str, ...]:
     """Names of the placeholders of a FuncGraph that stand for values and are no constants.
 
     Its arguments are, and tensors that it captured.
+
+    Args:
+        graph: The FuncGraph.
+        constants: Names of the placeholders that are, see `captured_constants`.
     """
-    constants = captured_constants(graph)
     return tuple(
         placeholder.op.name
         for placeholder in graph.inputs

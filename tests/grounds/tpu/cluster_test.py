@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from tf_wu_shard.grounds.tpu.cluster import Cluster, cluster_by, cluster_of
+from tf_wu_shard.grounds.tpu.cluster import Cluster, cluster_by
 from tf_wu_shard.refusals import Topology
 
 
@@ -38,11 +38,3 @@ def test_several_clusters_are_refused() -> None:
     found = cluster_by([metadata("p", 4), metadata("q", 4)])
     assert found is not None and found.name == "p"
     assert found.refusal == Topology.SEVERAL_PROGRAMS.at(count=2)
-
-
-def test_a_function_without_a_tpu_program_has_none() -> None:
-    @tf.function
-    def plain(x: Any) -> Any:
-        return x + 1
-
-    assert cluster_of(plain.get_concrete_function(tf.constant(1)).graph) is None

@@ -14,7 +14,6 @@ import tensorflow as tf
 from tests.equivalence.matrix_optimizers import Cooled, Shampoo
 from tests.weight_update.rewrite.stages import Stages, keras_step
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.grounds.tpu.cluster import cluster_of
 from tf_wu_shard.grounds.tpu.collectives import TpuCluster
 from tf_wu_shard.grounds.tpu.torus import one_group
 from tf_wu_shard.step.capture import capture
@@ -34,10 +33,9 @@ def stages_of(
 ) -> Stages:
     """What the stages make of a step under a TPUStrategy."""
     graph = keras_step(strategy, optimizer, shapes)
-    cluster = cluster_of(graph)
-    assert cluster is not None
     captured = capture(graph)
-    dialect = tpu_dialect(cluster, captured)
+    assert captured.cluster is not None
+    dialect = tpu_dialect(captured.cluster, captured)
     analysis = analyze(captured.view, dialect)
     options = ShardingOptions(min_elements=1)
     plan = make_plan(analysis, options, dialect.preferences)

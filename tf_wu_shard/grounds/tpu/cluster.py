@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import decoded
 from tf_wu_shard.grounds.tpu.obstacles import cores_obstacle
-from tf_wu_shard.grounds.tpu.ops import METADATA, PROGRAM
+from tf_wu_shard.grounds.tpu.ops import PROGRAM
 from tf_wu_shard.refusals import Refusal
 
 _REPLICAS = "num_replicas"
@@ -26,11 +26,6 @@ class Cluster(NamedTuple):
     name: str
     num_replicas: int
     refusal: Refusal | None
-
-
-def cluster_of(graph: Any) -> Cluster | None:
-    """The TPU cluster of a FuncGraph, see `cluster_by`."""
-    return cluster_by([op.node_def for op in graph.get_operations() if op.type == METADATA])
 
 
 def cluster_by(metadata: Sequence[Any]) -> Cluster | None:
