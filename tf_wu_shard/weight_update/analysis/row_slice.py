@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.grounds.dialect import Gathered
 from tf_wu_shard.placement import Cut, Placement, RowPlacement, What
 from tf_wu_shard.refusals import Refusal
@@ -37,13 +38,14 @@ class RowSlice(UpdateSlice):
             knows what is outside.
     """
 
+    _renaming = SAME
+
     def prepare(self, reductions: tuple[GradientReduction, ...]) -> Refusal | None:
         """Takes in what the gradient's parts are; why that does not do, or None.
 
         Args:
             reductions: All reductions of the graph, by key.
         """
-        self._placements: dict[Value, RowPlacement] = {}
         self.branches: dict[str, RowBranch] = {}
         self.gathered: set[str] = set()
         # Operands that are outside and of which each shard takes its own rows.
@@ -89,53 +91,41 @@ class RowSlice(UpdateSlice):
             for name in self._names.of(part.key, 0):
                 if name != part.results[0] and self._view.producer(name).type not in SAME:
                     return refusals.Rows.RESHAPED_SPARSE_GRADIENT.at(name.op)
-                self._placements[name] = whats[part.gathered]
+                self.placements[name] = whats[part.gathered]
         return None
 
     def placement(self, value: Value) -> RowPlacement | None:
         """Where a value lies; None where it is the same on every replica."""
-        return self._placements.get(value)
+        found = self.placements.get(value)
+        assert found is None or isinstance(found, RowPlacement), "nothing else is placed here"
+        return found
 
     def results(self, op: Op) -> list[Value]:
         """What an op of the body yields that depends on the shard, but for reads and shapes."""
         if op.type == READ or op.name in self._written_by:
             return []
-        found = [value for value in self._view.results(op.name) if value in self._placements]
-        return [value for value in found if self._placements[value].what is not What.TABLE_SHAPE]
+        found = [(value, self.placement(value)) for value in self._view.results(op.name)]
+        return [v for v, own in found if own is not None and own.what is not What.TABLE_SHAPE]
 
     def may_be_gathered(self, value: Value) -> bool:
         """Whether a value has some numbers for each row of the table, fewer than the table has."""
-        placement = self._placements[value]
+        placement = self.placement(value)
+        assert placement is not None, "it is one of `results`"
         return placement.what is What.TABLE and math.prod(placement.shape) < self.size
 
-    def place(self) -> Refusal | None:
-        """See `UpdateSlice.place`."""
-        ancestors = self._ancestors()
-        self._within = {op.name for op in ancestors}
-        for op in sorted(ancestors, key=lambda o: o.position):
-            refusal = self._place_op(op)
-            if refusal is not None:
-                return refusal
+    def _against_sizes(self) -> Refusal | None:
+        """See `UpdateSlice`: `prepare` has asked for more."""
         return None
 
-    def _place_op(self, op: Op) -> Refusal | None:
-        if op.type == READ:
-            if op.inputs[0].op in self._own_handles:
-                self._placements[Value(op.name)] = self._table
-                self.body.append(op)
-            elif op.inputs[0].op in self._view.variables:
-                self.read_besides.add(self._view.variables[op.inputs[0].op].key)
-            return None
-        if op.name in self._written_by:
-            self.body.append(op)
-            return self._check_write(op)
-        operands = [self._placements.get(v) for v in op.inputs]
-        if op.type in SAME:
-            for i, (value, placement) in enumerate(zip(op.inputs, operands, strict=True)):
-                if placement is not None:
-                    self._placements[Value(op.name, i)] = placement
-                    self._sources[Value(op.name, i)] = self.source(value)
-            return None
+    def _placement_of(self, ref: VariableRef) -> Placement:
+        return self._table
+
+    def _placement(self, value: Value) -> Placement | None:
+        """Where an operand lies; None where it is outside."""
+        return self.placements.get(value)
+
+    def _place_computed(self, op: Op) -> Refusal | None:
+        operands = [self.placement(v) for v in op.inputs]
         if op.type == BRANCH and any(p is not None for p in operands):
             return self._place_branch(op, operands)
         if op.type == READ_ROWS and op.inputs[0].op in self._own_handles:
@@ -150,7 +140,7 @@ class RowSlice(UpdateSlice):
             return None
         for number, result in enumerate(results):
             if isinstance(result, RowPlacement):
-                self._placements[Value(op.name, number)] = result
+                self.placements[Value(op.name, number)] = result
         if family_of(op.type) is Family.ELEMENTWISE:
             self._sliced.update((op.name, op.inputs[n]) for n in own_rows(placed, results))
         self._add_to_body(op, operation, placed, results[0])
@@ -180,7 +170,7 @@ class RowSlice(UpdateSlice):
             if before is None and placement is not None and placement.what is What.TABLE:
                 self._sliced.add((op.name, value))
         for i, placement in enumerate(branch.results):
-            self._placements[Value(op.name, i)] = placement
+            self.placements[Value(op.name, i)] = placement
         self.branches[op.name] = branch
         self.body.append(op)
         return None
@@ -197,20 +187,14 @@ class RowSlice(UpdateSlice):
         shapes = [self._view.shape(value) for value in op.inputs]
         if self._view.shape(Value(op.name)) != self.table or self.table in shapes:
             return False
-        return all(
-            consumer.name in self._within
-            and (
-                consumer.name in self._written_by or family_of(consumer.type) is Family.ELEMENTWISE
-            )
-            for consumer, _ in self._view.consumers(Value(op.name))
-        )
+        return self._is_of_the_update(op)
 
     def _check_write(self, op: Op) -> Refusal | None:
         """Whether a write's operands are what its shard needs."""
         write = WRITES[op.type]
         if any(value.op not in self._own_handles for value in op.inputs[: write.num_handles]):
             return refusals.Updates.ALSO_WRITES.at(op.name, op_type=op.type)
-        operands = [self._placements.get(v) for v in op.inputs]
+        operands = [self.placement(v) for v in op.inputs]
         if write.rows is None:
             return self._check_whole_write(op, operands[write.operand])
         others = set(range(write.num_handles, len(operands))) - {write.rows, write.operand}

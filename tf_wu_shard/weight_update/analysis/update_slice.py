@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.placement import Partial, Placement, Replicated, Sharded
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules import registry
@@ -36,6 +37,9 @@ class UpdateSlice:
         placements: After `place`: where each value lies. What is Replicated is computed outside.
         read_besides: After `place`: keys of the other variables that the slice reads.
     """
+
+    # Types of ops whose results are their operands, one for one.
+    _renaming = frozenset({"IdentityN"})
 
     def __init__(
         self,
@@ -129,24 +133,44 @@ class UpdateSlice:
         return list(found.values())
 
     def _place_op(self, op: Op) -> Refusal | None:
-        if op.type == READ and op.inputs[0].op in self._own_handles:
-            ref = self._view.variables[op.inputs[0].op]
-            self.placements[Value(op.name)] = Sharded(ref.shape or ())
-            self.body.append(op)
-            return None
         if op.type == READ:
-            other = self._view.variables.get(op.inputs[0].op)
-            self.read_besides |= {other.key} if other is not None else set()
+            self._place_read(op)
             return None
         if op.name in self._written_by:
             self.body.append(op)
             return self._check_write(op)
-        operands = [self._placement(v) for v in op.inputs]
-        if op.type == "IdentityN":
-            self._place_elements(op, operands)
-            passed = enumerate(op.inputs)
-            self._of_others |= {Value(op.name, i) for i, v in passed if self._is_of_others(v)}
+        if op.type in self._renaming:
+            self._pass_on(op)
             return None
+        return self._place_computed(op)
+
+    def _place_read(self, op: Op) -> None:
+        """Places what a variable holds: one of the update's lies in shards."""
+        ref = self._view.variables.get(op.inputs[0].op)
+        if op.inputs[0].op in self._own_handles:
+            assert ref is not None, "the update's own are known"
+            self.placements[Value(op.name)] = self._placement_of(ref)
+            self.body.append(op)
+        elif ref is not None:
+            self.read_besides.add(ref.key)
+
+    def _placement_of(self, ref: VariableRef) -> Placement:
+        """Where a variable of the update lies."""
+        return Sharded(ref.shape or ())
+
+    def _pass_on(self, op: Op) -> None:
+        """Places what an op passes on: each operand as it is, under another name."""
+        for i, value in enumerate(op.inputs):
+            passed, operand = Value(op.name, i), self._placement(value)
+            if operand is not None and not isinstance(operand, Replicated):
+                self.placements[passed] = operand
+                self._sources[passed] = self.source(value)
+            if self._is_of_others(value):
+                self._of_others.add(passed)
+
+    def _place_computed(self, op: Op) -> Refusal | None:
+        """Places what an op computes, and takes the op into the body if that is in shards."""
+        operands = [self._placement(v) for v in op.inputs]
         known = []
         for value, operand in zip(op.inputs, operands, strict=True):
             if operand is None:
@@ -204,6 +228,10 @@ class UpdateSlice:
             return False
         if any(math.prod(operand.shape) == self.size for operand in operands):
             return False
+        return self._is_of_the_update(op)
+
+    def _is_of_the_update(self, op: Op) -> bool:
+        """Whether the update's writes and ops on single elements are all that read an op."""
         return all(
             consumer.name in self._within
             and (
@@ -211,12 +239,6 @@ class UpdateSlice:
             )
             for consumer, _ in self._view.consumers(Value(op.name))
         )
-
-    def _place_elements(self, op: Op, operands: list[Placement | None]) -> None:
-        for i, (value, operand) in enumerate(zip(op.inputs, operands, strict=True)):
-            if isinstance(operand, Sharded):
-                self.placements[Value(op.name, i)] = operand
-                self._sources[Value(op.name, i)] = self.source(value)
 
     def _placement(self, value: Value) -> Placement | None:
         """Where an operand lies; None where its shape is not known."""
