@@ -149,7 +149,7 @@ REQUIRED = {
     "python.framework.ops:EagerTensor": ("_handle_data", "_numpy", "is_packed"),
     "python.framework.ops:Graph": ("_get_control_flow_context",),
     "python.framework.ops:Operation": ("_from_c_op", "_get_control_flow_context", "_set_attr"),
-    "python.framework.ops:SymbolicTensor": ("consumers",),
+    "python.framework.ops:SymbolicTensor": ("consumers", "value_index"),
     "python.ops.collective_ops": ("all_gather_v2",),
     "python.ops.control_flow_ops": ("XLAControlFlowContext",),
     "python.ops.control_flow_util": ("GetContainingXLAContext",),
