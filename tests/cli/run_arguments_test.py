@@ -77,7 +77,11 @@ def test_workers_are_counted(script: str, monkeypatch: pytest.MonkeyPatch) -> No
         (run_arguments.target, ("absent.py",), "cannot run 'absent.py': no such file"),
         (run_arguments.target, ("/",), "cannot run '/': a folder"),
         (run_arguments.target, ("-m",), "-m needs the name of a module"),
-        (run_arguments.report_path, ("--report", "/"), "cannot write the report '/'"),
+        (
+            run_arguments.report_path,
+            ("--report", "/"),
+            "cannot write the report '/': it is a folder",
+        ),
     ],
 )
 def test_what_makes_no_sense_ends_the_command(

@@ -91,9 +91,8 @@ def _sight_of(traced: TracedFunction) -> tuple[GraphView, dict[str, Any]]:
         op_def=op_def,
         shape_of=lambda value: traced.shape_of(value.op, value.index),
     )
-    return view.with_inputs(
-        traced.inputs_by_value if on_workers else (), traced.constants
-    ), variables
+    own_inputs = traced.inputs_by_value if on_workers else ()
+    return view.with_inputs(own_inputs, traced.constants), variables
 
 
 def _keys(found: Iterable[CapturedVariable]) -> tuple[list[str], dict[str, Any]]:
