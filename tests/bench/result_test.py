@@ -30,6 +30,14 @@ def test_derived_figures_follow_from_the_measured_ones() -> None:
     assert RESULT.ratio == 0.5
     assert RESULT.limit_s == 0.5 + 12_000 / 40_000
     assert RESULT.over_limit == pytest.approx(1.0 / 0.8, rel=1e-12)
+    assert RESULT.compilation_s == pytest.approx(
+        {"unsharded": 8 - 0.18 - 2, "sharded": 10 - 0.2 - 1}
+    )
+
+
+def test_a_first_step_as_fast_as_others_compiles_nothing() -> None:
+    quick = dataclasses.replace(RESULT, first_step_s=StepTimes(1.0, 1.0, 1.0))
+    assert quick.compilation_s == {"unsharded": 0.0, "sharded": 0.0}
 
 
 def test_json_has_every_figure_and_its_parts() -> None:
@@ -53,6 +61,7 @@ def test_the_table_shows_what_was_measured_and_the_verdicts() -> None:
     assert lines["first step"] == ["8.0000", "s", "10.0000", "s", "1.250"]
     assert lines["memory growth"] == ["9.00", "MB", "3.00", "MB", "0.333"]
     assert lines["over the limit"] == ["1.250", "times"]
+    assert lines["compilation"][:5] == ["8.800", "s,", "unsharded", "5.820", "s:"]
 
 
 def test_an_optimizer_without_slots_has_no_share_of_them() -> None:

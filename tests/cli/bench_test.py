@@ -25,6 +25,7 @@ KEYS = {
     "bytes_moved",
     "limit_s",
     "over_limit",
+    "compilation_s",
 }
 
 
