@@ -1,4 +1,4 @@
-"""Who touches a variable, how, and whether the order is certain."""
+"""Who touches a variable, and how."""
 
 from __future__ import annotations
 
@@ -6,20 +6,13 @@ import pytest
 
 from tests.graph.text_graph import view_of
 from tf_wu_shard.rules.variables import Access
-from tf_wu_shard.step.accesses import accesses, check_order
+from tf_wu_shard.step.accesses import accesses
 
 
 def kinds(text: str, **keywords: object) -> list[tuple[str, Access]]:
     """The accesses of the variable w0 in a graph of one replica."""
     view = view_of(text, replicas=1, variables={"w": (4,)}, **keywords)  # type: ignore[arg-type]
     return [(a.op.name, a.access) for a in accesses(view, "w0")]
-
-
-def race(text: str) -> str | None:
-    """The reason why the accesses of w0 are a race, or None."""
-    view = view_of(text, replicas=1, variables={"w": (4,)}, outputs=["a"] if "a =" in text else [])
-    refusal = check_order(view, "w0", accesses(view, "w0"))
-    return str(refusal) if refusal else None
 
 
 def test_reads_writes_and_fused_updates_are_told_apart() -> None:
@@ -108,59 +101,3 @@ def test_a_handle_as_the_predicate_of_a_branch_is_unknown() -> None:
 def test_an_argument_that_the_function_does_not_have_is_unknown() -> None:
     text = "c = Const()\ncall = StatefulPartitionedCall(c, w0) {f=&reads}"
     assert kinds(text, functions=FUNCTIONS) == [("call", Access.UNKNOWN)]
-
-
-def test_accesses_that_wait_for_each_other_are_in_order() -> None:
-    assert (
-        race(
-            """
-        read = ReadVariableOp(w0) [4]
-        first = AssignVariableOp(w0, read)
-        again = ReadVariableOp(w0) [4] ^first
-        a = Neg(again)
-        second = AssignAddVariableOp(w0, a)
-        """
-        )
-        is None
-    )
-
-
-def test_two_reads_need_no_order() -> None:
-    assert race("r = ReadVariableOp(w0)\ns = ReadVariableOp(w0)\na = Add(r, s)") is None
-
-
-def test_order_through_other_ops_counts() -> None:
-    assert (
-        race(
-            """
-        c = Const()
-        first = AssignVariableOp(w0, c)
-        wait = NoOp() ^first
-        second = AssignVariableOp(w0, c) ^wait
-        """
-        )
-        is None
-    )
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "c = Const()\none = AssignVariableOp(w0, c)\nother = AssignVariableOp(w0, c)",
-        "c = Const()\none = AssignVariableOp(w0, c)\nother = ReadVariableOp(w0)\na = Neg(other)",
-        "c = Const()\none = ReadVariableOp(w0)\na = Neg(one)\nother = AssignVariableOp(w0, c)",
-        # Ordered against the read between two writes, not against the first write's reads.
-        """
-        c = Const()
-        one = ReadVariableOp(w0)
-        a = Neg(one)
-        b = Const()
-        other = AssignVariableOp(w0, b) ^c
-        """,
-    ],
-    ids=["write write", "write read", "read write", "read unrelated write"],
-)
-def test_accesses_that_nothing_orders_are_a_race(text: str) -> None:
-    reason = race(text)
-    assert reason is not None
-    assert reason.startswith("nothing orders it after one, which uses w0 too")

@@ -37,9 +37,9 @@ from tf_wu_shard.program.specialise import Specialiser
 from tf_wu_shard.program.speculation import RunsInVainError, check_shapes
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ
-from tf_wu_shard.step.accesses import accesses
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.gradient_shapes import ensured_shapes, with_ensured
+from tf_wu_shard.step.variable_values import values_of
 
 
 def if_converted(
@@ -267,11 +267,10 @@ class _Waits:
 
     def of(self, handle: str) -> list[str]:
         """The control inputs of an access of one of the variables, by its handle."""
-        own, view = self._own.get(handle, []), self._view
-        earlier = [a for a in accesses(view, handle) if a.op.position < self._op.position]
-        last = max((i for i, a in enumerate(earlier) if not a.access.is_read), default=0)
-        everything = self._everything
-        if all(access.op.name in everything for access in earlier[last:]):
+        seen = values_of(self._view, handle).seen_by(self._op.name)
+        earlier = [read.name for read in seen.reads if read.position < self._op.position]
+        if self._everything.issuperset([*seen.after, *earlier]):
+            own = self._own.get(handle, [])
             return [f"^{name}" for name in dict.fromkeys((*self._always, *own))]
         return [f"^{name}" for name in self._op.controls]
 

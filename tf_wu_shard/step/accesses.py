@@ -1,9 +1,4 @@
-"""Which ops touch a variable, how, and in which order.
-
-The order of reads and writes of one variable is a matter of control edges (and of data edges by
-luck). Where the edges leave two accesses unordered that must not be, the graph is a race and the
-variable is refused.
-"""
+"""Which ops touch a variable, and how."""
 
 from __future__ import annotations
 
@@ -12,11 +7,9 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
-from tf_wu_shard import refusals
 from tf_wu_shard.graph.calls import callee_names, first_argument, is_call
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.registry import family_of
 from tf_wu_shard.rules.variables import READ, WHOLE_READS, Access
 from tf_wu_shard.rules.writes import WRITES
@@ -43,19 +36,6 @@ def accesses(view: GraphView, handle: str) -> list[VariableAccess]:
             access = Access.UNKNOWN
         found[value_op.name] = VariableAccess(value_op, access)
     return sorted(found.values(), key=lambda a: a.op.position)
-
-
-def reads_after(view: GraphView, handle: str, write: str) -> list[str]:
-    """The names of the ops that read the whole variable after a write and before the next one."""
-    found: list[str] = []
-    seen = False
-    for access in accesses(view, handle):
-        if seen and not access.access.is_read:
-            break
-        if seen and access.op.type == READ:
-            found.append(access.op.name)
-        seen = seen or access.op.name == write
-    return found
 
 
 def access_by_callee(view: GraphView, function: str, argument: int) -> Access:
@@ -86,31 +66,6 @@ def writes_in_call(view: GraphView, op: Op) -> bool:
         for slot, value in enumerate(op.inputs)
         if value.op in view.variables
     )
-
-
-def check_order(view: GraphView, handle: str, touching: list[VariableAccess]) -> Refusal | None:
-    """Why the accesses of one variable are a race, or None when their order is certain.
-
-    Every write must be ordered against the write before it and against all reads between them.
-    """
-    last_write: Op | None = None
-    reads: list[Op] = []
-    for access in touching:
-        before = [last_write] if last_write else []
-        if not access.access.is_read:
-            before += reads
-        waits = {*access.op.controls, *(value.op for value in access.op.inputs)}
-        indirect = [earlier for earlier in before if earlier.name not in waits]
-        earlier = view.first_unordered(indirect, access.op) if indirect else None
-        if earlier is not None:
-            return refusals.Updates.UNORDERED.at(
-                access.op.name, earlier=earlier.name, handle=handle
-            )
-        if access.access.is_read:
-            reads.append(access.op)
-        else:
-            last_write, reads = access.op, []
-    return None
 
 
 def _access(view: GraphView, op: Op, slot: int) -> Access:

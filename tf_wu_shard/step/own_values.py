@@ -21,6 +21,7 @@ from tf_wu_shard.grounds.tpu.ops import OWN, REDUCTIONS, REPLICATED_INPUT
 from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.writes import num_written
 from tf_wu_shard.step.accesses import accesses
+from tf_wu_shard.step.variable_values import values_of
 
 _ARGUMENTS = frozenset({"Placeholder", "Arg", "_Arg"})
 
@@ -76,9 +77,8 @@ def written_with_own_values(view: GraphView, keys: Set[str]) -> dict[str, str]:
 
 def _written(view: GraphView, handle: str) -> Iterator[Value]:
     """What a variable is written with."""
-    for access in accesses(view, handle):
-        if access.access.is_own_write:
-            yield from access.op.inputs[num_written(access.op.type) :]
+    for write in values_of(view, handle).own_writes:
+        yield from write.inputs[num_written(write.type) :]
 
 
 def _own(view: GraphView, values: Iterable[Value]) -> set[str]:

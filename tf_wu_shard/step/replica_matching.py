@@ -21,7 +21,7 @@ from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.sparse import READ_ROWS
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.rules.writes import ASSIGN, is_plain_write, writes_rows
-from tf_wu_shard.step.accesses import accesses
+from tf_wu_shard.step.variable_values import values_of
 
 
 class ReplicaMatcher:
@@ -41,7 +41,6 @@ class ReplicaMatcher:
         self._partner_results: dict[tuple[int, Value], Value] = {}
         # Ops of replica 0 in the order in which they got a partner.
         self._matched: list[str] = []
-        self._epochs: dict[str, dict[str, int]] = {}
         self._functions: dict[str, Any] = {}
 
     def partner(self, replica: int, op: str) -> str:
@@ -194,10 +193,11 @@ class ReplicaMatcher:
         """Whether two ops see the variables that they take after as many writes."""
         if a.type not in (READ, READ_ROWS) and a.type not in CALLS:
             return True
+        view = self._view
         return all(
-            self._epoch(a.name, x.op) == self._epoch(b.name, y.op)
+            values_of(view, x.op).seen.get(a.name) == values_of(view, y.op).seen.get(b.name)
             for x, y in zip(a.inputs, b.inputs, strict=True)
-            if x.op in self._view.variables
+            if x.op in view.variables
         )
 
     def _assigned(self, a: Op, b: Op) -> list[tuple[Value, Value]]:
@@ -207,25 +207,10 @@ class ReplicaMatcher:
 
     def _last_written(self, read: Op) -> Value | None:
         """What the last write before a read assigned; None where it computed with the old value."""
-        last: Op | None = None
-        for access in accesses(self._view, read.inputs[0].op):
-            if access.op is read:
-                break
-            if not access.access.is_read:
-                last = access.op
-        if last is None or last.type != ASSIGN:
+        last = values_of(self._view, read.inputs[0].op).seen_by(read.name).write
+        if last is None or last.op.type != ASSIGN:
             return None
-        return last.inputs[1] if self._view.first_unordered([last], read) is None else None
-
-    def _epoch(self, op: str, handle: str) -> int:
-        """How many writes of a variable come before an op that takes its handle."""
-        if handle not in self._epochs:
-            count, epochs = 0, {}
-            for access in accesses(self._view, handle):
-                epochs[access.op.name] = count
-                count += not access.access.is_read
-            self._epochs[handle] = epochs
-        return self._epochs[handle].get(op, -1)
+        return last.op.inputs[1] if self._view.first_unordered([last.op], read) is None else None
 
     def _same_attributes(self, a: Op, b: Op) -> bool:
         x, y = ({n: v for n, v in op.node.attr.items() if n[0] != "_"} for op in (a, b))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tf_wu_shard.graph.view import GraphView, VariableRef
-from tf_wu_shard.step.accesses import accesses
+from tf_wu_shard.step.variable_values import values_of
 from tf_wu_shard.storage.pending_slots import PendingSlot
 from tf_wu_shard.storage.sharded_slot import ShardedSlot
 
@@ -35,8 +35,4 @@ def written_keys(view: GraphView, handles: Mapping[str, VariableRef]) -> set[str
         view: The graph.
         handles: The variables' handles.
     """
-    return {
-        ref.key
-        for handle, ref in handles.items()
-        if any(not access.access.is_read for access in accesses(view, handle))
-    }
+    return {ref.key for handle, ref in handles.items() if values_of(view, handle).writes}

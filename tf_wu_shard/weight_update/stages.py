@@ -17,10 +17,10 @@ from tf_wu_shard.grounds.tpu.obstacles import obstacle, sums_over_replicas
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.report.published import nothing_sharded
 from tf_wu_shard.report.report import Report
-from tf_wu_shard.step.accesses import accesses
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.replicas import tpu_dialect
 from tf_wu_shard.step.step import Step
+from tf_wu_shard.step.variable_values import values_of
 from tf_wu_shard.storage import copies_apart
 from tf_wu_shard.tensorflow_private import function_graph, xla_contexts
 from tf_wu_shard.weight_update import all_workers, function_slots
@@ -194,8 +194,7 @@ def _is_reported(graph: Any, captured: Captured, key: str, reported: Reported) -
     """
     view, variable = captured.view, captured.variables.get(key)
     handles = [name for name, ref in view.variables.items() if ref.key == key and not ref.replica]
-    touching = [access for handle in handles for access in accesses(view, handle)]
-    writers = [access.op for access in touching if not access.access.is_read]
+    writers = [write.op for handle in handles for write in values_of(view, handle).writes]
     return bool(writers) and all(
         is_call(op.type)
         and any(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tests.graph.text_graph import DIALECT, view_of
 from tests.weight_update.analysis.steps import REDUCED
-from tf_wu_shard.step.accesses import accesses
 from tf_wu_shard.step.gradients import gradient_reductions
+from tf_wu_shard.step.variable_values import values_of
 from tf_wu_shard.weight_update.analysis.adopted_slots import adopted_slots
 from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
 from tf_wu_shard.weight_update.analysis.update_slice import UpdateSlice
@@ -26,7 +26,7 @@ def adopted(text: str) -> set[str]:
     view = view_of(REDUCED + text, variables=SHAPES)
     carried, _ = DIALECT.recognise(view)
     graph = ReducedGraph.of(view, gradient_reductions(view, carried), DIALECT.replicas)
-    touching = {"w": [accesses(view, f"w{replica}") for replica in range(2)]}
+    touching = {"w": [values_of(view, f"w{replica}") for replica in range(2)]}
     slice_ = UpdateSlice(graph, (0,), touching, ())
     assert slice_.place() is None
     return adopted_slots(view, slice_)

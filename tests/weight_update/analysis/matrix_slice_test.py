@@ -7,8 +7,8 @@ from tests.weight_update.analysis.matrix_updates_test import PRODUCT, REDUCED, s
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.placement import Replicated, Sharded
 from tf_wu_shard.refusals import Matrices
-from tf_wu_shard.step.accesses import accesses
 from tf_wu_shard.step.gradients import gradient_reductions
+from tf_wu_shard.step.variable_values import values_of
 from tf_wu_shard.weight_update.analysis.matrix_slice import MatrixSlice
 from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
 
@@ -23,8 +23,8 @@ def slice_of(
     view = view_of(REDUCED + text, replicas=1, variables=shapes)
     carried, _ = STACKS_DIALECT.recognise(view)
     graph = ReducedGraph.of(view, gradient_reductions(view, carried), STACKS_DIALECT.replicas)
-    touching = {key: [accesses(view, f"{key}0")] for key in shapes}
-    return MatrixSlice(graph, keys, {key: t for key, t in touching.items() if t[0]}, ())
+    touching = {key: [values_of(view, f"{key}0")] for key in shapes}
+    return MatrixSlice(graph, keys, {key: t for key, t in touching.items() if t[0].own_writes}, ())
 
 
 def placed(text: str, slot: tuple[int, ...] = MATRIX) -> MatrixSlice:

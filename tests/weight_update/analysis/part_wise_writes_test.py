@@ -24,8 +24,8 @@ VIEW = view_of(GRAPH, variables={"w": (4,), "m": (4,)}, replicas=1)
 
 def touching(*accesses: Access, variables: tuple[str, ...] = ("w",)) -> Any:
     ops = {Access.PART_WISE: VIEW.ops["branch"]}
-    own = [VariableAccess(ops.get(a, VIEW.ops["step"]), a) for a in accesses]
-    return {variable: [own] for variable in variables}
+    writes = [VariableAccess(ops.get(a, VIEW.ops["step"]), a) for a in accesses if not a.is_read]
+    return {variable: [SimpleNamespace(writes=writes)] for variable in variables}
 
 
 def test_a_branch_needs_no_more_than_the_update_has() -> None:

@@ -53,8 +53,7 @@ def test_what_waits_for_a_weight_just_written_has_a_later_turn(strategy_of: Stra
     (update,) = stages.analysis.updates
     writes = {op.variable: op.ops[0] for op in update.body if op.type.startswith("Assign")}
     slot = next(v.key for v in update.variables if not v.trainable)
-    reads = turns.reads(slot)
-    assert list(reads) == [1]
-    assert reads[1].after == (writes[slot],)
-    assert turns.after(reads[1].after) < turns.after([writes[update.name]])
+    (value,) = turns.read(slot)
+    assert (value.number, value.after) == (1, (writes[slot],))
+    assert turns.after(value.after) < turns.after([writes[update.name]])
     assert turns.after([]) == 0

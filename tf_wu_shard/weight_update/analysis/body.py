@@ -16,8 +16,8 @@ from tf_wu_shard.placement import Sharded
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ, Access
 from tf_wu_shard.rules.writes import WRITES, is_fused_update
-from tf_wu_shard.step.accesses import VariableAccess, accesses, check_order
 from tf_wu_shard.step.replica_matching import ReplicaMatcher
+from tf_wu_shard.step.variable_values import VariableValues, check_order, values_of
 from tf_wu_shard.weight_update.analysis.adopted_slots import adopted_slots
 from tf_wu_shard.weight_update.analysis.external_reductions import sums_over_gradients
 from tf_wu_shard.weight_update.analysis.part_wise_writes import part_wise_with_others
@@ -85,9 +85,9 @@ class BodyBuilder:
         self, keys: tuple[int, ...], variables: tuple[str, ...]
     ) -> tuple[WeightUpdate, set[str]] | Refusal:
         """The update, and the slots that it may have besides."""
-        touching: dict[str, list[list[VariableAccess]]] = {}
+        touching: dict[str, list[VariableValues]] = {}
         for variable in variables:
-            found = self._accesses(variable)
+            found = self._values(variable)
             if isinstance(found, Refusal):
                 return found
             touching[variable] = found
@@ -129,7 +129,7 @@ class BodyBuilder:
     def _slice(
         self,
         keys: tuple[int, ...],
-        touching: dict[str, list[list[VariableAccess]]],
+        touching: dict[str, list[VariableValues]],
         sums: list[Op],
     ) -> UpdateSlice | Refusal:
         """The slice from the writes, not placed yet."""
@@ -143,35 +143,34 @@ class BodyBuilder:
         ref = self._view.variables[handle]
         if ref.trainable or math.prod(ref.shape or ()) != size:
             return False
-        return any(a.access.is_own_write for a in accesses(self._view, handle))
+        return bool(values_of(self._view, handle).own_writes)
 
-    def _accesses(self, variable: str) -> list[list[VariableAccess]] | Refusal:
-        """Per replica, who touches the variable, if that is known and ordered."""
-        per_replica: list[list[VariableAccess]] = []
+    def _values(self, variable: str) -> list[VariableValues] | Refusal:
+        """Per replica, the values of the variable, if what touches it is known and ordered."""
+        per_replica: list[VariableValues] = []
         for replica in range(len(self._devices)):
             handle = self._handles[variable].get(replica)
             if handle is None:
                 return refusals.Replicas.NOT_TOUCHED.at(variable, replica=replica)
-            found = accesses(self._view, handle)
-            for access in found:
-                if access.access is Access.UNKNOWN:
+            found = values_of(self._view, handle)
+            for write in found.writes:
+                if write.access is Access.UNKNOWN:
                     return refusals.Updates.HANDLE_TAKEN.at(
-                        access.op.name, op_type=access.op.type, variable=variable
+                        write.op.name, op_type=write.op.type, variable=variable
                     )
-            refusal = check_order(self._view, handle, found)
+            refusal = check_order(self._view, handle)
             if refusal is not None:
                 return refusal
             per_replica.append(found)
         return per_replica
 
-    def _check_part_wise(self, touching: dict[str, list[list[VariableAccess]]]) -> Refusal | None:
+    def _check_part_wise(self, touching: dict[str, list[VariableValues]]) -> Refusal | None:
         """Why the branches that work on the variables part by part need others as well, or None."""
         return part_wise_with_others(self._view, touching)
 
-    def _match_writes(self, touching: dict[str, list[list[VariableAccess]]]) -> Refusal | None:
+    def _match_writes(self, touching: dict[str, list[VariableValues]]) -> Refusal | None:
         for variable, per_replica in touching.items():
-            writes = [[a.op for a in t if a.access.is_own_write] for t in per_replica]
-            refusal = self._match(variable, writes)
+            refusal = self._match(variable, [values.own_writes for values in per_replica])
             if refusal is not None:
                 return refusal
         return None

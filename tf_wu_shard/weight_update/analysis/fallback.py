@@ -13,9 +13,8 @@ from tf_wu_shard import refusals
 from tf_wu_shard.graph.calls import is_call
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.rules.writes import num_written
-from tf_wu_shard.step.accesses import accesses
+from tf_wu_shard.step.variable_values import values_of
 from tf_wu_shard.weight_update.analysis.body import BodyBuilder
 from tf_wu_shard.weight_update.analysis.forward_slice import ForwardSlice, entangled, written_keys
 from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
@@ -132,11 +131,9 @@ class _Slicer:
         A read that leads to another reduction is a further forward pass, and so one from outside.
         """
         found: list[str] = []
-        written = False
-        for access in accesses(self._view, self._handles[variable][0]):
-            written = written or not access.access.is_read
-            if written and access.op.type == READ:
-                reached, reduced_again = self._reach([Value(access.op.name)])
+        for written in values_of(self._view, self._handles[variable][0]).values[1:]:
+            for read in written.whole_reads:
+                reached, reduced_again = self._reach([Value(read.name)])
                 if not reduced_again and all(0 in self._handles.get(v, {}) for v in reached):
                     found += reached
         return found

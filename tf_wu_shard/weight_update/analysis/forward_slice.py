@@ -14,10 +14,9 @@ from tf_wu_shard.grounds.dialect import Gathered
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.registry import Family, family_of, is_of_rows, no_rule
 from tf_wu_shard.rules.sparse import BRANCH
-from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.rules.writes import WRITES, is_fused_update, num_written, writes_rows
-from tf_wu_shard.step.accesses import accesses
 from tf_wu_shard.step.reductions import GradientReduction
+from tf_wu_shard.step.variable_values import values_of
 from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
 from tf_wu_shard.weight_update.analysis.row_branches import depending
 
@@ -96,11 +95,9 @@ def _followed(
             continue
         # A later read of what was just written may carry the update on (Adam reads its moments
         # back). Where it leads elsewhere, the read is simply one from outside.
-        written = False
-        for access in accesses(view, handles[key][0]):
-            written = written or not access.access.is_read
-            if written and access.op.type == READ:
-                reached = _reach(view, [Value(access.op.name)], summed, sparse)
+        for written in values_of(view, handles[key][0]).values[1:]:
+            for read in written.whole_reads:
+                reached = _reach(view, [Value(read.name)], summed, sparse)
                 if reached.refusal is None:
                     pending.extend(reached.variables)
     return slice_

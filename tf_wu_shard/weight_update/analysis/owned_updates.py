@@ -17,7 +17,8 @@ from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.rules.writes import num_written
-from tf_wu_shard.step.accesses import VariableAccess, reads_after, writes_in_call
+from tf_wu_shard.step.accesses import writes_in_call
+from tf_wu_shard.step.variable_values import VariableValues, values_of
 from tf_wu_shard.weight_update.analysis.body import BodyBuilder
 from tf_wu_shard.weight_update.analysis.fallback import fall_back, still_refused
 from tf_wu_shard.weight_update.analysis.part_wise_writes import refuse_part_wise
@@ -154,11 +155,11 @@ class OwnedBodyBuilder(BodyBuilder):
             writes = [op for op in update.body if weight.key in written(op)]
             for write in (writes[after - 1] for after in weight.versions[:-1]):
                 for name, handle in zip(write.ops, weight.handles, strict=True):
-                    if not reads_after(self._view, handle, name):
+                    if not values_of(self._view, handle).made_by(name).whole_reads:
                         return refusals.Matrices.NOT_READ_BY_ALL.at(name, variable=weight.key)
         return None
 
-    def _check_part_wise(self, touching: dict[str, list[list[VariableAccess]]]) -> Refusal | None:
+    def _check_part_wise(self, touching: dict[str, list[VariableValues]]) -> Refusal | None:
         return refuse_part_wise(touching)
 
     def _external_reductions(self, keys: tuple[int, ...]) -> list[list[Op]]:

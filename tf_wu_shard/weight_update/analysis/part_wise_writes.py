@@ -8,10 +8,10 @@ from tf_wu_shard import refusals
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import Access
-from tf_wu_shard.step.accesses import VariableAccess
+from tf_wu_shard.step.variable_values import VariableValues
 
-# Who touches each variable of an update, by its key and then by replica.
-Touching = Mapping[str, Sequence[Sequence[VariableAccess]]]
+# The values of each variable of an update, by its key and then by replica.
+Touching = Mapping[str, Sequence[VariableValues]]
 
 
 def part_wise_with_others(view: GraphView, touching: Touching) -> Refusal | None:
@@ -19,10 +19,10 @@ def part_wise_with_others(view: GraphView, touching: Touching) -> Refusal | None
 
     Args:
         view: The graph.
-        touching: Who touches each variable of an update.
+        touching: The values of each variable of an update.
     """
     for variable, per_replica in touching.items():
-        for access in (a for own in per_replica for a in own):
+        for access in (write for values in per_replica for write in values.writes):
             if access.access is Access.PART_WISE:
                 others = view.part_wise[access.op.name][variable] - touching.keys()
                 if others:
@@ -36,9 +36,9 @@ def refuse_part_wise(touching: Touching) -> Refusal | None:
     """Why an update that works on more than parts at a time is not done, or None.
 
     Args:
-        touching: Who touches each of its variables.
+        touching: The values of each of its variables.
     """
-    for access in (a for replicas in touching.values() for own in replicas for a in own):
+    for access in (w for replicas in touching.values() for own in replicas for w in own.writes):
         if access.access is Access.PART_WISE:
             return refusals.Updates.BRANCH_WORKS_ON_IT.at(access.op.name, op_type=access.op.type)
     return None

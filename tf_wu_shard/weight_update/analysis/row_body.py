@@ -14,7 +14,7 @@ from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.sparse import READ_ROWS
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.rules.writes import num_written, writes_rows
-from tf_wu_shard.step.accesses import VariableAccess
+from tf_wu_shard.step.variable_values import VariableValues
 from tf_wu_shard.weight_update.analysis.body import BodyBuilder
 from tf_wu_shard.weight_update.analysis.external_reductions import sums_over_gradients
 from tf_wu_shard.weight_update.analysis.part_wise_writes import refuse_part_wise
@@ -29,7 +29,7 @@ class RowBodyBuilder(BodyBuilder):
 
     _slice_type = RowSlice
 
-    def _check_part_wise(self, touching: dict[str, list[list[VariableAccess]]]) -> Refusal | None:
+    def _check_part_wise(self, touching: dict[str, list[VariableValues]]) -> Refusal | None:
         return refuse_part_wise(touching)
 
     def _external_reductions(self, keys: tuple[int, ...]) -> list[list[Op]]:
@@ -44,7 +44,7 @@ class RowBodyBuilder(BodyBuilder):
     def _slice(
         self,
         keys: tuple[int, ...],
-        touching: dict[str, list[list[VariableAccess]]],
+        touching: dict[str, list[VariableValues]],
         sums: list[Op],
     ) -> UpdateSlice | Refusal:
         found = super()._slice(keys, touching, sums)

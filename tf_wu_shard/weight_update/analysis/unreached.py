@@ -19,8 +19,9 @@ from tf_wu_shard.rules.registry import Family, family_of, is_of_rows, no_rule
 from tf_wu_shard.rules.sparse import BRANCH
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.rules.writes import is_fused_update, is_plain_write
-from tf_wu_shard.step.accesses import accesses, feeds_a_layer
+from tf_wu_shard.step.accesses import feeds_a_layer
 from tf_wu_shard.step.gradients import ResultNames
+from tf_wu_shard.step.variable_values import values_of
 from tf_wu_shard.weight_update.analysis.forward_slice import is_broadcast
 from tf_wu_shard.weight_update.analysis.types import RefusedUpdate, WeightUpdate
 
@@ -51,15 +52,15 @@ def written_unreached(
             continue
         if ref.key in reached or ref.shape == ():
             continue
-        for access in accesses(view, handle):
-            if access.access.is_read or ref.key in found:
+        for write in (access.op for access in values_of(view, handle).writes):
+            if ref.key in found:
                 continue
-            before = _before(view, names, access.op)
-            reduces = bool(names or refused or is_call(access.op.type))
+            before = _before(view, names, write)
+            reduces = bool(names or refused or is_call(write.type))
             if reduces or _on_several(view, before, devices):
-                keys, refusal = _why_unreached(view, access.op, before, ref.shape, names, refused)
+                keys, refusal = _why_unreached(view, write, before, ref.shape, names, refused)
                 if ref.shape is None and refusal.kind is refusals.Updates.NOT_SUMMED:
-                    refusal = refusals.Updates.VARIABLE_SHAPE_OPEN.at(access.op.name)
+                    refusal = refusals.Updates.VARIABLE_SHAPE_OPEN.at(write.name)
                 found[ref.key] = RefusedUpdate(ref.key, keys, refusal)
     return tuple(found.values())
 
@@ -74,8 +75,8 @@ def _before(view: GraphView, names: ResultNames, write: Op) -> dict[Value, None]
         if value in names:
             return ()
         # What a read yields was written to the variable, perhaps in this step.
-        touching = accesses(view, value.op) if value.op in view.variables else []
-        written = (v for a in touching if not a.access.is_read for v in a.op.inputs)
+        writes = values_of(view, value.op).writes if value.op in view.variables else []
+        written = (v for write in writes for v in write.op.inputs)
         return (*view.producer(value).inputs, *written)
 
     return dict.fromkeys(reachable(write.inputs, entering))

@@ -20,7 +20,7 @@ from tf_wu_shard.rules.registry import Family, family_of, operation_of
 from tf_wu_shard.rules.shapes import source_operands
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.rules.writes import WRITES
-from tf_wu_shard.step.accesses import VariableAccess
+from tf_wu_shard.step.variable_values import VariableValues
 from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
 
 
@@ -45,7 +45,7 @@ class UpdateSlice:
         self,
         graph: ReducedGraph,
         keys: tuple[int, ...],
-        touching: dict[str, list[list[VariableAccess]]],
+        touching: dict[str, list[VariableValues]],
         sums: Sequence[Op],
     ) -> None:
         """Prepares the slice.
@@ -53,7 +53,7 @@ class UpdateSlice:
         Args:
             graph: The graph.
             keys: The reductions that feed the update.
-            touching: Who touches each variable of the update, by replica.
+            touching: The values of each variable of the update, by replica.
             sums: The sums over the gradients, from which it starts besides the writes.
         """
         view, handles = graph.view, graph.handles
@@ -62,7 +62,7 @@ class UpdateSlice:
         self._keys = keys
         self._external_reductions = sums
         self._own_handles = {handles[v][0] for v in touching}
-        self._writes = [a.op for t in touching.values() for a in t[0] if a.access.is_own_write]
+        self._writes = [op for values in touching.values() for op in values[0].own_writes]
         self._written_by = {op.name for op in self._writes}
         shapes = {view.variables[handles[v][0]].shape for v in touching}
         self.sizes = {math.prod(s or ()) for s in shapes}

@@ -16,21 +16,21 @@ from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.sparse import READ_ROWS
 from tf_wu_shard.rules.variables import READ
-from tf_wu_shard.step.accesses import VariableAccess
+from tf_wu_shard.step.variable_values import VariableValues
 from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
 from tf_wu_shard.weight_update.analysis.types import UpdatedVariable
 
 
 def updated_variables(
     graph: ReducedGraph,
-    touching: Mapping[str, Sequence[Sequence[VariableAccess]]],
+    touching: Mapping[str, Sequence[VariableValues]],
     body: Set[str],
 ) -> tuple[UpdatedVariable, ...] | Refusal:
     """Separates weights from slots.
 
     Args:
         graph: The graph.
-        touching: The accesses of each variable of the update, by replica.
+        touching: The values of each variable of the update, by replica.
         body: The names of the body's ops on all replicas.
 
     Returns:
@@ -40,14 +40,11 @@ def updated_variables(
     versions: dict[str, set[int]] = {}
     casts: dict[str, set[int]] = {}
     for variable, per_replica in touching.items():
-        for touches in per_replica:
-            before = 0
-            for access in touches:
-                if not access.access.is_read:
-                    before += 1
-                elif _is_read_outside(view, access.op, body):
-                    versions.setdefault(variable, set()).add(before)
-                    casts.setdefault(variable, set()).update(_casts(view, access.op, body))
+        for value in (value for own in per_replica for value in own.values):
+            for read in value.reads:
+                if _is_read_outside(view, read, body):
+                    versions.setdefault(variable, set()).add(value.number)
+                    casts.setdefault(variable, set()).update(_casts(view, read, body))
     refs = {v: view.variables[handles[v][0]] for v in touching}
     trainable = {v for v, ref in refs.items() if ref.trainable}
     if not trainable:
@@ -76,17 +73,14 @@ def updated_variables(
     return tuple(updated)
 
 
-def _versions(
-    variable: str, touches: Sequence[VariableAccess], seen: Set[int]
-) -> tuple[int, ...] | Refusal:
+def _versions(variable: str, values: VariableValues, seen: Set[int]) -> tuple[int, ...] | Refusal:
     """After how many writes a weight has to be whole, of which its last one always is one."""
-    writes = [access for access in touches if not access.access.is_read]
-    branches = [access.op for access in writes if not access.access.is_own_write]
-    between = sorted(count for count in seen if 0 < count < len(writes))
+    branches = [write.op for write in values.writes if not write.access.is_own_write]
+    between = sorted(count for count in seen if 0 < count < len(values.writes))
     if between and branches:
         # Such a branch is none of the body's: it works on the weight as it is stored.
         return refusals.Updates.READ_BEFORE_BRANCH.at(branches[0].name, variable=variable)
-    return (*between, len(writes) - len(branches))
+    return (*between, len(values.own_writes))
 
 
 def look_from_outside(view: GraphView, values: Iterable[Value], body: Set[str]) -> Refusal | None:

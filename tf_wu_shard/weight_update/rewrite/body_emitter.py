@@ -25,9 +25,9 @@ from tf_wu_shard.weight_update.rewrite.grappler_order import gradients_in_chains
 from tf_wu_shard.weight_update.rewrite.names import in_place_of
 from tf_wu_shard.weight_update.rewrite.own_shard import OwnShard
 from tf_wu_shard.weight_update.rewrite.sums import part
-from tf_wu_shard.weight_update.rewrite.weight_reads import idle_reads
 from tf_wu_shard.weight_update.rewrite.weight_versions import (
     WeightVersion,
+    idle_reads,
     open_version,
     weight_versions,
 )

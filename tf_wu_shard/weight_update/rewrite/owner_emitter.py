@@ -14,7 +14,7 @@ from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.rules.writes import num_written
-from tf_wu_shard.step.accesses import VariableAccess, accesses, reads_after
+from tf_wu_shard.step.variable_values import values_of
 from tf_wu_shard.weight_update.analysis.owned_updates import written
 from tf_wu_shard.weight_update.analysis.types import BodyOp, UpdatedVariable, WeightUpdate
 from tf_wu_shard.weight_update.rewrite.emission import Emission
@@ -86,8 +86,8 @@ class OwnerEmitter:
         for slot in self._update.slots:
             for replica in self._peers:
                 # Reads that nobody looks at: what they read is gone.
-                reads = [a.op for a in accesses(self._view, slot.handles[replica])]
-                idle = [op.name for op in reads if op.type == READ]
+                values = values_of(self._view, slot.handles[replica]).values
+                idle = [read.name for value in values for read in value.whole_reads]
                 gone = self._gone[replica]
                 self._edit.replace_ops({name: [] for name in idle if name not in gone})
         return found
@@ -142,10 +142,10 @@ class OwnerEmitter:
         value = at.op(READ, [Value(handle)], "", controls=[write], dtype=weight.dtype)
         if later:
             # It stands for the owner's reads, for which the next write waits.
-            reads = reads_after(self._view, weight.handles[self._owner], write)
-            self._edit.replace_ops({read: [value.op] for read in reads})
+            reads = values_of(self._view, handle).made_by(write).whole_reads
+            self._edit.replace_ops({read.name: [value.op] for read in reads})
             for read in reads:
-                self._edit.replace_value(Value(read), value)
+                self._edit.replace_value(Value(read.name), value)
         return value
 
     def _assign_version(
@@ -166,7 +166,11 @@ class OwnerEmitter:
             before: The assignment of the version before.
         """
         old = {op.ops[replica] for op in version}
-        between = self._reads_between(weight, replica, old)
+        # One assignment takes the place of all old writes: it would wait for the reads between
+        # them, and they for it. None but the body looks at what they read.
+        values = values_of(self._view, weight.handles[replica])
+        passing = (values.made_by(op.ops[replica]) for op in version[:-1])
+        between = {read.name for value in passing for read in value.reads}
         waits = {c for name in old for c in self._view.ops[name].controls}
         assign = self._at(replica, weight.key, "assign").op(
             "AssignVariableOp",
@@ -177,12 +181,3 @@ class OwnerEmitter:
         self._edit.replace_ops({name: [] for name in between | old})
         self._edit.replace_ops({version[-1].ops[replica]: [assign.op]})
         return assign.op
-
-    def _reads_between(self, weight: UpdatedVariable, replica: int, writes: set[str]) -> set[str]:
-        """Reads between the old writes, which one assignment takes the place of.
-
-        It would wait for them, and they for it. None but the body looks at what they read.
-        """
-        found: list[VariableAccess] = accesses(self._view, weight.handles[replica])
-        places = [i for i, access in enumerate(found) if access.op.name in writes]
-        return {a.op.name for a in found[places[0] : places[-1]] if a.op.name not in writes}

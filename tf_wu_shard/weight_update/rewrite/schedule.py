@@ -13,15 +13,16 @@ weights are gathered, for which nothing of that turn waits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.step.reductions import GradientReduction
+from tf_wu_shard.step.variable_values import VariableValue
 from tf_wu_shard.weight_update.analysis.order import marked_behind
 from tf_wu_shard.weight_update.analysis.types import WeightUpdate
 from tf_wu_shard.weight_update.plan.types import ShardingPlan, VariablePlan
-from tf_wu_shard.weight_update.rewrite.weight_reads import Reads, reads_by_time
+from tf_wu_shard.weight_update.rewrite.weight_versions import read_beside
 
 
 class CollectiveSchedule:
@@ -37,22 +38,17 @@ class CollectiveSchedule:
         self._view = view
         keys = {key for update in plan.updates for key in update.reductions}
         marked = {name for key in keys for name in plan.reductions[key].carriers}
-        self._reads: dict[str, Mapping[int, Reads]] = {}
+        self._read: dict[str, Sequence[VariableValue]] = {}
         for variable in plan.variables:
-            self._reads |= self._reads_of(variable.update)
-        late = {
-            op.name
-            for reads in self._reads.values()
-            for time, own in reads.items()
-            if time
-            for op in own.ops
-        }
+            self._read |= self._read_of(variable.update)
+        values = (value for own in self._read.values() for value in own)
+        late = {read.name for value in values if value.write for read in value.reads}
         self._reads_behind = marked_behind(view, late)
         self._behind = marked_behind(view, marked | late)
 
-    def _reads_of(self, update: WeightUpdate) -> dict[str, Mapping[int, Reads]]:
+    def _read_of(self, update: WeightUpdate) -> dict[str, Sequence[VariableValue]]:
         body = {op.ops[0] for op in update.body}
-        return {w.key: reads_by_time(self._view, w.handles[0], body) for w in update.weights}
+        return {w.key: read_beside(self._view, w.handles[0], body) for w in update.weights}
 
     def gradients(
         self, bucket: Sequence[VariablePlan]
@@ -70,9 +66,9 @@ class CollectiveSchedule:
         operands = [operand.op for operand in reduction.operands]
         return self.after(operands), max(self._behind[name] for name in operands)
 
-    def reads(self, weight: str) -> Mapping[int, Reads]:
-        """The reads of a weight by what its update does not make, see `reads_by_time`."""
-        return self._reads[weight]
+    def read(self, weight: str) -> Sequence[VariableValue]:
+        """The values of a weight that others than its update read, see `read_beside`."""
+        return self._read[weight]
 
     def after(self, ops: Iterable[str]) -> int:
         """The turn of what waits for old ops, by name."""

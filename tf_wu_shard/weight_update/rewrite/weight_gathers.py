@@ -15,13 +15,13 @@ from typing import Any
 from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.step.variable_values import VariableValue
 from tf_wu_shard.weight_update.analysis.types import UpdatedVariable
 from tf_wu_shard.weight_update.plan.types import SlotPlan, VariablePlan, bucket_name
 from tf_wu_shard.weight_update.rewrite.body_emitter import BodyEmitter
 from tf_wu_shard.weight_update.rewrite.emission import Emission
 from tf_wu_shard.weight_update.rewrite.schedule import CollectiveSchedule
-from tf_wu_shard.weight_update.rewrite.weight_reads import Reads, looked_at, wire_dtype
-from tf_wu_shard.weight_update.rewrite.weight_versions import WeightVersion
+from tf_wu_shard.weight_update.rewrite.weight_versions import WeightVersion, looked_at
 
 # A weight with the emitters of all copies of its update.
 _Member = tuple[VariablePlan, Sequence[BodyEmitter], UpdatedVariable]
@@ -111,23 +111,23 @@ class WeightGathers:
         Args:
             bucket: The variables of a bucket.
         """
-        by_time: dict[tuple[Any, ...], list[tuple[VariablePlan, SlotPlan, Reads]]] = {}
+        by_time: dict[tuple[Any, ...], list[tuple[VariablePlan, SlotPlan, VariableValue]]] = {}
         for variable in bucket:
             for weight in variable.sharded_weights:
-                for time, reads in self._schedule.reads(weight.variable).items():
-                    wire = wire_dtype(variable, weight)
-                    when = (weight.dtype, wire, time, self._schedule.after(reads.after))
-                    by_time.setdefault(when, []).append((variable, weight, reads))
+                for held in self._schedule.read(weight.variable):
+                    wire = _wire_dtype(variable, weight)
+                    when = (weight.dtype, wire, held.number, self._schedule.after(held.after))
+                    by_time.setdefault(when, []).append((variable, weight, held))
         for (dtype, wire, *_), members in by_time.items():
             at = self._at([v for v, _, _ in members])
             own, wanted = [], []
             for member in members:
-                _, weight, reads = member
+                _, weight, held = member
                 there = self._emission.at("", weight.variable, "shard")
                 handle = self._emission.handles[weight.variable][0]
-                shard = there.op(READ, [handle], "", controls=reads.after, dtype=dtype)
-                self._emission.edit.replace_ops({read.name: [shard.op] for read in reads.ops})
-                if looked_at(self._emission.view, reads.ops):
+                shard = there.op(READ, [handle], "", controls=held.after, dtype=dtype)
+                self._emission.edit.replace_ops({read.name: [shard.op] for read in held.reads})
+                if looked_at(self._emission.view, held.reads):
                     wanted.append(member)
                     own.append([at.cast(shard, wire, "cast")])
             if not wanted:
@@ -135,9 +135,9 @@ class WeightGathers:
             layouts = [weight.layout for _, weight, _ in wanted]
             whole = self._emission.dialect.all_gather(at, own, layouts)
             self.count += 1
-            for (_, _, reads), values in zip(wanted, whole, strict=True):
+            for (_, _, held), values in zip(wanted, whole, strict=True):
                 value = at.cast(values[0], dtype, "cast")
-                for read in reads.ops:
+                for read in held.reads:
                     self._emission.edit.replace_value(Value(read.name), value)
 
 
@@ -146,6 +146,11 @@ def _copies(
 ) -> list[WeightVersion]:
     """By replica, version number `number` of a weight."""
     return [emitter.versions[weight.key][number] for emitter in emitters]
+
+
+def _wire_dtype(variable: VariablePlan, weight: SlotPlan) -> int:
+    """What a weight travels in; others than the update's first one in their own type."""
+    return variable.gather_dtype if weight.variable == variable.variable else weight.dtype
 
 
 def _shard(version: WeightVersion) -> Value:
