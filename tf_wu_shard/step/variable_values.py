@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import Op
@@ -66,6 +66,18 @@ class VariableValues:
         """The ops among them that write it themselves, not by a function that they call."""
         return [write.op for write in self.writes if write.access.is_own_write]
 
+    def in_order(self) -> Iterator[tuple[Op, list[Op]]]:
+        """Each op that takes the handle, in order, with those that it must come after.
+
+        A write comes after the one before it and all reads between them, a read after its write.
+        """
+        before: list[Op] = []
+        for value in self.values:
+            made = [] if value.write is None else [value.write.op]
+            yield from ((op, before) for op in made)
+            yield from ((op, made) for op in value.reads)
+            before = [*made, *value.reads]
+
     def made_by(self, write: str) -> VariableValue:
         """What the variable holds after a write, given its name, and before the next one."""
         return self.values[self.seen[write] + 1]
@@ -106,20 +118,14 @@ def values_of(view: GraphView, handle: str) -> VariableValues:
 def check_order(view: GraphView, handle: str) -> Refusal | None:
     """Why the accesses of one variable are a race, or None when their order is certain.
 
-    Every write must be ordered against the write before it and against all reads between them.
-
     Args:
         view: The graph.
         handle: The op that yields the variable's handle.
     """
-    before: list[Op] = []
-    for value in values_of(view, handle).values:
-        made = [] if value.write is None else [value.write.op]
-        for op, earlier in (*((op, before) for op in made), *((op, made) for op in value.reads)):
-            waits = {*op.controls, *(operand.op for operand in op.inputs)}
-            indirect = [other for other in earlier if other.name not in waits]
-            unordered = view.first_unordered(indirect, op) if indirect else None
-            if unordered is not None:
-                return refusals.Updates.UNORDERED.at(op.name, earlier=unordered.name, handle=handle)
-        before = [*made, *value.reads]
+    for op, earlier in values_of(view, handle).in_order():
+        waits = {*op.controls, *(value.op for value in op.inputs)}
+        indirect = [other for other in earlier if other.name not in waits]
+        unordered = view.first_unordered(indirect, op) if indirect else None
+        if unordered is not None:
+            return refusals.Updates.UNORDERED.at(op.name, earlier=unordered.name, handle=handle)
     return None

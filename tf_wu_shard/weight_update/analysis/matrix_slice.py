@@ -22,6 +22,7 @@ from tf_wu_shard.placement import Sharded
 from tf_wu_shard.reachable import reachable
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.step.variable_values import values_of
 from tf_wu_shard.weight_update.analysis.update_slice import UpdateSlice
 
 
@@ -259,8 +260,11 @@ class MatrixSlice(UpdateSlice):
         runs = [*([op] for op in outside), *functions]
         number_of = {op.name: number for number, run in enumerate(runs) for op in run}
         before = [self._runs_before(run, number_of) for run in runs]
-        for earlier, later in self._accesses_in_order(outside):
-            before[number_of[later]].add(number_of[earlier])
+        for handle in self._own_handles:
+            for op, earlier in values_of(self._view, handle).in_order():
+                if op.name in number_of:
+                    own = (number_of[o.name] for o in earlier if o.name in number_of)
+                    before[number_of[op.name]].update(own)
         waiting = {number: found - {number} for number, found in enumerate(before)}
         self.body = []
         while waiting:
@@ -283,21 +287,6 @@ class MatrixSlice(UpdateSlice):
             if own not in self._names and own.op in number_of:
                 found.add(number_of[own.op])
         return found
-
-    def _accesses_in_order(self, ops: Iterable[Op]) -> Iterable[tuple[str, str]]:
-        """Pairs of accesses of one variable that must follow each other."""
-        for handle in self._own_handles:
-            touching = [op for op in ops if any(v.op == handle for v in op.inputs)]
-            written: Op | None = None
-            reads: list[Op] = []
-            for op in sorted(touching, key=lambda o: o.position):
-                if written is not None:
-                    yield written.name, op.name
-                if op.type == READ:
-                    reads.append(op)
-                    continue
-                yield from ((read.name, op.name) for read in reads)
-                written, reads = op, []
 
 
 def _reached(start: Iterable[str], neighbours: Mapping[str, Iterable[str]]) -> set[str]:
