@@ -97,4 +97,14 @@ class RowPlacement:
     num_rows: int = 0
 
 
+@dataclasses.dataclass(frozen=True)
+class Whole:
+    """Whoever computes the value has the whole of it, and nobody else has any.
+
+    That is the one replica that owns its update, or each in its turn, where only some of an update
+    needs whole tensors. No rule takes it: what is computed with it is computed there.
+    """
+
+
+# What rules know of.
 Placement: TypeAlias = Replicated | Sharded | Partial | RowPlacement

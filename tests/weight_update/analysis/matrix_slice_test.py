@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.graph.text_graph import STACKS_DIALECT, view_of
 from tests.weight_update.analysis.matrix_updates_test import PRODUCT, REDUCED, step
 from tf_wu_shard.graph.op import Value
-from tf_wu_shard.placement import Replicated, Sharded
+from tf_wu_shard.placement import Sharded, Whole
 from tf_wu_shard.refusals import Matrices
 from tf_wu_shard.step.gradients import gradient_reductions
 from tf_wu_shard.step.variable_values import values_of
@@ -79,7 +79,7 @@ step = AssignSubVariableOp(w0, back)
     assert (found.size, found.sizes) == (4, {4, 9})
     assert found.placements[Value("side")] == Sharded((3, 3))
     assert found.placements[Value("back")] == Sharded((2, 2))
-    assert not isinstance(found.placements.get(Value("row")), Sharded | Replicated)
+    assert found.placements[Value("row")] == Whole()
     ops = {op.name: op for op in found.body}
     sizes = {name: found.size_at(ops[name]) for name in ("put", "step", "row", "back")}
     assert sizes == {"put": 9, "step": 4, "row": 2, "back": 4}

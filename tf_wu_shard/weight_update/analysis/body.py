@@ -12,7 +12,7 @@ import math
 
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import Op, Value
-from tf_wu_shard.placement import Sharded
+from tf_wu_shard.placement import Sharded, Whole
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ, Access
 from tf_wu_shard.rules.writes import WRITES, is_fused_update
@@ -246,6 +246,7 @@ class BodyBuilder:
         if isinstance(placement, Sharded):
             source = slice_.source(value)
             return Operand(OperandKind.BODY, index=numbers[source.op], output=source.index)
+        assert not isinstance(placement, Whole), "an op of whole tensors is none on shards"
         values = tuple(self._matcher.value_on(r, value) for r in range(len(self._devices)))
         size = slice_.size_at(op)
         scalar = math.prod(placement.shape) == 1 and size != 1

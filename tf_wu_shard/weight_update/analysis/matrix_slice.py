@@ -18,7 +18,7 @@ from tf_wu_shard import refusals
 from tf_wu_shard.graph.calls import callee_names, is_call
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.grounds.tpu.ops import ACROSS_REPLICAS
-from tf_wu_shard.placement import Sharded
+from tf_wu_shard.placement import Sharded, Whole
 from tf_wu_shard.reachable import reachable
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ
@@ -39,7 +39,6 @@ class MatrixSlice(UpdateSlice):
     def place(self) -> Refusal | None:
         """See `UpdateSlice.place`; the body has the ops of each function one after the other."""
         self._whole: set[str] = set()
-        self._inner: set[Value] = set()
         self.function_of: dict[str, int] = {}
         return super().place() or self._close()
 
@@ -68,15 +67,8 @@ class MatrixSlice(UpdateSlice):
         return value
 
     def _place_op(self, op: Op) -> Refusal | None:
-        inner = any(self.origin(value) in self._inner for value in op.inputs)
-        if op.type in (READ, "IdentityN"):
-            return super()._place_op(op)
-        if op.name in self._written_by:
-            if inner:
-                return refusals.Matrices.WRITES_OTHER_SIZE.at(op.name)
-            return super()._place_op(op)
-        refusal = None if inner else super()._place_op(op)
-        if not inner and (refusal is None or not refusal.of_rules):
+        refusal = super()._place_op(op)
+        if op.name in self._written_by or refusal is None or not refusal.of_rules:
             return refusal
         refusal = self._against(op)
         if refusal is None:
@@ -89,10 +81,8 @@ class MatrixSlice(UpdateSlice):
         self._whole.add(op.name)
         for value in self._view.results(op.name):
             shape = self._view.shape(value)
-            if shape is not None and math.prod(shape) in self.sizes:
-                self.placements[value] = Sharded(shape)
-            else:
-                self._inner.add(value)
+            cut = shape is not None and math.prod(shape) in self.sizes
+            self.placements[value] = Sharded(shape) if shape is not None and cut else Whole()
 
     def _against(self, op: Op) -> Refusal | None:
         """Why an op cannot be computed by one replica in the place of another, or None."""

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.placement import Placement, Whole
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.rules.writes import num_written
@@ -82,56 +83,44 @@ class OwnedSlice(UpdateSlice):
     all gradients), stays where it is: on every replica.
     """
 
-    def place(self) -> Refusal | None:
-        """See `UpdateSlice.place`; nothing is placed in shards."""
-        self._own: set[Value | str] = set()
-        self._foreign: set[Value | str] = set()
-        for op in sorted(self._ancestors(), key=lambda o: o.position):
-            refusal = self._place_op(op)
-            if refusal is not None:
-                return refusal
+    def _against_sizes(self) -> Refusal | None:
+        """See `UpdateSlice`: an owner has variables of any sizes."""
         return None
 
-    def _place_op(self, op: Op) -> Refusal | None:
-        if op.type == READ:
-            if op.inputs[0].op in self._own_handles:
-                self._take(op)
-            return None
-        if op.type == "IdentityN":
-            # What it hands on beside each other need not belong together.
-            for i, value in enumerate(op.inputs):
-                if self._is_own(value):
-                    self._own.add(Value(op.name, i))
-                elif self._is_foreign(value):
-                    self._foreign.add(Value(op.name, i))
-            return None
-        own = [value for value in op.inputs if self._is_own(value)]
+    def _place_read(self, op: Op) -> None:
+        if op.inputs[0].op in self._own_handles:
+            self._take(op)
+
+    def _place_computed(self, op: Op) -> Refusal | None:
+        own = [value for value in op.inputs if isinstance(self._placement(value), Whole)]
         if own and writes_in_call(self._view, op):
             # The other replicas' components would miss it.
             return refusals.Matrices.CALL_WRITES.at(op.name, op_type=op.type)
-        if op.name in self._written_by or any(self._view.may_have_several(value) for value in own):
-            if any(self._names.is_apart(value, self._keys) for value in op.inputs):
-                return refusals.Updates.KEPT_APART.at(op.name)
+        if any(self._view.may_have_several(value) for value in own):
             self._take(op)
-        elif any(self._is_foreign(value) for value in op.inputs):
-            self._foreign.add(op.name)
+            return self._check_write(op)
+        if any(self._is_of_others(value) for value in op.inputs):
+            self._of_others.update(self._view.results(op.name))
         elif own:
             self._take(op)
         return None
 
     def _take(self, op: Op) -> None:
-        self._own.add(op.name)
+        """Leaves an op to the owner."""
+        self.placements |= dict.fromkeys(self._view.results(op.name), Whole())
         self.body.append(op)
 
-    def _is_own(self, value: Value) -> bool:
-        if value in self._names:
-            return self.is_gradient(value)
-        return value in self._own or value.op in self._own
+    def _placement(self, value: Value) -> Placement | Whole | None:
+        return Whole() if self.is_gradient(value) else self.placements.get(value)
 
-    def _is_foreign(self, value: Value) -> bool:
-        if value in self._names:
-            return not self.is_gradient(value)
-        return value in self._foreign or value.op in self._foreign
+    def _is_of_others(self, value: Value) -> bool:
+        return value in self._of_others or (value in self._names and not self.is_gradient(value))
+
+    def _check_write(self, op: Op) -> Refusal | None:
+        """Whether the owner has what it needs for an op."""
+        if any(self._names.is_apart(value, self._keys) for value in op.inputs):
+            return refusals.Updates.KEPT_APART.at(op.name)
+        return None
 
 
 class OwnedBodyBuilder(BodyBuilder):

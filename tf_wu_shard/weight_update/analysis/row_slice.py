@@ -122,7 +122,7 @@ class RowSlice(UpdateSlice):
 
     def _placement(self, value: Value) -> Placement | None:
         """Where an operand lies; None where it is outside."""
-        return self.placements.get(value)
+        return self.placement(value)
 
     def _place_computed(self, op: Op) -> Refusal | None:
         operands = [self.placement(v) for v in op.inputs]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import VariableRef
-from tf_wu_shard.placement import Partial, Placement, Replicated, Sharded
+from tf_wu_shard.placement import Partial, Placement, Replicated, Sharded, Whole
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules import registry
 from tf_wu_shard.rules.operation import LocalOp, Operation
@@ -71,7 +71,7 @@ class UpdateSlice:
         self.sums: dict[str, Partial] = {}
         self.locals: dict[str, LocalOp] = {}
         self.read_besides: set[str] = set()
-        self.placements: dict[Value, Placement] = {}
+        self.placements: dict[Value, Placement | Whole] = {}
         self._sources: dict[Value, Value] = {}
         # What other updates' gradients are made into, sums aside: it is there in shards only.
         self._of_others: set[Value] = set()
@@ -154,7 +154,7 @@ class UpdateSlice:
         elif ref is not None:
             self.read_besides.add(ref.key)
 
-    def _placement_of(self, ref: VariableRef) -> Placement:
+    def _placement_of(self, ref: VariableRef) -> Placement | Whole:
         """Where a variable of the update lies."""
         return Sharded(ref.shape or ())
 
@@ -170,7 +170,10 @@ class UpdateSlice:
 
     def _place_computed(self, op: Op) -> Refusal | None:
         """Places what an op computes, and takes the op into the body if that is in shards."""
-        operands = [self._placement(v) for v in op.inputs]
+        found = [self._placement(v) for v in op.inputs]
+        operands = [operand for operand in found if not isinstance(operand, Whole)]
+        if len(operands) < len(found):
+            return registry.no_rule(op.type, op.name)
         known = []
         for value, operand in zip(op.inputs, operands, strict=True):
             if operand is None:
@@ -240,7 +243,7 @@ class UpdateSlice:
             for consumer, _ in self._view.consumers(Value(op.name))
         )
 
-    def _placement(self, value: Value) -> Placement | None:
+    def _placement(self, value: Value) -> Placement | Whole | None:
         """Where an operand lies; None where its shape is not known."""
         if self.is_gradient(value):
             return Sharded(self._view.shape(value) or ())
@@ -263,6 +266,8 @@ class UpdateSlice:
             operand = self._placement(value)
             if operand is None:
                 return refusals.Updates.OPERAND_SHAPE_UNKNOWN.at(value.op)
+            if isinstance(operand, Whole):
+                return refusals.Matrices.WRITES_OTHER_SIZE.at(op.name)
             wants_scalar = slot != write.operand
             if wants_scalar and not isinstance(operand, Replicated):
                 return refusals.Updates.NO_SCALAR.at(op.name, slot=slot, op_type=op.type)
