@@ -7,10 +7,9 @@ variable is refused.
 
 from __future__ import annotations
 
-import dataclasses
 import weakref
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.calls import callee_names, first_argument, is_call
@@ -25,8 +24,7 @@ from tf_wu_shard.rules.writes import WRITES
 _FORWARDING = frozenset({"Identity"})
 
 
-@dataclasses.dataclass(frozen=True)
-class VariableAccess:
+class VariableAccess(NamedTuple):
     """One op that takes a variable's handle."""
 
     op: Op
