@@ -6,10 +6,9 @@ when the finished graph is imported. Ops are added through an `Emitter`, see `Gr
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -189,8 +188,7 @@ class GraphBuilder:
         return Emitter(self, device, scope)
 
 
-@dataclasses.dataclass(frozen=True)
-class Emitter:
+class Emitter(NamedTuple):
     """Adds ops to a graph on one device, under one name scope.
 
     Every op's name is given last, relative to the scope; "" stands for the scope's own name.
@@ -207,11 +205,11 @@ class Emitter:
 
     def on(self, device: str) -> Emitter:
         """The same name scope on another device."""
-        return dataclasses.replace(self, device=device)
+        return self._replace(device=device)
 
     def within(self, name: str) -> Emitter:
         """A name scope inside of this one, on the same device."""
-        return dataclasses.replace(self, scope=self._full(name))
+        return self._replace(scope=self._full(name))
 
     def dtype(self, value: Value) -> int:
         """The element type of a value, as a DataType number."""

@@ -5,6 +5,7 @@ Reads and copies by duck typing and imports no TensorFlow.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -25,13 +26,19 @@ def rename_ops(nodes: Iterable[Any], names: Mapping[str, str]) -> None:
         nodes: All NodeDefs of a graph; those that name none of the ops stay as they are.
         names: For each op, its new name.
     """
+
+    @functools.cache  # Most are named several times.
+    def renamed(text: str) -> str:
+        name = text.partition(":")[0].removeprefix("^")
+        return text.replace(name, names[name], 1) if name in names else text
+
     for node in nodes:
         if node.name in names:
             node.name = names[node.name]
-        for number, text in enumerate(node.input):
-            name = text.partition(":")[0].removeprefix("^")
-            if name in names:
-                node.input[number] = text.replace(name, names[name], 1)
+        before = [*node.input]
+        after = [*map(renamed, before)]
+        if after != before:
+            node.input[:] = after
 
 
 def data_inputs(node: Any) -> list[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Collection, Iterable, Mapping
+import functools
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from tf_wu_shard.errors import WuShardError
-from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.op import Op, Value, parse_value
 
 
 def ordered_ops(nodes: Iterable[Any]) -> list[Op]:
@@ -18,12 +19,14 @@ def ordered_ops(nodes: Iterable[Any]) -> list[Op]:
     """
     pending: dict[str, tuple[Any, list[str]]] = {}
     done: dict[str, Op] = {}
+    # Most values are read several times.
+    value_of = functools.cache(parse_value)
     for node in nodes:
         name, inputs = node.name, list(node.input)
         if name in pending or name in done:
             raise WuShardError(f"two ops are called {name!r}; names in a graph are unique")
         # A traced graph is in order already; only what stands before its inputs has to wait.
-        op, ready = _op(name, node, inputs, done)
+        op, ready = _op(name, node, inputs, done, value_of)
         if ready:
             done[name] = op
         else:
@@ -43,7 +46,7 @@ def ordered_ops(nodes: Iterable[Any]) -> list[Op]:
             waiting = [s for s in sources if not state.get(s)]
             if not waiting:
                 state[name] = True
-                done[name], _ = _op(name, node, inputs, done)
+                done[name], _ = _op(name, node, inputs, done, value_of)
                 stack.pop()
                 continue
             if name in state:
@@ -53,7 +56,13 @@ def ordered_ops(nodes: Iterable[Any]) -> list[Op]:
     return list(done.values())
 
 
-def _op(name: str, node: Any, inputs: list[str], done: dict[str, Op]) -> tuple[Op, bool]:
+def _op(
+    name: str,
+    node: Any,
+    inputs: list[str],
+    done: dict[str, Op],
+    value_of: Callable[[str], Value],
+) -> tuple[Op, bool]:
     """The op of a NodeDef if it comes next, and whether all it waits for is `done`."""
     values: list[Value] = []
     controls: list[str] = []
@@ -63,8 +72,9 @@ def _op(name: str, node: Any, inputs: list[str], done: dict[str, Op]) -> tuple[O
             source = text[1:]
             controls.append(source)
         else:
-            source, colon, index = text.partition(":")
-            values.append(Value(source, int(index) if colon else 0))
+            value = value_of(text)
+            source = value.op
+            values.append(value)
         ready = ready and source in done
     return (
         Op(name, node.op, tuple(values), tuple(controls), node.device, len(done), node),

@@ -23,7 +23,6 @@ from tf_wu_shard.graph.dimensions import Dims
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.ordering import ordered_ops
 from tf_wu_shard.graph.shape_inference import ShapeInference
-from tf_wu_shard.reachable import reachable
 
 # Stateful in TensorFlow's registry, for what they read or name; they change nothing.
 _EFFECT_FREE = frozenset({"ReadVariableOp", "VarHandleOp", "VariableShape", "ResourceGather"})
@@ -91,6 +90,7 @@ class GraphView:
         self.outputs = tuple(outputs)
         self.control_outputs = tuple(control_outputs)
         self.op_def = functools.cache(op_def)
+        self._is_stateful = functools.cache(lambda op_type: _is_stateful(op_def(op_type)))
         self._signature = functools.cache(lambda op_type: Signature.known(op_def(op_type)))
         self._shape_of = shape_of
         self._given: dict[Value, tuple[int, ...]] = {}
@@ -177,14 +177,15 @@ class GraphView:
     @functools.cached_property
     def live(self) -> frozenset[str]:
         """Names of the ops whose result or effect can be seen from outside the graph."""
-
-        def needed(name: str) -> Iterable[str]:
-            op = self.ops[name]
-            return (*(value.op for value in op.inputs), *op.controls)
-
-        effects = (op.name for op in self if self.has_effect(op))
-        outputs = (value.op for value in self.outputs)
-        return frozenset(reachable((*outputs, *self.control_outputs, *effects), needed))
+        found = {*(value.op for value in self.outputs), *self.control_outputs}
+        # Whatever needs an op comes after it.
+        for op in reversed(self._by_position):
+            if op.name in found or self.has_effect(op):
+                found.add(op.name)
+                found.update(op.controls)
+                for value in op.inputs:
+                    found.add(value.op)
+        return frozenset(found)
 
     def __iter__(self) -> Iterator[Op]:
         return iter(self._by_position)
@@ -250,8 +251,7 @@ class GraphView:
 
     def is_stateful(self, op_type: str) -> bool:
         """Whether running an op of this type twice may differ from running it once."""
-        definition = self.op_def(op_type)
-        return definition is None or definition.is_stateful
+        return self._is_stateful(op_type)
 
     def has_effect(self, op: Op) -> bool:
         """Whether `op` may change something, so that it runs though nobody reads its result."""
@@ -302,3 +302,8 @@ class GraphView:
                         waiting.discard(name)
                         queue.append(self.ops[name])
         return next((op for op in earlier if op.name in waiting), None)
+
+
+def _is_stateful(definition: Any | None) -> bool:
+    """Whether an OpDef says that runs of the op differ; of an op that is not known they may."""
+    return definition is None or bool(definition.is_stateful)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import weakref
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from tf_wu_shard.graph.calls import callee_names, first_argument, is_call
 from tf_wu_shard.graph.op import Op, Value
@@ -18,8 +17,7 @@ from tf_wu_shard.rules.writes import WRITES
 _FORWARDING = frozenset({"Identity"})
 
 
-@dataclasses.dataclass(frozen=True)
-class VariableAccess:
+class VariableAccess(NamedTuple):
     """One op that takes a variable's handle."""
 
     op: Op

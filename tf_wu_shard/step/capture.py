@@ -70,7 +70,7 @@ def capture(graph: Any) -> Captured:
     """
     traced = traced_function.read(graph)
     view, variables = _sight_of(traced)
-    metadata = [node for node in traced.graph_def.node if node.op == METADATA]
+    metadata = [op.node for op in view if op.type == METADATA]
     return Captured(view, variables, cluster_by(metadata))
 
 

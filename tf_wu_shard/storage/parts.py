@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
+import numpy as np
 import tensorflow as tf
 
 from tf_wu_shard.layout import TILE, AnyLayout, Layout, TileLayout
@@ -23,6 +24,14 @@ _EAGER_OPS = threading.RLock()
 def _alone() -> AbstractContextManager[object]:
     """Keeps other threads from cutting and joining; there is nothing to keep while tracing."""
     return _EAGER_OPS if tf.executing_eagerly() else contextlib.nullcontext()
+
+
+def _numbers(*numbers: int) -> np.ndarray:
+    """Numbers as an op takes them fastest: a list goes through much of TensorFlow's Python code.
+
+    Of int32 if they fit: that stays on the host wherever the op runs, where kernels want sizes.
+    """
+    return np.array(numbers, np.int32 if max(numbers, default=0) < 2**31 else np.int64)
 
 
 def cut(value: tf.Tensor, layout: AnyLayout, shard: int) -> tf.Tensor:
@@ -44,8 +53,10 @@ def cut(value: tf.Tensor, layout: AnyLayout, shard: int) -> tf.Tensor:
     start, stop = layout.bounds(shard)
     with _alone():
         # Raw ops: `value[start:stop]` costs ten times as much, and this runs for every shard.
-        vector = tf.raw_ops.Reshape(tensor=value, shape=[-1])
-        piece = tf.raw_ops.Slice(input=vector, begin=[start], size=[stop - start])
+        vector = tf.raw_ops.Reshape(tensor=value, shape=_numbers(-1))
+        # Both of one type.
+        begin, size = _numbers(start, stop - start).reshape(2, 1)
+        piece = tf.raw_ops.Slice(input=vector, begin=begin, size=size)
         return tf.raw_ops.DeepCopy(x=_in_shape(piece, layout, shard))
 
 
@@ -67,8 +78,8 @@ def cut_all(value: tf.Tensor, layout: AnyLayout) -> list[tf.Tensor]:
 
 def _cut_flat(value: tf.Tensor, layout: Layout) -> list[tf.Tensor]:
     bounds = [layout.bounds(shard) for shard in range(layout.num_shards)]
-    sizes = [stop - start for start, stop in bounds]
-    vector = tf.raw_ops.Reshape(tensor=value, shape=[-1])
+    sizes = _numbers(*(stop - start for start, stop in bounds))
+    vector = tf.raw_ops.Reshape(tensor=value, shape=_numbers(-1))
     if layout.num_shards == 1:
         return [tf.raw_ops.DeepCopy(x=_in_shape(vector, layout, 0))]
     # SplitV shares its operand's buffer only where one element fills whole alignment units.
@@ -79,7 +90,7 @@ def _cut_flat(value: tf.Tensor, layout: Layout) -> list[tf.Tensor]:
 def _in_shape(piece: tf.Tensor, layout: Layout, shard: int) -> tf.Tensor:
     """A shard's elements, given as a vector, in the shape of the shard."""
     shape = layout.shard_shape(shard)
-    return piece if len(shape) == 1 else tf.raw_ops.Reshape(tensor=piece, shape=shape)
+    return piece if len(shape) == 1 else tf.raw_ops.Reshape(tensor=piece, shape=_numbers(*shape))
 
 
 def join(shards: Sequence[tf.Tensor], layout: AnyLayout) -> tf.Tensor:
@@ -103,18 +114,18 @@ def join(shards: Sequence[tf.Tensor], layout: AnyLayout) -> tf.Tensor:
 def _cut_rows(value: tf.Tensor, layout: TileLayout) -> list[tf.Tensor]:
     # Raw ops here too: this runs for every weight and slot of a TPU program.
     if layout.order != tuple(range(len(layout.order))):
-        value = tf.raw_ops.Transpose(x=value, perm=layout.order)
-    rows = tf.raw_ops.Reshape(tensor=value, shape=[-1])
+        value = tf.raw_ops.Transpose(x=value, perm=_numbers(*layout.order))
+    rows = tf.raw_ops.Reshape(tensor=value, shape=_numbers(-1))
     if layout.padding:
         # Padded rows follow all others, so that the padding is at the end of the elements too.
-        rows = tf.raw_ops.Pad(input=rows, paddings=[[0, layout.padding]])
+        rows = tf.raw_ops.Pad(input=rows, paddings=_numbers(0, layout.padding).reshape(1, 2))
     if layout.tile_shards > 1:
-        of_tiles = [-1, TILE[0], layout.columns // TILE[1], TILE[1]]
+        of_tiles = _numbers(-1, TILE[0], layout.columns // TILE[1], TILE[1])
         tiles = tf.raw_ops.Reshape(tensor=rows, shape=of_tiles)
-        tiles = tf.raw_ops.Transpose(x=tiles, perm=[0, 2, 1, 3])
-        rows = tf.raw_ops.Reshape(tensor=tiles, shape=[-1, TILE[1]])
+        tiles = tf.raw_ops.Transpose(x=tiles, perm=_numbers(0, 2, 1, 3))
+        rows = tf.raw_ops.Reshape(tensor=tiles, shape=_numbers(-1, TILE[1]))
     else:
-        rows = tf.raw_ops.Reshape(tensor=rows, shape=[-1, layout.columns])
+        rows = tf.raw_ops.Reshape(tensor=rows, shape=_numbers(-1, layout.columns))
     shards = tf.raw_ops.Split(axis=0, value=rows, num_split=layout.num_shards)
     return [tf.raw_ops.DeepCopy(x=shards[number]) for number in layout.held]
 

@@ -81,7 +81,7 @@ def rebuild(
         new._device_function_stack = type(new._device_function_stack)()
         for function in (*graph._functions.values(), *body.functions):
             new._add_function_recursive(function)
-        inputs = _import_inputs(new, named, placeholders, new_captures)
+        inputs = _import_inputs(new, named, {**placeholders, **again}, new_captures)
         import_beside(new, named, inputs)
     _bind(graph, new, inputs, new_captures, set(dropped_captures), again)
     new.outputs = [_tensor(new, name, inputs) for name in body.outputs]
@@ -90,7 +90,7 @@ def rebuild(
         now.set_shape(old.shape)
     moved = {id(old): now for old, now in zip(graph.outputs, new.outputs, strict=True)}
     new.structured_outputs = _moved_structure(graph, moved)
-    new.control_outputs = [new.get_operation_by_name(name) for name in body.control_outputs]
+    new.control_outputs = [new._get_operation_by_name(name) for name in body.control_outputs]
     new._wu_shard_owners = owners
     creating_traces.carry_over(graph, new)
     return new
@@ -124,11 +124,11 @@ def make_function(
         new._device_function_stack = type(new._device_function_stack)()
         for function in (*graph._functions.values(), *body.functions):
             new._add_function_recursive(function)
-        inputs = _import_inputs(new, named, old, handles)
+        inputs = _import_inputs(new, named, {**old, **_asked_again(named, old)}, handles)
         import_beside(new, named, inputs)
     new.inputs = [inputs[name] for name in arguments]
     new.outputs = [_tensor(new, name, inputs) for name in body.outputs]
-    new.control_outputs = [new.get_operation_by_name(name) for name in body.control_outputs]
+    new.control_outputs = [new._get_operation_by_name(name) for name in body.control_outputs]
     return atomic_function.from_func_graph(new.name, new, {})
 
 
@@ -177,9 +177,18 @@ def _import_inputs(
     This comes before everything else: shape inference of a read needs the handle's shape. The
     importer would rename a later op "a" once there is an input "a/resource", so inputs whose name
     lies inside another op's get a name of one part.
+
+    Args:
+        new: The FuncGraph, the default graph.
+        nodes: The NodeDefs by name.
+        old: The old graph's placeholders, by the names of what stands for them now.
+        new_captures: The handles of new placeholders, by name.
+
+    Returns:
+        The inputs' tensors, by the names that the nodes know them by.
     """
     part = tf.compat.v1.GraphDef(versions=new.graph_def_versions)
-    wanted = set(old) | set(new_captures) | set(_asked_again(nodes, old))
+    wanted = set(old) | set(new_captures)
     taken = set(nodes)
     named: dict[str, str] = {}
     for name in (name for name in nodes if name in wanted):
@@ -190,7 +199,7 @@ def _import_inputs(
             part.node[-1].name = free_name(name.replace("/", "."), taken)
         named[name] = part.node[-1].name
     import_nodes(new, part, {})
-    inputs = {name: new.get_tensor_by_name(f"{named[name]}:0") for name in wanted}
+    inputs = {name: new._get_operation_by_name(named[name]).outputs[0] for name in wanted}
     for name, tensor in inputs.items():
         if tensor.dtype in _HANDLE_TYPES:
             source = new_captures[name] if name in new_captures else old[name]

@@ -23,27 +23,35 @@ def import_beside(new: Any, nodes: Mapping[str, Any], inputs: Mapping[str, Any])
     Raises:
         tf.errors.InvalidArgumentError: If TensorFlow does not accept the nodes.
     """
-    rest = tf.compat.v1.GraphDef(versions=new.graph_def_versions)
-    rest.node.extend(node for name, node in nodes.items() if name not in inputs)
+    beside = [node for name, node in nodes.items() if name not in inputs]
+    rest = tf.compat.v1.GraphDef(versions=new.graph_def_versions, node=beside)
     waits = {f"^{name}" for name in inputs}
     near_inputs: list[Any] = []
-    for added in rest.node:
-        if not waits.isdisjoint(added.input):
-            added.input[:] = [text for text in added.input if text not in waits]
-        wished = wishes(added)
+    for place, node in enumerate(beside):
+        if not waits.isdisjoint(node.input):
+            rest.node[place].input[:] = [text for text in node.input if text not in waits]
+        wished = wishes(node)
         if not wished:
             continue
         if not inputs.keys().isdisjoint(wished):
-            near_inputs.append(nodes[added.name])
+            near_inputs.append(node)
         # The importer takes no other than those among the nodes that it imports now.
-        rename_wishes(added, lambda wish: wish if wish in nodes and wish not in inputs else None)
+        rename_wishes(
+            rest.node[place], lambda wish: wish if wish in nodes and wish not in inputs else None
+        )
     import_nodes(new, rest, {f"{name}:0": tensor for name, tensor in inputs.items()})
-    now = {name: name for name in nodes} | {name: t.op.name for name, t in inputs.items()}
     for node in near_inputs:
         near = tf.compat.v1.NodeDef()
         near.CopyFrom(node)
-        rename_wishes(near, now.get)
+        rename_wishes(near, lambda wish: _name_now(wish, nodes, inputs))
         new.get_operation_by_name(node.name)._set_attr("_class", near.attr["_class"])
+
+
+def _name_now(name: str, nodes: Mapping[str, Any], inputs: Mapping[str, Any]) -> str | None:
+    """The name that an op was imported under, which is another for some inputs, or None."""
+    if name in inputs:
+        return str(inputs[name].op.name)
+    return name if name in nodes else None
 
 
 def import_nodes(new: Any, part: Any, input_map: Mapping[str, Any]) -> None:

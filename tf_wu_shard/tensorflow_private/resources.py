@@ -93,11 +93,16 @@ def free(handles: Sequence[Any], dtype: tf.DType) -> None:
         handles: Eager handles of variables.
         dtype: The variables' element type.
     """
+    refill(handles, [_no_value(dtype)] * len(handles))
+
+
+@functools.cache
+def _no_value(dtype: tf.DType) -> tf.Tensor:
+    """What freed resources of an element type are left with, one tensor for all."""
     # What cannot be NaN is as far from a plausible sum as it can be.
     filler = np.nan if dtype.is_floating or dtype.is_complex else dtype.is_bool or dtype.min
-    with tf.init_scope():
-        left = tf.raw_ops.Fill(dims=_FREED_SHAPE, value=tf.constant(filler, dtype))
-    refill(handles, [left] * len(handles))
+    with tf.init_scope(), tf.device("CPU:0"):
+        return tf.raw_ops.Fill(dims=_FREED_SHAPE, value=tf.constant(filler, dtype))
 
 
 def refill(handles: Sequence[Any], new: Sequence[tf.Tensor]) -> None:

@@ -101,10 +101,14 @@ class BodyBuilder:
         slice_ = self._slice(keys, touching, sums[0])
         if isinstance(slice_, Refusal):
             return slice_
-        refusal = slice_.place() or self._only_body_looks(slice_, keys)
+        refusal = slice_.place()
         if refusal is not None:
             return refusal
-        updated = updated_variables(self._graph, touching, self._of_all(slice_))
+        body = self._of_all(slice_)
+        refusal = self._only_body_looks(slice_, keys, body)
+        if refusal is not None:
+            return refusal
+        updated = updated_variables(self._graph, touching, body)
         if isinstance(updated, Refusal):
             return updated
         update = self._update(slice_, updated, keys)
@@ -188,15 +192,22 @@ class BodyBuilder:
                     return refusal
         return None
 
-    def _only_body_looks(self, slice_: UpdateSlice, keys: tuple[int, ...]) -> Refusal | None:
-        """Why something outside would miss a value that the body computes, or None."""
-        body = self._of_all(slice_)
+    def _only_body_looks(
+        self, slice_: UpdateSlice, keys: tuple[int, ...], body: set[str]
+    ) -> Refusal | None:
+        """Why something outside would miss a value that the body computes, or None.
+
+        Args:
+            slice_: The slice, placed.
+            keys: The reductions.
+            body: The names of the body's ops on all replicas.
+        """
         for replica in range(len(self._devices)):
             values = [
                 value
                 for op in slice_.body
+                if op.type != READ and op.type not in WRITES and op.name not in slice_.sums
                 for value in self._view.results(self._matcher.partner(replica, op.name))
-                if op.type not in (READ, *WRITES) and op.name not in slice_.sums
             ]
             values += [v for key in keys for v in self._names.of(key, replica)]
             refusal = look_from_outside(self._view, values, body)

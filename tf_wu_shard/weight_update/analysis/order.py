@@ -54,7 +54,10 @@ def marked_behind(view: GraphView, marked: Set[str]) -> dict[str, int]:
     first = min((view.ops[name].position for name in marked), default=len(behind))
     for op in itertools.islice(view, first, None):
         before = 0
-        for name in (*(value.op for value in op.inputs), *op.controls):
+        for value in op.inputs:
+            if behind[value.op] > before:
+                before = behind[value.op]
+        for name in op.controls:
             if behind[name] > before:
                 before = behind[name]
         behind[op.name] = before + (op.name in marked)

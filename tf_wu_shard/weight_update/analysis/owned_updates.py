@@ -155,7 +155,9 @@ class OwnedBodyBuilder(BodyBuilder):
         # They need no care: who looks at one is handed it by the replica that computes it.
         return [[] for _ in self._devices]
 
-    def _only_body_looks(self, slice_: UpdateSlice, keys: tuple[int, ...]) -> Refusal | None:
+    def _only_body_looks(
+        self, slice_: UpdateSlice, keys: tuple[int, ...], body: set[str]
+    ) -> Refusal | None:
         # What else looks at a value is handed the whole of it; but only the owner's components
         # hold what they did, so nobody else may read his own for all.
         for op in slice_.body:

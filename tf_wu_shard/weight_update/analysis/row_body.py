@@ -51,11 +51,12 @@ class RowBodyBuilder(BodyBuilder):
         assert isinstance(found, RowSlice), "it is of the builder's type"
         return found.prepare(self._graph.reductions) or found
 
-    def _only_body_looks(self, slice_: UpdateSlice, keys: tuple[int, ...]) -> Refusal | None:
+    def _only_body_looks(
+        self, slice_: UpdateSlice, keys: tuple[int, ...], body: set[str]
+    ) -> Refusal | None:
         assert isinstance(slice_, RowSlice), "it was made by _slice"
         # The shape of the table is known everywhere.
         keys = tuple(k for k in keys if self._graph.reductions[k].gathered is not Gathered.SHAPE)
-        body = self._of_all(slice_)
         for replica in range(len(self._devices)):
             values = [v for key in keys for v in self._names.of(key, replica)]
             for op in slice_.body:

@@ -7,7 +7,6 @@ value, carried from write to write as a plain value, and handed back to be gathe
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
@@ -290,7 +289,7 @@ class BodyEmitter:
 
     def _in_place_of(self, name: str) -> Emitter:
         """Where to emit what takes the place of an old op, or a part of it."""
-        return dataclasses.replace(self._at, scope=in_place_of(name, self._at.scope))
+        return self._at._replace(scope=in_place_of(name, self._at.scope))
 
     def _slice(self, at: Emitter, value: Value, shape: tuple[int, ...]) -> Value:
         """The own shard of a value of `shape` that is whole."""

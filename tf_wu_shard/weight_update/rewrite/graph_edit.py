@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from tf_wu_shard.colocation import rename_wishes, wishes
 from tf_wu_shard.graph.builder import GraphBuilder
@@ -26,6 +26,24 @@ from tf_wu_shard.weight_update.plan.types import ShardingPlan
 from tf_wu_shard.weight_update.rewrite.names import LEFT_WHOLE, scope_of
 
 _INPUTS = frozenset({"Placeholder", "_Arg", "Arg"})
+
+
+class _Edges(NamedTuple):
+    """What a new node takes, and the names of what it waits for."""
+
+    values: list[Value]
+    waits: list[str]
+
+    @classmethod
+    def of(cls, node: Any, value_of: Callable[[str], Value]) -> _Edges:
+        """Reads a NodeDef."""
+        found = cls([], [])
+        for text in node.input:
+            if text[0] == "^":
+                found.waits.append(text[1:])
+            else:
+                found.values.append(value_of(text))
+        return found
 
 
 class GraphEdit:
@@ -141,12 +159,9 @@ class GraphEdit:
         stack += [c for c in view.control_outputs if c not in gone]
         stack += [op.name for op in view if view.has_effect(op) and op.name not in gone]
         stack += self._inputs
-        for node in self._builder.nodes:
-            for text in node.input:
-                if text[0] != "^":
-                    stack.append(self._value(parse_value(text)).op)
-                elif text[1:] not in view.ops or not only_waits(text[1:]):
-                    stack.append(text[1:])
+        for edges in self._new.values():
+            stack += [self._value(value).op for value in edges.values]
+            stack += [n for n in edges.waits if n not in view.ops or not only_waits(n)]
 
         def needed(name: str) -> Iterable[str]:
             if name in gone or name not in view.ops:
@@ -156,7 +171,7 @@ class GraphEdit:
                 inputs = tuple(map(self._value, inputs))
             # A stateless op named only by a control edge is dropped; what it waited for is not.
             waits = [c for c in op.controls if not only_waits(c)]
-            return (*(v.op for v in inputs), *waits)
+            return [value.op for value in inputs] + waits
 
         return frozenset(name for name in reachable(stack, needed) if name in view.ops) - gone
 
@@ -215,9 +230,10 @@ class GraphEdit:
         return tuple(dict.fromkeys(itertools.chain.from_iterable(found)))
 
     @functools.cached_property
-    def _new(self) -> dict[str, Any]:
-        """The builder's nodes by name, once all are there."""
-        return {node.name: node for node in self._builder.nodes}
+    def _new(self) -> dict[str, _Edges]:
+        """What the builder's nodes take and wait for, by their names, once all are there."""
+        value_of = functools.cache(parse_value)  # Most values are taken several times.
+        return {node.name: _Edges.of(node, value_of) for node in self._builder.nodes}
 
     @functools.cached_property
     def _in_cycles(self) -> frozenset[str]:
@@ -233,10 +249,10 @@ class GraphEdit:
 
     def _needed_by(self, name: str) -> list[str]:
         """The ops whose values an op of the new graph takes, or which it waits for."""
+        values: Sequence[Value]
+        waits: Sequence[str]
         if name in self._new:
-            inputs = self._new[name].input
-            values: Sequence[Value] = [parse_value(text) for text in inputs if text[0] != "^"]
-            waits: Sequence[str] = [text[1:] for text in inputs if text[0] == "^"]
+            values, waits = self._new[name]
         elif name in self._view.ops:
             op = self._view.ops[name]
             values, waits = op.inputs, op.controls
@@ -264,12 +280,9 @@ class GraphEdit:
 
     def _lead_new_nodes(self) -> None:
         """Redirects edges of new nodes away from old values and ops that were replaced."""
-        old = self._view.ops
-        for node in self._builder.nodes:
-            if not any(i.lstrip("^").partition(":")[0] in old for i in node.input):
-                continue
-            data = [str(self._value(parse_value(i))) for i in node.input if i[0] != "^"]
-            waits = [i[1:] for i in node.input if i[0] == "^"]
-            redirected = dict.fromkeys(n for w in waits for n in self._waited_for(w))
-            del node.input[:]
-            node.input.extend([*data, *(f"^{n}" for n in redirected)])
+        for node, (values, waits) in zip(self._builder.nodes, self._new.values(), strict=True):
+            now = [self._value(value) for value in values]
+            instead = dict.fromkeys(n for wait in waits for n in self._waited_for(wait))
+            if now != values or [*instead] != waits:
+                del node.input[:]
+                node.input.extend([*map(str, now), *(f"^{name}" for name in instead)])

@@ -83,24 +83,35 @@ def _check_edges(result: RewriteResult | Outlined) -> tuple[set[str], dict[str, 
         The ops' names, and for each handle the ops that write it, in order.
     """
     names: set[str] = set()
-    read: dict[str, str] = {}
+    read: set[str] = set()
     writes: dict[str, list[str]] = collections.defaultdict(list)
     for node in result.nodes:
-        name, inputs = node.name, list(node.input)
+        name, inputs = node.name, node.input
         if name in names:
             raise WuShardError(f"two ops of the new graph share the name {name}")
         names.add(name)
-        read.update(dict.fromkeys(inputs, name))
-        for handle in inputs[: num_written(node.op)]:
-            writes[handle].append(name)
-    for text, reader in read.items():
-        source = text[1:] if text[0] == "^" else text.partition(":")[0]
-        if source not in names:
-            raise WuShardError(f"{reader} reads {source}, which is gone")
+        read.update(inputs)
+        if written := num_written(node.op):
+            for handle in inputs[:written]:
+                writes[handle].append(name)
+    sources = {text[1:] if text[0] == "^" else text.partition(":")[0] for text in read}
+    if gone := sources - names:
+        reader, source = _first_to_read(result.nodes, gone)
+        raise WuShardError(f"{reader} reads {source}, which is gone")
     for name in (*(v.op for v in result.outputs), *result.control_outputs):
         if name not in names:
             raise WuShardError(f"the graph must yield {name}, which is gone")
     return names, writes
+
+
+def _first_to_read(nodes: Iterable[Any], sources: set[str]) -> tuple[str, str]:
+    """The first NodeDef that takes something of some ops, or waits for it, and that op."""
+    return next(
+        (node.name, source)
+        for node in nodes
+        for source in (text.removeprefix("^").partition(":")[0] for text in node.input)
+        if source in sources
+    )
 
 
 def _check_writes(
@@ -133,8 +144,9 @@ def _writes(view: GraphView) -> dict[str, list[str]]:
     """For each handle, the ops that write it, in order."""
     found: dict[str, list[str]] = collections.defaultdict(list)
     for op in view:
-        for handle in op.inputs[: num_written(op.type)]:
-            found[handle.op].append(op.name)
+        if written := num_written(op.type):
+            for handle in op.inputs[:written]:
+                found[handle.op].append(op.name)
     return found
 
 
