@@ -38,8 +38,17 @@ def test_what_only_comes_near_is_not_compiled_exactly(
 
 def test_one_element_type_of_which_nothing_is_proved_is_enough_to_refuse() -> None:
     proved = {FLOAT16, BFLOAT16, FLOAT32, FLOAT64, INT32, INT64, BOOL}
-    assert can_compile("Cast", proved, exact=True)
-    assert not can_compile("Cast", {*proved, COMPLEX64}, exact=False)
+    assert can_compile("SelectV2", proved, exact=True)
+    assert not can_compile("SelectV2", {*proved, COMPLEX64}, exact=False)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_numbers_are_not_made_integers(exact: bool) -> None:
+    # The kernel makes -2**31 of 3e9 and of a NaN, XLA 2**31 - 1 and 0.
+    assert not can_compile("Cast", {FLOAT32, INT32}, exact=exact)
+    assert can_compile("Cast", {FLOAT32, BFLOAT16, FLOAT64}, exact=exact)
+    assert can_compile("Cast", {FLOAT32, BOOL}, exact=exact)
+    assert can_compile("Cast", {INT32, INT64}, exact=exact)
 
 
 @pytest.mark.parametrize("op_type", ["RealDiv", "Div", "Round"])

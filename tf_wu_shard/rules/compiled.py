@@ -20,9 +20,10 @@ from collections.abc import Set
 from tf_wu_shard.dtypes import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOAT64, INT32, INT64
 
 _NUMBERS = frozenset((FLOAT16, BFLOAT16, FLOAT32, FLOAT64))
+_INTEGERS = frozenset((INT32, INT64))
 
 # Element types of which it is proved.
-_TYPES = _NUMBERS | {INT32, INT64, BOOL}
+_TYPES = _NUMBERS | _INTEGERS | {BOOL}
 
 EXACT = frozenset(
     (
@@ -58,4 +59,6 @@ def can_compile(op_type: str, dtypes: Set[int], *, exact: bool) -> bool:
     # A kernel raises an error where an integer is divided by zero, which XLA does not, and XLA
     # rounds no integers.
     types = _NUMBERS if op_type in ("Div", "RealDiv", "Round") else _TYPES
-    return op_type in known and dtypes <= types
+    # Of a number that is too large for an integer, and of a NaN, XLA makes another one.
+    truncates = op_type == "Cast" and bool(dtypes & _NUMBERS) and bool(dtypes & _INTEGERS)
+    return op_type in known and dtypes <= types and not truncates

@@ -24,7 +24,7 @@ def left(text: str) -> set[str]:
     """Those of the ops of a text that are left to Grappler."""
     view = view_of(KNOWN + text)
     names = [line.partition(" ")[0] for line in text.splitlines() if line]
-    return left_to_grappler(names, view.ops)
+    return left_to_grappler([names], view.ops)
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,20 @@ def test_an_operand_that_may_be_zero_or_one_may_make_an_op_vanish(
     assert left(f"found = {op_type}(g, {neutral})\n") == {"found"}
 
 
+def test_a_quotient_by_a_constant_is_a_product_to_others() -> None:
+    assert left("inner = RealDiv(g, half)\nouter = Mul(inner, b)\n") == {"inner", "outer"}
+    text = "first = RealDiv(g, half)\nsecond = Mul(g, b)\nboth = AddV2(first, second)\n"
+    assert left(text) == {"first", "second", "both"}
+
+
+def test_a_number_that_is_taken_with_another_sign_is_added() -> None:
+    assert left("less = Neg(g)\nfound = AddV2(a, less)\n") == {"less", "found"}
+    text = "less = Neg(g)\ninner = Sub(a, less)\nouter = AddV2(inner, b)\n"
+    assert left(text) == {"less", "inner", "outer"}
+
+
 def test_what_is_made_of_constants_is_one_of_which_the_number_is_not_seen() -> None:
-    assert left("made = Exp(half)\nfound = Mul(g, made)\n") == {"found"}
+    assert left("made = Exp(half)\nfound = Mul(g, made)\n") == {"made", "found"}
 
 
 def test_a_quotient_by_a_constant_becomes_a_product() -> None:
@@ -100,7 +112,23 @@ def test_a_factor_of_all_terms_is_taken_out() -> None:
 
 def test_what_shares_a_replaced_operand_is_named_though_it_was_not_asked_for() -> None:
     view = view_of(KNOWN + "inner = Mul(g, a)\nouter = Mul(inner, b)\n")
-    assert left_to_grappler(["outer"], view.ops) == {"inner", "outer"}
+    assert left_to_grappler([["outer"]], view.ops) == {"inner", "outer"}
+
+
+def test_what_a_replaced_op_is_made_of_stays_as_well_and_what_is_made_of_it_does_not() -> None:
+    # A compiled size would hide the shape by which Grappler decides; see MinimizeBroadcasts.
+    text = """
+squared = Square(a)
+size = Abs(squared)
+inner = Mul(g, b)
+outer = Mul(inner, size)
+sign = Neg(outer)
+"""
+    assert left(text) == {"squared", "size", "inner", "outer"}
+    # Whichever region it lies in.
+    view = view_of(KNOWN + text)
+    found = left_to_grappler([["inner", "outer"], ["squared", "size", "sign"]], view.ops)
+    assert found == {"squared", "size", "inner", "outer"}
 
 
 def test_where_a_root_is_divided_by_all_stays() -> None:

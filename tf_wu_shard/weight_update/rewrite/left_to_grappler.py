@@ -8,11 +8,12 @@ of constant_folding.cc and arithmetic_optimizer.cc (SqrtDivToRsqrtMul); each nam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from tf_wu_shard.graph.builder import KEEP_ORDER
 from tf_wu_shard.graph.constants import floating_scalar
 from tf_wu_shard.graph.op import Op
+from tf_wu_shard.reachable import reachable
 
 _ADDITIONS = frozenset(("Add", "AddV2", "AddN"))
 _SUMS = _ADDITIONS | {"Sub"}
@@ -20,21 +21,33 @@ _QUOTIENTS = frozenset(("Div", "RealDiv"))
 _PRODUCTS = _QUOTIENTS | {"Mul"}
 
 
-def left_to_grappler(names: Iterable[str], ops: Mapping[str, Op]) -> set[str]:
-    """Those of some ops that Grappler may replace.
+def left_to_grappler(regions: Sequence[Collection[str]], ops: Mapping[str, Op]) -> set[str]:
+    """The ops of some regions that Grappler may replace, and all of them that these are made of.
 
-    All of them where a root is divided by: what becomes of the quotient depends on the shapes of
-    what is around it, and those of what a compiled function returns are not known.
+    What becomes of an op depends on the shapes of what it takes, and those of what a compiled
+    function returns are not known. Where a root is divided by, all of a region stays: what becomes
+    of the quotient depends on what is around it, too.
 
     Args:
-        names: The ops' names.
+        regions: Of each, the names of its ops.
         ops: All ops of the graph.
+
+    Returns:
+        Their names; perhaps names of others besides, which they are replaced with.
     """
-    own = [ops[name] for name in names]
-    if divides_by_root(own, ops):
-        return {op.name for op in own}
-    graph = _Graph(ops)
-    return set().union(*map(graph.replaced, own))
+    graph, found = _Graph(ops), set[str]()
+    for names in regions:
+        own = [ops[name] for name in names]
+        if divides_by_root(own, ops):
+            found.update(names)
+        else:
+            found.update(*map(graph.replaced, own))
+    inside = frozenset[str]().union(*regions)
+
+    def made_of(name: str) -> Iterable[str]:
+        return inside.intersection(value.op for value in ops[name].inputs)
+
+    return set(reachable(found, made_of))
 
 
 def divides_by_root(own: Iterable[Op], ops: Mapping[str, Op]) -> bool:
@@ -56,26 +69,41 @@ class _Graph:
 
     def replaced(self, op: Op) -> set[str]:
         """What may be replaced together with an op, itself included; nothing where it may not."""
-        operands = [self._ops[value.op] for value in op.inputs]
+        operands = self._operands(op)
         found: set[str] = set()
         if op.type in _SUMS | _PRODUCTS and any(map(self._may_be_neutral, operands)):
             found.add(op.name)
-        # ReduceDivToReciprocalMul.
-        if op.type in _QUOTIENTS and self._is_constant(operands[1]):
+        if op.type in _QUOTIENTS and self._is_product(op):
+            found.add(op.name)
+        # RemoveNegation.
+        if op.type in _SUMS and any(operand.type == "Neg" for operand in operands):
             found.add(op.name)
         for operand in operands:
-            if _reordered(op, operand) or self._constants_meet(op, operand):
+            if self._reordered(op, operand) or self._constants_meet(op, operand):
                 found |= {op.name, operand.name}
-        if op.type in _ADDITIONS and _common_factor(operands):
+        if op.type in _ADDITIONS and self._common_factor(operands):
             found |= {op.name, *(operand.name for operand in operands)}
         return found
+
+    def _operands(self, op: Op) -> list[Op]:
+        return [self._ops[value.op] for value in op.inputs]
+
+    def _is_product(self, op: Op) -> bool:
+        """Whether an op multiplies, as a quotient does by a constant; ReduceDivToReciprocalMul."""
+        is_quotient = op.type in _QUOTIENTS
+        return op.type == "Mul" or (is_quotient and self._is_constant(self._operands(op)[1]))
+
+    def _is_addition(self, op: Op) -> bool:
+        """Whether an op adds, as a difference does that takes a number with another sign."""
+        takes_negative = op.type == "Sub" and self._operands(op)[1].type == "Neg"
+        return op.type in _ADDITIONS or takes_negative
 
     def _is_constant(self, op: Op) -> bool:
         """Whether an op's results are known before the step runs, as all that it is made of is."""
         known = self._constant.get(op.name)
         if known is None:
             self._constant[op.name] = False  # of a loop, nothing is
-            sources = [self._ops[value.op] for value in op.inputs]
+            sources = self._operands(op)
             known = op.type == "Const" or (bool(sources) and all(map(self._is_constant, sources)))
             self._constant[op.name] = known
         return known
@@ -97,18 +125,16 @@ class _Graph:
             for one in (op, operand)
         )
 
+    def _reordered(self, op: Op, operand: Op) -> bool:
+        """MinimizeBroadcasts and AddOpsRewrite: additions, or products, one after the other."""
+        if self._is_product(op) and self._is_product(operand):
+            return True
+        if self._is_addition(op) and self._is_addition(operand):
+            return KEEP_ORDER not in op.node.attr and KEEP_ORDER not in operand.node.attr
+        return False
 
-def _reordered(op: Op, operand: Op) -> bool:
-    """MinimizeBroadcasts and AddOpsRewrite: additions, or products, one after the other."""
-    if op.type == operand.type == "Mul":
-        return True
-    if op.type in _ADDITIONS and operand.type in _ADDITIONS:
-        return KEEP_ORDER not in op.node.attr and KEEP_ORDER not in operand.node.attr
-    return False
-
-
-def _common_factor(operands: Iterable[Op]) -> bool:
-    """HoistCommonFactorOutOfAggregation: a sum of products, or quotients, that share an operand."""
-    own = [frozenset(operand.inputs) for operand in operands]
-    types = {operand.type for operand in operands}
-    return len(types) == 1 and types <= _PRODUCTS and bool(frozenset.intersection(*own))
+    def _common_factor(self, operands: Iterable[Op]) -> bool:
+        """HoistCommonFactorOutOfAggregation: products, or quotients, that share an operand."""
+        own = [frozenset(operand.inputs) for operand in operands]
+        types = {"Mul" if self._is_product(operand) else operand.type for operand in operands}
+        return len(types) == 1 and types <= _PRODUCTS and bool(frozenset.intersection(*own))

@@ -163,9 +163,7 @@ def _num_computed(ops: Iterable[Op]) -> int:
 def _groups(by_name: _LazyOps, regions: Sequence[Region], *, exact: bool) -> dict[str, _Group]:
     """For each op that may be compiled, by name, with whom."""
     members = {name: i for i, region in enumerate(regions) for name in region.ops}
-    stays: set[str] = set()
-    for region in regions if exact else ():
-        stays |= left_to_grappler(region.ops, by_name)
+    stays = left_to_grappler([r.ops for r in regions], by_name) if exact else frozenset[str]()
     found: dict[str, _Group] = {}
     reads: list[Op] = []
     for name, number in members.items():
