@@ -250,6 +250,27 @@ def two_heads(strategy: tf.distribute.Strategy) -> Left:
     return Left([*net.state, *(head.value for head in heads), *slots], seen)
 
 
+def each_then_both(strategy: tf.distribute.Strategy) -> Left:
+    """A critic learns, then a generator by the new critic, then both of them at once.
+
+    The last two updates travel together, behind what the second one waits for.
+    """
+    critic, generator = _critic_and_generator(strategy, adam(), adam())
+
+    def train(rows: tf.Tensor, real: tf.Tensor) -> tf.Tensor:
+        lost = tf.constant(0.0)
+        for learning in ([critic], [generator], [critic, generator]):
+            with tf.GradientTape(persistent=True) as tape:
+                judged = tf.reduce_mean(critic.forward(generator.forward(rows)) ** 2)
+                judged -= tf.reduce_mean(critic.forward(real))
+            for net in learning:
+                net.apply(tape.gradient(judged, net.weights))
+            lost += judged
+        return lost
+
+    return Left([*generator.state, *critic.state], generator.run(train, 3))
+
+
 SCENARIOS: dict[str, Scenario] = {
     "wgan_gp": _criticised(adam(beta_1=0.5), lambda: k.RMSprop(0.01)),
     "wgan_clipped": _criticised(adam(global_clipnorm=0.1), adam(clipnorm=0.1), turns=2),
@@ -265,6 +286,7 @@ SCENARIOS: dict[str, Scenario] = {
     "looked_up": _looked_up(adam()),
     "looked_up_by_rmsprop": _looked_up(lambda: k.RMSprop(0.01)),
     "two_heads": two_heads,
+    "each_then_both": each_then_both,
     "reptile": reptile,
     "learning_to_learn": learning_to_learn,
 }

@@ -21,6 +21,7 @@ KERNELS_AND_SLOTS = {
     **dict.fromkeys(SCENARIOS, (2, 4)),
     "wgan_gp": (4, 6),
     "wgan_clipped": (4, 8),
+    "each_then_both": (4, 8),
     "twice_by_sgd": (2, 0),
     "averaged": (2, 6),
     "two_optimizers": (2, 8),
@@ -32,7 +33,7 @@ KERNELS_AND_SLOTS = {
 }
 
 QUICK = {
-    *(("mirrored", name) for name in ("wgan_gp", "muon", "some_more_often")),
+    *(("mirrored", name) for name in ("wgan_gp", "muon", "some_more_often", "each_then_both")),
     ("tpu", "some_more_often"),
 }
 

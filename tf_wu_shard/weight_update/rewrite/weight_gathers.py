@@ -61,7 +61,8 @@ class WeightGathers:
                 turn = self._schedule.after(version.writes[-1] for version in copies)
                 together[weight.dtype, turn].append((member, number))
         written: dict[str, list[Sequence[str]]] = {}
-        for versions in together.values():
+        # An earlier version of a weight has an earlier turn, and is to be assigned first.
+        for _, versions in sorted(together.items(), key=lambda own: own[0][1]):
             at = self._at([v for (v, _, _), _ in versions])
             shards = [[_shard(v) for v in _copies(e, w, number)] for (_, e, w), number in versions]
             layouts = [v.layout_of(math.prod(w.shape)) for (v, _, w), _ in versions]
