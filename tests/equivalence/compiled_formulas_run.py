@@ -35,6 +35,7 @@ FORMULAS: dict[str, Formula] = {
     "product_with_the_slot": lambda g, m, w: tf.maximum(g, w) * m * (g - m) * 0.9 + w,
     "square_as_a_power": lambda g, m, w: tf.pow(tf.abs(g) - w, 2.0) + m,
     "integers": lambda g, m, w: m + tf.cast(tf.cast(g * 1e9, tf.int32), tf.float32) * 1e-9,
+    "factor_that_is_a_term": lambda g, m, w: 0.01 * w * tf.math.rsqrt(tf.abs(g) + 1e-3) + 0.01 * w,
     "belief": lambda g, m, w: 0.9 * m + 0.1 * tf.square(g - m) + 1e-3 * tf.abs(w),
 }
 

@@ -91,7 +91,7 @@ class Attribute:
     def HasField(self, name: str) -> bool:
         return name == "func" and self.text.startswith("&")
 
-    def SerializeToString(self) -> bytes:
+    def SerializeToString(self, *, deterministic: bool = False) -> bytes:
         return self.text.encode()
 
 

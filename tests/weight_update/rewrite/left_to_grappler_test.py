@@ -131,6 +131,18 @@ sign = Neg(outer)
     assert found == {"squared", "size", "inner", "outer"}
 
 
+def test_what_computes_the_same_as_an_op_that_stays_stays_as_well() -> None:
+    text = """
+factor = Mul(half, a)
+again = Const() {value=0.5} []
+twin = Mul(a, again)
+other = Mul(b, g)
+both = Mul(factor, g)
+moved = AddV2(twin, other)
+"""
+    assert left(text) == {"factor", "both", "twin"}
+
+
 def test_where_a_root_is_divided_by_all_stays() -> None:
     text = "root = Sqrt(g)\npart = RealDiv(a, root)\nfar = Neg(b)\n"
     assert left(text) == {"root", "part", "far"}

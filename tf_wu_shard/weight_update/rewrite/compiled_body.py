@@ -72,19 +72,20 @@ def shape_of(
             if value.op in places:
                 inputs.append((places[value.op], value.index))
             elif op.type == "Reshape" and number == 1:
-                inputs.append(_attributes(graph[value.op].node))
+                inputs.append(attributes_of(graph[value.op].node))
             else:
                 if value not in outside:
                     dtype = result_types(graph[value.op].node)[value.index]
                     outside[value] = (-1 - len(outside), dtype)
                 inputs.append(outside[value])
         waits = tuple(places[name] for name in op.controls if name in places)
-        found.append((op.type, _attributes(op.node), tuple(inputs), waits))
+        found.append((op.type, attributes_of(op.node), tuple(inputs), waits))
     found.append(tuple((places[value.op], value.index) for value in results))
     return tuple(found), list(outside)
 
 
-def _attributes(node: Any) -> Hashable:
+def attributes_of(node: Any) -> Hashable:
+    """The attributes of a NodeDef that say what it computes, to be compared with others'."""
     # `GraphBuilder.like` leaves out those that only describe where an op stood.
     kept = (key for key in node.attr if not key.startswith("_"))
     return tuple(

@@ -8,17 +8,20 @@ of constant_folding.cc and arithmetic_optimizer.cc (SqrtDivToRsqrtMul); each nam
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import functools
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence, Set
 
 from tf_wu_shard.graph.builder import KEEP_ORDER
 from tf_wu_shard.graph.constants import floating_scalar
 from tf_wu_shard.graph.op import Op
 from tf_wu_shard.reachable import reachable
+from tf_wu_shard.weight_update.rewrite.compiled_body import attributes_of
 
 _ADDITIONS = frozenset(("Add", "AddV2", "AddN"))
 _SUMS = _ADDITIONS | {"Sub"}
 _QUOTIENTS = frozenset(("Div", "RealDiv"))
 _PRODUCTS = _QUOTIENTS | {"Mul"}
+_COMMUTATIVE = _ADDITIONS | {"Mul", "Maximum", "Minimum"}
 
 
 def left_to_grappler(regions: Sequence[Collection[str]], ops: Mapping[str, Op]) -> set[str]:
@@ -47,7 +50,32 @@ def left_to_grappler(regions: Sequence[Collection[str]], ops: Mapping[str, Op]) 
     def made_of(name: str) -> Iterable[str]:
         return inside.intersection(value.op for value in ops[name].inputs)
 
-    return set(reachable(found, made_of))
+    stays = set(reachable(found, made_of))
+    return stays | _twins(stays, inside, ops)
+
+
+def _twins(stays: Set[str], inside: Set[str], ops: Mapping[str, Op]) -> set[str]:
+    """Those of some ops that compute what one of those does that stay.
+
+    Grappler makes one op of them (DedupComputations), and it matters to it how many ops take what
+    one computes: a factor that another op takes, too, is no link in a row of products.
+    """
+    numbers: dict[Hashable, int] = {}
+
+    @functools.cache
+    def number_of(name: str) -> int:
+        op = ops[name]
+        known: Hashable = name
+        if name in inside or op.type == "Const":
+            inputs = [(number_of(value.op), value.index) for value in op.inputs]
+            if op.type in _COMMUTATIVE:
+                inputs.sort()
+            known = op.type, attributes_of(op.node), op.device, tuple(inputs)
+        return numbers.setdefault(known, len(numbers))
+
+    own = {number_of(name) for name in stays & inside}
+    types = {ops[name].type for name in stays}
+    return {name for name in inside if ops[name].type in types and number_of(name) in own}
 
 
 def divides_by_root(own: Iterable[Op], ops: Mapping[str, Op]) -> bool:
