@@ -95,7 +95,6 @@ def trained(strategy: tf.distribute.Strategy, formula: Formula) -> list[np.ndarr
     with strategy.scope():
         weight = tf.Variable(tf.constant(draw.normal(size=SHAPE), tf.float32))
         slot = tf.Variable(tf.constant(draw.normal(size=SHAPE), tf.float32), trainable=False)
-    start = weight.numpy()
 
     def update(_: Any, gradient: Any) -> None:
         write = strategy.extended.update
@@ -114,7 +113,6 @@ def trained(strategy: tf.distribute.Strategy, formula: Formula) -> list[np.ndarr
 
     for _ in range(STEPS):
         step()
-    assert not np.array_equal(start, weight.numpy()), "nothing was trained"
     return [part.numpy() for variable in (weight, slot) for part in variable.values]
 
 
@@ -136,6 +134,8 @@ def compared(strategy: tf.distribute.Strategy, formula: Formula) -> dict[str, An
     return {
         "apart": sum(int(np.sum(~same)) for same in alike),
         "sharded": len(report.variables),
+        # A random formula may yield zero, whatever it is given.
+        "moved": bool(np.any(whole[-1])),
         "open": [variable.open_because for variable in report.variables],
     }
 
