@@ -143,6 +143,14 @@ moved = AddV2(twin, other)
     assert left(text) == {"factor", "both", "twin"}
 
 
+def test_a_chain_of_any_length_is_followed() -> None:
+    chain = "".join(f"x{i + 1} = Neg(x{i})\n" for i in range(3000))
+    text = "x0 = Neg(g)\n" + chain + "inner = Mul(x3000, half)\nouter = Mul(inner, b)\n"
+    view = view_of(KNOWN + text)
+    assert left_to_grappler([["inner", "outer"]], view.ops) == {"inner", "outer"}
+    assert len(left(text)) == 3003
+
+
 def test_where_a_root_is_divided_by_all_stays() -> None:
     text = "root = Sqrt(g)\npart = RealDiv(a, root)\nfar = Neg(b)\n"
     assert left(text) == {"root", "part", "far"}

@@ -8,7 +8,7 @@ of constant_folding.cc and arithmetic_optimizer.cc (SqrtDivToRsqrtMul); each nam
 
 from __future__ import annotations
 
-import functools
+import graphlib
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence, Set
 
 from tf_wu_shard.graph.builder import KEEP_ORDER
@@ -60,22 +60,24 @@ def _twins(stays: Set[str], inside: Set[str], ops: Mapping[str, Op]) -> set[str]
     Grappler makes one op of them (DedupComputations), and it matters to it how many ops take what
     one computes: a factor that another op takes, too, is no link in a row of products.
     """
-    numbers: dict[Hashable, int] = {}
+    contents: dict[Hashable, int] = {}
+    numbers: dict[str, int] = {}
 
-    @functools.cache
-    def number_of(name: str) -> int:
+    def numbered(name: str) -> int:
         op = ops[name]
         known: Hashable = name
         if name in inside or op.type == "Const":
-            inputs = [(number_of(value.op), value.index) for value in op.inputs]
+            inputs = [(numbers.get(v.op) or numbered(v.op), v.index) for v in op.inputs]
             if op.type in _COMMUTATIVE:
                 inputs.sort()
             known = op.type, attributes_of(op.node), op.device, tuple(inputs)
-        return numbers.setdefault(known, len(numbers))
+        return contents.setdefault(known, len(contents) + 1)
 
-    own = {number_of(name) for name in stays & inside}
-    types = {ops[name].type for name in stays}
-    return {name for name in inside if ops[name].type in types and number_of(name) in own}
+    needs = {name: inside & {v.op for v in ops[name].inputs} for name in inside}
+    for name in graphlib.TopologicalSorter(needs).static_order():
+        numbers[name] = numbered(name)
+    own = {numbers[name] for name in stays & inside}
+    return {name for name in inside if numbers[name] in own}
 
 
 def divides_by_root(own: Iterable[Op], ops: Mapping[str, Op]) -> bool:
@@ -128,13 +130,22 @@ class _Graph:
 
     def _is_constant(self, op: Op) -> bool:
         """Whether an op's results are known before the step runs, as all that it is made of is."""
-        known = self._constant.get(op.name)
-        if known is None:
-            self._constant[op.name] = False  # of a loop, nothing is
-            sources = self._operands(op)
-            known = op.type == "Const" or (bool(sources) and all(map(self._is_constant, sources)))
-            self._constant[op.name] = known
-        return known
+        known, path = self._constant, {op.name: None}
+        # No recursion: what a gradient is made of goes through all layers of a model.
+        while path:
+            name = next(reversed(path))
+            one = self._ops[name]
+            sources = [value.op for value in one.inputs]
+            waiting = next((source for source in sources if source not in known), None)
+            if name in known or not sources or any(known.get(s) is False for s in sources):
+                known.setdefault(name, one.type == "Const" and not sources)
+            elif waiting is None or waiting in path:
+                known[name] = waiting is None  # of a loop, nothing is
+            else:
+                path[waiting] = None
+                continue
+            del path[name]
+        return known[op.name]
 
     def _may_be_neutral(self, op: Op) -> bool:
         """Whether an operand is a constant that may be zero or one: nothing is computed then."""
