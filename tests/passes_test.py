@@ -89,7 +89,10 @@ def test_the_report_names_a_pass_that_says_nothing(
     trained(strategy_of(2))
     (report,) = tf_wu_shard.reports()
     assert report.changes == {"first": "the step is changed"}
-    assert "changed by first: nothing sharded: weight_update_sharding is off" in report.headline
+    assert (
+        "changed by first (the step is changed): nothing sharded: weight_update_sharding is off"
+        in report.headline
+    )
 
 
 def test_a_changed_function_with_nothing_to_shard_is_no_refusal(

@@ -21,6 +21,7 @@ from tf_wu_shard.errors import (
     WuShardError,
 )
 from tf_wu_shard.grounds.registry import register_dialect
+from tf_wu_shard.partial_sums.options import PartialSums
 from tf_wu_shard.passes import register_pass
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from tf_wu_shard.estimation.estimate import estimate
     from tf_wu_shard.estimation.model_summary import summary
     from tf_wu_shard.graph_def import RewrittenGraphDef, VariableInShards, rewrite_graph_def
+    from tf_wu_shard.partial_sums.deadline import deadline_dataset
+    from tf_wu_shard.partial_sums.lateness import with_lateness
     from tf_wu_shard.report.published import clear_reports, reports
     from tf_wu_shard.report.report import Report
 
@@ -36,6 +39,7 @@ __all__ = [
     "GraphDefError",
     "NothingShardedError",
     "OptionError",
+    "PartialSums",
     "Report",
     "RewrittenGraphDef",
     "ShardingOptions",
@@ -45,6 +49,7 @@ __all__ = [
     "VariableInShards",
     "WuShardError",
     "clear_reports",
+    "deadline_dataset",
     "emulation",
     "estimate",
     "extending",
@@ -54,6 +59,7 @@ __all__ = [
     "reports",
     "rewrite_graph_def",
     "summary",
+    "with_lateness",
 ]
 
 
@@ -63,9 +69,12 @@ def _register() -> None:
 
     required_names.check()
     from tf_wu_shard.graph_pass import register
+    from tf_wu_shard.partial_sums import gradients, stand_ins
 
     install_flag()
     register()
+    stand_ins.install()
+    register_pass(gradients.PartialGradientSums())
 
 
 def __getattr__(name: str) -> Any:
@@ -82,6 +91,14 @@ def __getattr__(name: str) -> Any:
         from tf_wu_shard import graph_def
 
         return getattr(graph_def, name)
+    if name == "deadline_dataset":
+        from tf_wu_shard.partial_sums import deadline
+
+        return deadline.deadline_dataset
+    if name == "with_lateness":
+        from tf_wu_shard.partial_sums import lateness
+
+        return lateness.with_lateness
     if name == "estimate":
         from tf_wu_shard.estimation.estimate import estimate
 

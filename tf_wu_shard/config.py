@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 from tf_wu_shard.errors import OptionError
 from tf_wu_shard.grounds.registry import dialect_names
+
+T = TypeVar("T")
 
 FLAG = "weight_update_sharding"
 
@@ -135,15 +137,32 @@ def parse_flag(value: object) -> ShardingOptions | None:
     Raises:
         OptionError: The value is anything else.
     """
+    return read_flag(FLAG, ShardingOptions, value)
+
+
+def read_flag(flag: str, kind: type[T], value: object) -> T | None:
+    """Reads a value of a flag that may carry options.
+
+    Args:
+        flag: Its name.
+        kind: Its options, all of which have defaults.
+        value: True, False, None or options.
+
+    Returns:
+        The options (the defaults for True), or None when the flag is off.
+
+    Raises:
+        OptionError: The value is anything else.
+    """
     if value is None or value is False:
         return None
     if value is True:
-        return ShardingOptions()
-    if isinstance(value, ShardingOptions):
+        return kind()
+    if isinstance(value, kind):
         return value
     raise OptionError(
-        f"the optimizer option {FLAG!r} must be True, False or a"
-        f" tf_wu_shard.ShardingOptions(...), not {_shown(value)}"
+        f"the optimizer option {flag!r} must be True, False or a"
+        f" tf_wu_shard.{kind.__name__}(...), not {_shown(value)}"
     )
 
 

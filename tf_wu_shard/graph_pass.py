@@ -20,6 +20,7 @@ from tf_wu_shard.config import ShardingOptions, current_options
 from tf_wu_shard.errors import StorageError, TooLittleShardedError, WuShardError
 from tf_wu_shard.grounds.in_process.recognise import sums_in_process
 from tf_wu_shard.grounds.tpu.obstacles import obstacle, sums_over_replicas
+from tf_wu_shard.partial_sums.stand_ins import check_stand_ins
 from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.if_conversion import if_converted
 from tf_wu_shard.program.nesting import nested_programs
@@ -28,6 +29,7 @@ from tf_wu_shard.report.published import (
     is_refused,
     nothing_sharded,
     nothing_to_shard,
+    one_line,
     publish,
     reports,
 )
@@ -87,12 +89,20 @@ def process(graph: Any, trace_seconds: float) -> Any:
         The FuncGraph to use: the same one, or a rewritten one.
 
     Raises:
+        WuShardError: When a pass cannot change the function as it was asked to, or the function
+            gets batches that may be stand-ins, and no pass has seen to them.
         NothingShardedError: With on_refusal="raise", when the function trains and nothing of it
             is sharded.
         TooLittleShardedError: Likewise, when less than min_sharded of it is.
         StorageError: If the function does something to a sharded slot that cannot be expressed
             on its shards.
     """
+    new = _looked_at(graph, trace_seconds)
+    check_stand_ins(graph)
+    return new
+
+
+def _looked_at(graph: Any, trace_seconds: float) -> Any:
     start = time.perf_counter()
     asked = _Asked(current_options(), passes.switched_on())
     sight = gate.look(graph, asked.anything)
@@ -215,7 +225,10 @@ def _publish(
     step: Step, options: ShardingOptions | None, start: float, trace_seconds: float
 ) -> None:
     """Publishes what passes say of a function."""
-    changes = {flag: " ".join(str(text).split()) for flag, text in step.changes.items()}
+    living = {flag: said for flag, said in step.changes.items() if callable(said)}
+    changes = {
+        flag: one_line(said() if callable(said) else said) for flag, said in step.changes.items()
+    }
     # A function's own report is the last.
     *inner, own = step.reports if options is not None and step.reports else (None,)
     if own is None and changes:
@@ -227,7 +240,8 @@ def _publish(
     spent = (time.perf_counter() - start) * 1e3
     found = (*inner, dataclasses.replace(own, changes=changes))
     times = {"pass_ms": spent, "trace_ms": spent + trace_seconds * 1e3}
-    publish(*(dataclasses.replace(report, **times) for report in found), options=options)
+    timed = (dataclasses.replace(report, **times) for report in found)
+    publish(*timed, options=options, living=living)
 
 
 def step_of(graph: Any, captured: Captured, options: ShardingOptions | None) -> Step:

@@ -23,7 +23,7 @@ LEVELS = (
     ("weight_update/plan",),
     ("report",),
     ("weight_update/rewrite", "gate"),
-    ("weight_update", "eligibility", "passes"),
+    ("weight_update", "partial_sums", "eligibility", "passes"),
     ("extending",),
     ("graph_pass", "graph_def", "inspection"),
     ("estimation",),

@@ -73,9 +73,9 @@ def test_other_passes_are_named_first() -> None:
     changes = {"rounded_gradients": "4 gradients travel rounded"}
     changed = dataclasses.replace(PARTLY, changes=changes)
     lines = str(changed).splitlines()
-    assert lines[0].startswith("one_step_on_data: changed by rounded_gradients: sharded 23 %")
-    assert lines[2] == "rounded_gradients: 4 gradients travel rounded"
-    assert lines[3:] == GOLDEN.splitlines()[2:]
+    said = "changed by rounded_gradients (4 gradients travel rounded)"
+    assert lines[0].startswith(f"one_step_on_data: {said}: sharded 23 %")
+    assert lines[1:] == GOLDEN.splitlines()[1:]
     assert json.loads(changed.to_json())["changes"] == changes
 
 

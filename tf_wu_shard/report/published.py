@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import types
+from collections.abc import Callable, Mapping, Sequence
 
 from absl import logging
 
@@ -13,7 +14,10 @@ from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.report.report import Bytes, Report, facts, verdict_line
 from tf_wu_shard.report.share import LEAST, NONE, held_back, left_alone
 
-_reports: list[Report] = []
+# What a pass says anew each time that a report is asked for, by its flag.
+Living = Mapping[str, Callable[[], str]]
+
+_reports: list[tuple[Report, Living]] = []
 
 
 def reports() -> tuple[Report, ...]:
@@ -23,7 +27,19 @@ def reports() -> tuple[Report, ...]:
         A report for each function of which updates were sharded or refused, and for each that
         another pass changed, oldest first. Other functions have none.
     """
-    return tuple(_reports)
+    return tuple(_up_to_now(report, living) for report, living in _reports)
+
+
+def _up_to_now(report: Report, living: Living) -> Report:
+    if not living:
+        return report
+    said = {flag: one_line(change()) for flag, change in living.items()}
+    return dataclasses.replace(report, changes={**report.changes, **said})
+
+
+def one_line(text: object) -> str:
+    """A text as words on one line, whatever a pass wrote."""
+    return " ".join(str(text).split())
 
 
 def clear_reports() -> None:
@@ -31,7 +47,9 @@ def clear_reports() -> None:
     _reports.clear()
 
 
-def publish(*found: Report, options: ShardingOptions | None) -> None:
+def publish(
+    *found: Report, options: ShardingOptions | None, living: Living = types.MappingProxyType({})
+) -> None:
     """Keeps the reports of one function and logs each one's verdict in one line.
 
     It is a warning where nothing is sharded, or less than half, or less than the options ask for.
@@ -40,12 +58,13 @@ def publish(*found: Report, options: ShardingOptions | None) -> None:
         found: What was done to the function, and to the branches and loops in it.
         options: With `on_refusal="raise"` a function of which nothing was sharded, or less than
             `min_sharded`, is an error. None where there was nothing to shard, or nobody asked.
+        living: What passes say anew each time that the reports are asked for.
 
     Raises:
         NothingShardedError: Nothing was sharded and the options say to raise.
         TooLittleShardedError: Less than `min_sharded` was, and the options say to raise.
     """
-    _reports.extend(found)
+    _reports.extend((report, living) for report in found)
     if options is None:
         for report in found:
             logging.info("%s", "; ".join((report.headline, *facts(report))))

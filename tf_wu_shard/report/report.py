@@ -95,7 +95,8 @@ class Report:
             one process.
         compile_update: How XLA compiles what the updates compute on their shards, "exact" or
             "fast"; "" where each op has its own kernel.
-        changes: What other passes changed in the function, by their flags.
+        changes: What other passes changed in the function, by their flags; what a run changes, up
+            to when the report was asked for.
         pass_ms: Milliseconds spent in the pass.
         trace_ms: Milliseconds of the whole trace that the pass was part of.
     """
@@ -146,7 +147,8 @@ def headline(report: Report) -> str:
     """The verdict in one line, first of all the passes that changed how the function trains."""
     function = report.function
     if report.changes:
-        function += f": changed by {', '.join(report.changes)}"
+        said = ", ".join(f"{flag} ({change})" for flag, change in report.changes.items())
+        function += f": changed by {said}"
     if not report.variables:
         held = report.held_back.largest if report.held_back is not None else ""
         left = sorted(report.left_alone, key=lambda a: (a.name != held, a.is_small))
@@ -221,9 +223,8 @@ def place_and_cure(held: HeldBack) -> str:
 
 
 def facts(report: Report) -> list[str]:
-    """What concerns the whole step: other passes, places, how weights travel, what is whole."""
-    found = [f"{flag}: {change}" for flag, change in report.changes.items()]
-    found += [f"replicas: {report.place}"] if report.place else []
+    """What concerns the whole step: places, how weights travel, what is whole."""
+    found = [f"replicas: {report.place}"] if report.place else []
     if report.compile_update and report.variables:
         found += _compiled(report)
     for dtype in sorted({v.gathered_in for v in report.variables} - {""}):

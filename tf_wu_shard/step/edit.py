@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 from tf_wu_shard.errors import WuShardError
@@ -31,9 +32,10 @@ class StepEdit:
         self._owners = step.owners
         self._refs: dict[str, VariableRef] = {}
         self._must_run: list[str] = []
-        self._changes = dict(step.changes)
+        self._changes: dict[str, str | Callable[[], str]] = dict(step.changes)
         # By the name of an op, for the number of an operand, what takes its place.
         self._operands: dict[str, dict[int, Value]] = collections.defaultdict(dict)
+        self._outputs = list(step.view.outputs)
 
     def at(self, copy: int, scope: str) -> Emitter:
         """Where ops of one copy of the replicas' program are added.
@@ -107,19 +109,39 @@ class StepEdit:
         if not entering:
             raise WuShardError(f"{operand} does not enter {reduction.carriers[0]} directly")
         for name, slot in entering:
-            self._operands[name][slot] = value
+            self.replace_input(name, slot, value)
+
+    def replace_input(self, op: str, slot: int, value: Value) -> None:
+        """Lets an op take another value.
+
+        Args:
+            op: Its name.
+            slot: The number of the operand.
+            value: What it takes instead, of the operand's shape and element type.
+        """
+        self._operands[op][slot] = value
+
+    def replace_output(self, number: int, value: Value) -> None:
+        """Lets the function return another value.
+
+        Args:
+            number: Which of its outputs.
+            value: What it returns instead, of the output's shape and element type.
+        """
+        self._outputs[number] = value
 
     def must_run(self, value: Value) -> None:
         """Makes an op run in every step though nobody reads its result."""
         self._must_run.append(value.op)
 
-    def report(self, flag: str, change: str) -> None:
+    def report(self, flag: str, change: str | Callable[[], str]) -> None:
         """Says in the step's report what is changed.
 
         Args:
             flag: The pass's.
             change: What it changes, in a few words such as "gradients rounded to bfloat16: 4"; it
-                stands in the place of what was said of the flag before.
+                stands in the place of what was said of the flag before. What a run changes is
+                called, each time that the report is asked for.
         """
         self._changes[flag] = change
 
@@ -134,6 +156,7 @@ class StepEdit:
         after = view.with_graph(
             graph_def_of([*nodes, *self._builder.nodes], view.graph_def),
             shape_of=lambda value: shapes.get(value.op),
+            outputs=self._outputs,
             control_outputs=(*view.control_outputs, *self._must_run),
         ).with_variables({**view.variables, **self._refs})
         return dataclasses.replace(
@@ -158,4 +181,7 @@ class StepEdit:
         for name, operands in self._operands.items():
             for slot, value in operands.items():
                 found[value.op] = self._view.shape(self._view.ops[name].inputs[slot])
+        for old, new in zip(self._view.outputs, self._outputs, strict=True):
+            if old != new:
+                found[new.op] = self._view.shape(old)
         return found

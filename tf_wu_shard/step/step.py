@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from tf_wu_shard.graph.view import GraphView
@@ -42,6 +42,7 @@ class Step:
         owners: What is to live as long as the function does.
         is_changed: Whether a pass has changed the program.
         changes: What passes changed in it, by their flags, in a few words each; for the report.
+            What a run changes is called when the report is asked for.
         body: What takes the program's place, where the last pass does not make a view of it.
         dropped: Placeholders of captures that it does not need.
         pending: What `storage` is to commit once the function that takes this one's place is made.
@@ -55,7 +56,7 @@ class Step:
     bindings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     owners: tuple[Any, ...] = ()
     is_changed: bool = False
-    changes: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    changes: Mapping[str, str | Callable[[], str]] = dataclasses.field(default_factory=dict)
     body: NewBody | None = None
     dropped: Sequence[str] = ()
     pending: Sequence[Any] = ()

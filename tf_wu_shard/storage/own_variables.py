@@ -1,16 +1,18 @@
 """Variables that each replica has of its own beside one of the model's.
 
 What a pass wants to remember between steps, and no replica shares: what was rounded away, what came
-too late. They begin as zeros, last as long as the variable that they stand beside, and are the same
-for every trace. They are no slots: no checkpoint holds them.
+too late. They last as long as the variable that they stand beside, and are the same for every
+trace. They are no slots: no checkpoint holds them.
 """
 
 from __future__ import annotations
 
 import functools
 import threading
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tf_wu_shard.tensorflow_private import resources
@@ -25,19 +27,26 @@ _lock = threading.Lock()
 class OwnVariables:
     """One variable a replica, on its device, of one shape and type."""
 
-    def __init__(self, like: Any) -> None:
-        """Makes them, all zeros.
+    def __init__(
+        self, like: Any, shape: Sequence[int] | None = None, dtype: Any = None, fill: float = 0.0
+    ) -> None:
+        """Makes them.
 
         Args:
-            like: A distributed variable of known shape.
+            like: A distributed variable, on whose devices they are to be.
+            shape: Their shape; None for the variable's, which is to be known.
+            dtype: Their element type; None for the variable's.
+            fill: What all their elements are at first.
         """
+        shape = tuple(like.shape if shape is None else shape)
+        dtype = tf.as_dtype(dtype or like.dtype)
         self._shards = tuple(
-            resources.Shard(tuple(like.shape), like.dtype, component.device)
-            for component in like.values
+            resources.Shard(shape, dtype, component.device) for component in like.values
         )
         with tf.init_scope():
-            zeros = tf.zeros(like.shape, like.dtype)
-            resources.refill(self.handles, [zeros] * len(self._shards))
+            # Of a number TensorFlow keeps a tensor, and takes 0.0 and -0.0 for the same number.
+            first = tf.constant(np.full(shape, fill, dtype.as_numpy_dtype))
+            resources.refill(self.handles, [first] * len(self._shards))
 
     @property
     def handles(self) -> tuple[tf.Tensor, ...]:
@@ -51,18 +60,28 @@ class OwnVariables:
 
     def values(self) -> list[tf.Tensor]:
         """What each replica's holds, in the order of the replicas."""
-        return [shard.value() for shard in self._shards]
+        with tf.init_scope():
+            return [shard.value() for shard in self._shards]
 
 
-def beside(variable: Any, name: str) -> OwnVariables:
+def beside(
+    variable: Any,
+    name: str,
+    shape: Sequence[int] | None = None,
+    dtype: Any = None,
+    fill: float = 0.0,
+) -> OwnVariables:
     """The variables of one name that replicas have beside a variable; made when first asked for.
 
     Args:
-        variable: A distributed variable of known shape.
+        variable: A distributed variable.
         name: Which of them; a pass uses its own name.
+        shape: Their shape; None for the variable's, which is to be known.
+        dtype: Their element type; None for the variable's.
+        fill: What all their elements are at first.
     """
     with _lock:
         found: dict[str, OwnVariables] = variable.__dict__.setdefault(_ATTRIBUTE, {})
         if name not in found:
-            found[name] = OwnVariables(variable)
+            found[name] = OwnVariables(variable, shape, dtype, fill)
         return found[name]

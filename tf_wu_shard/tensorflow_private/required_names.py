@@ -73,13 +73,20 @@ REQUIRED = {
         *("_collective_keys", "_device", "_get_ordering_token", "_group_key"),
         "_options",
     ),
-    "python.distribute.distribute_lib": ("StrategyExtendedV2", "get_strategy", "has_strategy"),
+    "python.autograph.core.ag_ctx": ("ControlStatusCtx", "Status", "control_status_ctx"),
+    "python.autograph.impl.api": ("tf_convert",),
+    "python.distribute.distribute_lib": (
+        *("StrategyBase", "StrategyExtendedV2", "get_strategy", "has_strategy"),
+    ),
+    "python.distribute.distribute_lib:StrategyBase": ("reduce", "run"),
     "python.distribute.distribute_lib:StrategyExtendedV2": ("batch_reduce_to",),
     "python.distribute.packed_distributed_variable": ("PackedDistributedVariable",),
     "python.distribute.packed_distributed_variable:PackedDistributedVariable": (
         *("_distributed_variables", "_handle", "packed_handle"),
     ),
-    "python.distribute.tpu_strategy": ("TPUExtended",),
+    "python.distribute.tpu_strategy": (
+        *("TPUExtended", "TPUStrategy", "TPUStrategyV1", "TPUStrategyV2"),
+    ),
     "python.distribute.tpu_strategy:TPUExtended": (
         *("_create_variable", "_device_assignment", "_device_input_worker_devices"),
         *("_host_device", "_host_input_worker_devices", "_tpu_cluster_resolver", "_tpu_devices"),
@@ -88,7 +95,7 @@ REQUIRED = {
     "python.distribute.tpu_values": ("TPUDistributedVariable", "TPUVariableMixin"),
     "python.distribute.values": (
         *("DistributedValues", "DistributedVariable", "Mirrored", "MirroredVariable"),
-        "_MirroredSaveable",
+        *("PerReplica", "_MirroredSaveable"),
     ),
     "python.distribute.values:DistributedVariable": (
         *("_common_name", "_copy_trackable_to_cpu", "_distributed_container"),
@@ -119,7 +126,12 @@ REQUIRED = {
     ),
     "python.eager.polymorphic_function.concrete_function": ("ConcreteFunction",),
     "python.eager.polymorphic_function.concrete_function:ConcreteFunction": ("_call_flat",),
-    "python.eager.polymorphic_function.polymorphic_function": ("UnliftedInitializerVariable",),
+    "python.eager.polymorphic_function.polymorphic_function": (
+        *("Function", "UnliftedInitializerVariable"),
+    ),
+    "python.eager.polymorphic_function.polymorphic_function:Function": (
+        *("_autograph", "_clone", "python_function"),
+    ),
     "python.eager.record": ("record_operation", "stop_recording"),
     "python.framework.c_api_util": (
         *("ScopedTFFunction", "ScopedTFImportGraphDefOptions", "ScopedTFImportGraphDefResults"),

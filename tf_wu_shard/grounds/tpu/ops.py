@@ -14,6 +14,9 @@ ON_HOST = "_xla_outside_compilation"
 # Brings what lies outside of a program into it.
 REPLICATED_INPUT = "TPUReplicatedInput"
 
+# Brings what a program yields out of it, each replica's by itself.
+REPLICATED_OUTPUT = "TPUReplicatedOutput"
+
 # How gradients are summed.
 SUM = "CrossReplicaSum"
 

@@ -1,0 +1,239 @@
+"""The pass: gradients that are late wait beside their weights, and nothing is seen of stand-ins.
+
+Of each replica, with its batch's number (see `lateness`), g its gradient and p what it still has:
+
+    total = p + (0 if it has no batch else g)
+    what the sum gets = 0 if it is held else total
+    what it still has then = total if it is held else 0
+
+All by selects, as 0 * NaN is NaN. The zeros are -0.0, to which x + -0.0 = x for every x: where no
+one is late, not one bit of the step is another.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+
+from tf_wu_shard.dtypes import INT64
+from tf_wu_shard.errors import WuShardError
+from tf_wu_shard.graph.builder import Emitter
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.partial_sums.batch_flow import BatchFlow
+from tf_wu_shard.partial_sums.effects import (
+    Given,
+    Held,
+    check_dense,
+    check_gradients,
+    check_updates,
+    given_values,
+    held_writes,
+)
+from tf_wu_shard.partial_sums.lateness import HELD, STAND_IN
+from tf_wu_shard.partial_sums.options import FLAG, PartialSums, parse_flag
+from tf_wu_shard.rules.writes import ASSIGN
+from tf_wu_shard.step.edit import StepEdit
+from tf_wu_shard.step.reductions import GradientReduction
+from tf_wu_shard.step.step import Step
+from tf_wu_shard.storage.own_variables import OwnVariables, beside
+from tf_wu_shard.tensorflow_private import marked_batches
+
+
+class PartialGradientSums:
+    """Sums of gradients that wait for no replica."""
+
+    flag = FLAG
+
+    def parse(self, value: object) -> PartialSums | None:
+        """Reads a value of the flag, see `parse_flag`."""
+        return parse_flag(value)
+
+    def apply(self, step: Step, options: PartialSums) -> Step:
+        """Lets a step's replicas be late; a step whose batches never are stays as it is."""
+        marks = marked_batches.marks_of(step.graph)
+        gradients: dict[str, list[GradientReduction]] = collections.defaultdict(list)
+        for reduction in step.reductions:
+            gradients[step.weight_of(reduction)].append(reduction)
+        other_sums = gradients.pop("", [])
+        if marks:
+            check_dense(step)
+        if not gradients:
+            return step
+        if not marks:
+            said = "no gradient is ever late: its batches come from no deadline_dataset"
+            return dataclasses.replace(step, changes={**step.changes, FLAG: said})
+        if step.refused:
+            raise WuShardError(step.refused[0].reason)
+        new = _LateStep(step, marks, gradients, other_sums).done()
+        marked_batches.forget(step.graph)
+        return new
+
+
+@dataclasses.dataclass(frozen=True)
+class _Lateness:
+    """Of one copy of the replicas' program, scalars of type bool."""
+
+    is_held: Value
+    has_none: Value
+
+
+class _LateStep:
+    """One step while it is changed."""
+
+    def __init__(
+        self,
+        step: Step,
+        marks: list[marked_batches.Mark],
+        gradients: dict[str, list[GradientReduction]],
+        other_sums: list[GradientReduction],
+    ) -> None:
+        self._step = step
+        self._view = step.view
+        self._edit = StepEdit(step)
+        self._gradients = gradients
+        batches = self._batches(marks)
+        tensors = [[one for mark in of_copy for one in _tensors(mark)] for of_copy in batches]
+        flow = BatchFlow(self._view, tensors, gradients, other_sums)
+        check_gradients(self._view, flow, gradients)
+        check_updates(self._view, flow)
+        self._held = held_writes(self._view, flow, step.replicas.devices)
+        self._given = given_values(self._view, flow, other_sums)
+        self._beside = step.captured.variables[next(iter(gradients))]
+        self._lateness = [self._late(copy, of_copy) for copy, of_copy in enumerate(batches)]
+
+    def done(self) -> Step:
+        """The step with everything in it."""
+        for key, found in self._gradients.items():
+            for number, reduction in enumerate(found):
+                self._let_wait(key, number, reduction)
+        for held in self._held:
+            self._hold(held)
+        for number, given in enumerate(self._given):
+            self._give_the_last(number, given)
+        rounds = self._count()
+        count = sum(map(len, self._gradients.values()))
+        weights = f"{count} gradients" if count > 1 else "1 gradient"
+        self._edit.report(FLAG, lambda: f"{weights} may be late; {_share(rounds)}")
+        return self._edit.done()
+
+    def _batches(self, marks: list[marked_batches.Mark]) -> list[list[marked_batches.Mark]]:
+        """Per copy of the replicas' program, what it was given."""
+        devices = self._step.replicas.devices
+        found: list[list[marked_batches.Mark]] = [[] for _ in devices]
+        for mark in marks:
+            op = self._view.ops.get(mark.op)
+            if op is None:
+                raise WuShardError(
+                    f"the batch of {mark.op} enters a part of the step that is not traced with it"
+                )
+            found[devices.index(op.node.device) if len(devices) > 1 else 0].append(mark)
+        if not all(found):
+            raise WuShardError("not every replica gets its batches from a deadline_dataset")
+        return found
+
+    def _late(self, copy: int, marks: list[marked_batches.Mark]) -> _Lateness:
+        at = self._edit.at(copy, "wu_shard/late")
+        bits = [self._has_bit(at, marks, bit) for bit in (HELD, STAND_IN)]
+        return _Lateness(*bits)
+
+    def _has_bit(self, at: Emitter, marks: list[marked_batches.Mark], bit: int) -> Value:
+        found = []
+        for mark in marks:
+            masked = at.op("BitwiseAnd", [Value(mark.op), at.constant(bit)], "bit")
+            # An empty batch, where replicas share too few examples, is in time.
+            is_set = at.op("NotEqual", [masked, at.constant(0)], "is_set")
+            found.append(at.op("Any", [is_set, at.constant([0])], "any"))
+        first, *rest = found
+        for other in rest:
+            first = at.op("LogicalOr", [first, other], "or")
+        return first
+
+    def _let_wait(self, key: str, number: int, reduction: GradientReduction) -> None:
+        variable = self._step.captured.variables[key]
+        own = beside(variable, f"{FLAG}/{number}", dtype=reduction.dtype, fill=-0.0)
+        handles = self._edit.handles(own, f"{key}/late_{number}")
+        for copy, (gradient, handle) in enumerate(zip(reduction.operands, handles, strict=True)):
+            at = self._edit.at(copy, f"{key}/late")
+            late, zero = self._lateness[copy], at.constant(-0.0, reduction.dtype)
+            wanted = at.op("SelectV2", [late.has_none, zero, gradient], "own")
+            waiting = at.op("ReadVariableOp", [handle], "waiting", dtype=reduction.dtype)
+            shape = self._view.shape(gradient)
+            if shape is None:
+                like = at.op("Shape", [gradient], "shape")
+                waiting = at.op("Reshape", [waiting, like], "as_gradient")
+            elif shape != tuple(variable.shape):
+                waiting = at.reshape(waiting, shape, "as_gradient")
+            total = at.op("AddV2", [wanted, waiting], "total")
+            sent = at.op("SelectV2", [late.is_held, zero, total], "sent")
+            rest = at.op("SelectV2", [late.is_held, total, zero], "rest")
+            if shape != tuple(variable.shape):
+                rest = at.reshape(rest, tuple(variable.shape), "as_variable")
+            self._edit.must_run(at.op(ASSIGN, [handle, rest], "keep"))
+            self._edit.replace_operand(reduction, copy, sent)
+
+    def _hold(self, held: Held) -> None:
+        """Lets a variable be as it was where the batch only stands in."""
+        op, at = held.op, self._edit.at(held.copy, f"{held.op.name}/held")
+        new = op.inputs[held.slot]
+        dtype = self._view.dtype(new)
+        has_none = self._lateness[held.copy].has_none
+        if op.type == ASSIGN:
+            # Behind whatever the write waits for: it reads what the write would replace.
+            before = at.op(
+                "ReadVariableOp", [op.inputs[0]], "before", controls=op.controls, dtype=dtype
+            )
+        else:
+            before = at.constant(0 if op.type != "AssignAddVariableOp" else -0.0, dtype)
+        kept = at.op("SelectV2", [has_none, before, new], "kept")
+        self._edit.replace_input(op.name, held.slot, kept)
+
+    def _give_the_last(self, number: int, given: Given) -> None:
+        """Lets a replica without a batch give away what it gave in its last step with one."""
+        shape = self._view.shape(given.value)
+        dtype = self._view.dtype(given.value)
+        where = f"{given.value.op}, which leaves the step or meets other replicas' batches,"
+        if shape is None:
+            raise WuShardError(
+                f"{where} has a shape that differs from step to step, so that nothing can take its"
+                " place where a batch only stands in; return its sum or its mean"
+            )
+        own = beside(self._beside, f"{FLAG}/given_{number}", shape, dtype)
+        handle = self._edit.handles(own, f"{given.value.op}/last")[given.copy]
+        at = self._edit.at(given.copy, f"{given.value.op}/last")
+        last = at.op("ReadVariableOp", [handle], "before", dtype=dtype)
+        has_none = self._lateness[given.copy].has_none
+        value = at.op("SelectV2", [has_none, last, given.value], "given")
+        self._edit.must_run(at.op(ASSIGN, [handle, value], "keep"))
+        if given.reduction is not None:
+            self._edit.replace_operand(given.reduction, given.copy, value)
+        elif given.op is not None:
+            self._edit.replace_input(given.op.name, given.slot, value)
+        else:
+            self._edit.replace_output(given.slot, value)
+
+    def _count(self) -> OwnVariables:
+        """How many steps each replica took, and in how many its gradient was in time."""
+        own = beside(self._beside, f"{FLAG}/steps", (2,), "int64")
+        for copy, handle in enumerate(self._edit.handles(own, "wu_shard/steps")):
+            at = self._edit.at(copy, "wu_shard/steps")
+            late = self._lateness[copy]
+            is_late = at.op("LogicalOr", [late.is_held, late.has_none], "is_late")
+            fresh = at.cast(at.op("LogicalNot", [is_late], "in_time"), INT64, "fresh")
+            both = at.op("Pack", [at.constant(1, INT64), fresh], "both", axis=0)
+            self._edit.must_run(at.op("AssignAddVariableOp", [handle, both], "count"))
+        return own
+
+
+def _tensors(mark: marked_batches.Mark) -> list[Value]:
+    """The tensors of a batch as values of the step."""
+    named = (name.rpartition(":") for name in mark.tensors)
+    return [Value(op, int(index)) for op, _, index in named]
+
+
+def _share(rounds: OwnVariables) -> str:
+    """How many of the replicas' gradients came in time so far."""
+    counts = [value.numpy() for value in rounds.values()]
+    steps, fresh = (sum(int(one[i]) for one in counts) for i in (0, 1))
+    if not steps:
+        return "no step was taken yet"
+    return f"{100 * fresh / steps:.1f} % of them were in time in {steps // len(counts)} steps"

@@ -1,0 +1,57 @@
+"""What the user asked for: the `partial_gradient_sums` flag and the options it may carry."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tf_wu_shard.config import read_flag
+from tf_wu_shard.errors import OptionError
+
+FLAG = "partial_gradient_sums"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PartialSums:
+    """How late a replica may be for a sum of gradients.
+
+    Attributes:
+        max_staleness: How many steps in a row a replica may go without a batch of its own; at
+            least 1. Then its input is waited for, and the other replicas wait with it.
+
+    Raises:
+        OptionError: A field has the wrong type or is out of range.
+    """
+
+    max_staleness: int = 2
+
+    def __post_init__(self) -> None:
+        steps = self.max_staleness
+        # bool is an int to Python; True steps is nobody's intention.
+        if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:
+            raise OptionError(
+                "PartialSums.max_staleness must be an integer of at least 1, not"
+                f" {steps!r} ({type(steps).__name__})"
+            )
+
+
+def parse_flag(value: object) -> PartialSums | None:
+    """Reads a value of the flag.
+
+    Args:
+        value: True, False, None or a `PartialSums`.
+
+    Returns:
+        The options (the defaults for True), or None when the flag is off.
+
+    Raises:
+        OptionError: The value is anything else.
+    """
+    return read_flag(FLAG, PartialSums, value)
+
+
+def current_options() -> PartialSums | None:
+    """Reads the flag from TensorFlow's live context; None when it is off or was never set."""
+    # Imported here, as options are read without TensorFlow, too.
+    from tf_wu_shard.tensorflow_private import context_options
+
+    return parse_flag(context_options.option(FLAG))
