@@ -165,21 +165,6 @@ def with_some_of_its_own(step: Refused, batch: tf.Tensor) -> None:
     step.weight.assign_sub(summed(step.gradient_of(batch)) + batch[0])
 
 
-def of_a_few_rows(step: Refused, batch: tf.Tensor) -> None:
-    """A sparse gradient."""
-    own = tf.IndexedSlices(batch[0, :2], tf.constant([1, 3]), tf.constant(SHAPE))
-
-    def merged(strategy: Any, slices: Any) -> None:
-        total = strategy.extended.reduce_to("SUM", slices, step.weight)
-        strategy.extended.update(
-            step.weight,
-            lambda weight, of_all: weight.scatter_sub(of_all),
-            (total,),
-        )
-
-    tf.distribute.get_replica_context().merge_call(merged, (own,))
-
-
 def returning_every_example(step: Refused, batch: tf.Tensor) -> tf.Tensor:
     """Of a shape that only the run knows."""
     step.weight.assign_sub(summed(step.gradient_of(batch)))
@@ -194,7 +179,6 @@ REFUSED: dict[Callable[[Refused, tf.Tensor], Any], str] = {
     averaged: "seen is written with what several replicas have",
     drawing: "RandomStandardNormal; draw random numbers with a seed of keras.random",
     with_some_of_its_own: "the update of weight takes what a replica has of its own batch",
-    of_a_few_rows: "sparse",
     returning_every_example: "has a shape that differs from step to step",
 }
 

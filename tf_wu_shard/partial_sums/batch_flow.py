@@ -12,7 +12,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.tpu.ops import REPLICATED_OUTPUT
+from tf_wu_shard.reachable import reachable
 from tf_wu_shard.step.reductions import GradientReduction
+
+_SHAPES = frozenset({"Shape", "Size", "Rank"})
+
+# They yield the elements that they are given.
+_SAME_ELEMENTS = frozenset({"Reshape", "Identity", "EnsureShape", "Squeeze", "ExpandDims"})
+
+
+def _values_behind(view: GraphView, sums: Sequence[GradientReduction]) -> frozenset[Value]:
+    """Dense gradients on their way into sums, in whatever shape."""
+    operands = [operand for one in sums if one.gathered is None for operand in one.operands]
+
+    def before(value: Value) -> Sequence[Value]:
+        op = view.producer(value)
+        return op.inputs[:1] if op.type in _SAME_ELEMENTS else ()
+
+    return frozenset(reachable(operands, before))
 
 
 class BatchFlow:
@@ -58,6 +75,9 @@ class BatchFlow:
             for result in one.results:
                 carried.setdefault(result.op, []).append((result, bit))
         self.carriers = frozenset(carried)
+        self._gradients = _values_behind(
+            view, [one for found in gradients.values() for one in found]
+        )
         for op in view:
             self._follow(op, carried.get(op.name))
 
@@ -100,7 +120,8 @@ class BatchFlow:
         bits = 0
         for value in op.inputs:
             bits |= self.of(value)
-        if not bits:
+        # Whatever is in a batch, its gradient has its weight's shape.
+        if not bits or (op.type in _SHAPES and op.inputs[0] in self._gradients):
             return
         own = bits & self.copies
         bits |= self.joined if own & (own - 1) else 0

@@ -19,7 +19,6 @@ from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.writes import WRITES, is_plain_write
 from tf_wu_shard.step.accesses import accesses, writes_in_call
 from tf_wu_shard.step.reductions import GradientReduction
-from tf_wu_shard.step.step import Step
 
 # They check and print; what they say of a stand-in they said of the batch that it repeats.
 _HARMLESS = frozenset({"Assert", "PrintV2"})
@@ -62,29 +61,13 @@ class Given:
     reduction: GradientReduction | None = None
 
 
-def check_dense(step: Step) -> None:
-    """Raises WuShardError where a gradient is sparse.
-
-    Args:
-        step: A step whose batches may be late.
-    """
-    for reduction in step.reductions:
-        if reduction.gathered is not None:
-            raise WuShardError(
-                f"the gradient of {step.weight_of(reduction) or reduction.results[0].op} is sparse:"
-                " its rows differ from step to step, so that what is late has no place to wait in"
-            )
-
-
 def check_gradients(
-    view: GraphView,
     flow: BatchFlow,
     gradients: Mapping[str, Sequence[GradientReduction]],
 ) -> None:
     """Raises WuShardError where gradients are none that may be late.
 
     Args:
-        view: The step.
         flow: What its values follow from.
         gradients: For each weight, by key, the sums of its gradients.
     """
@@ -237,7 +220,8 @@ def _moves(view: GraphView, op: Op) -> bool:
 
 def _used_for(view: GraphView, flow: BatchFlow, users: Sequence[Op]) -> int | None:
     """The copy for whose batch a variable is read, if no update is made of it."""
-    start = [value for op in users for value in view.results(op.name)]
+    results = (value for op in users for value in view.results(op.name))
+    start = [value for value in results if not flow.of(value) & flow.copies]
     copies = 0
     for value in reachable(start, lambda value: _following(view, flow, value)):
         for op, _ in view.consumers(value):
@@ -249,10 +233,11 @@ def _used_for(view: GraphView, flow: BatchFlow, users: Sequence[Op]) -> int | No
 
 
 def _following(view: GraphView, flow: BatchFlow, value: Value) -> Iterator[Value]:
-    # What meets the batch counts as found: behind it there is nothing more to learn.
+    # What meets the batch counts as found: behind it there is nothing more to learn. What yields
+    # the batch itself is not used for it.
     for op, _ in view.consumers(value):
         if not flow.of_op(op) & flow.copies:
-            yield from view.results(op.name)
+            yield from (one for one in view.results(op.name) if not flow.of(one) & flow.copies)
 
 
 def _held_slot(view: GraphView, op: Op) -> int | None:

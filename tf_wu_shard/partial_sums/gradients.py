@@ -15,20 +15,23 @@ from __future__ import annotations
 import collections
 import dataclasses
 
+import numpy as np
+
 from tf_wu_shard.dtypes import INT64
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
+from tf_wu_shard.grounds.dialect import Gathered
 from tf_wu_shard.partial_sums.batch_flow import BatchFlow
 from tf_wu_shard.partial_sums.effects import (
     Given,
     Held,
-    check_dense,
     check_gradients,
     check_updates,
     given_values,
     held_writes,
 )
+from tf_wu_shard.partial_sums.entries import Entries, entries_in
 from tf_wu_shard.partial_sums.lateness import HELD, STAND_IN
 from tf_wu_shard.partial_sums.options import FLAG, PartialSums, parse_flag
 from tf_wu_shard.rules.writes import ASSIGN
@@ -53,11 +56,10 @@ class PartialGradientSums:
         marks = marked_batches.marks_of(step.graph)
         gradients: dict[str, list[GradientReduction]] = collections.defaultdict(list)
         for reduction in step.reductions:
-            gradients[step.weight_of(reduction)].append(reduction)
+            if reduction.gathered is None:
+                gradients[step.weight_of(reduction)].append(reduction)
         other_sums = gradients.pop("", [])
-        if marks:
-            check_dense(step)
-        if not gradients:
+        if not (gradients or any(one.gathered for one in step.reductions)):
             return step
         if not marks:
             said = "no gradient is ever late: its batches come from no deadline_dataset"
@@ -75,6 +77,7 @@ class _Lateness:
 
     is_held: Value
     has_none: Value
+    is_late: Value
 
 
 class _LateStep:
@@ -91,27 +94,43 @@ class _LateStep:
         self._view = step.view
         self._edit = StepEdit(step)
         self._gradients = gradients
+        self._entries = entries_in(self._view, step.reductions)
+        sums = {**gradients}
+        for number, one in enumerate(self._entries):
+            sums[f"{one.table}, entries {number}"] = [*one.parts.values()]
         batches = self._batches(marks)
         tensors = [[one for mark in of_copy for one in _tensors(mark)] for of_copy in batches]
-        flow = BatchFlow(self._view, tensors, gradients, other_sums)
-        check_gradients(self._view, flow, gradients)
+        flow = BatchFlow(self._view, tensors, sums, other_sums)
+        check_gradients(flow, sums)
         check_updates(self._view, flow)
+        self._fixed = {
+            number
+            for number, one in enumerate(self._entries)
+            if one.has_fixed_rows(self._view, flow)
+        }
+        for one in self._entries:
+            one.check_rows_alone(self._view)
         self._held = held_writes(self._view, flow, step.replicas.devices)
         self._given = given_values(self._view, flow, other_sums)
-        self._beside = step.captured.variables[next(iter(gradients))]
+        trained = (ref.key for ref in self._view.variables.values() if ref.trainable)
+        self._beside = step.captured.variables[next(iter(trained))]
         self._lateness = [self._late(copy, of_copy) for copy, of_copy in enumerate(batches)]
 
     def done(self) -> Step:
         """The step with everything in it."""
         for key, found in self._gradients.items():
+            variable = self._step.captured.variables[key]
             for number, reduction in enumerate(found):
-                self._let_wait(key, number, reduction)
+                own = beside(variable, f"{FLAG}/{number}", dtype=reduction.dtype, fill=-0.0)
+                self._let_wait(key, reduction, own, tuple(variable.shape))
+        for number, entries in enumerate(self._entries):
+            self._let_entries_wait(number, entries)
         for held in self._held:
             self._hold(held)
         for number, given in enumerate(self._given):
             self._give_the_last(number, given)
         rounds = self._count()
-        count = sum(map(len, self._gradients.values()))
+        count = sum(map(len, self._gradients.values())) + len(self._entries)
         weights = f"{count} gradients" if count > 1 else "1 gradient"
         self._edit.report(FLAG, lambda: f"{weights} may be late; {_share(rounds)}")
         return self._edit.done()
@@ -133,8 +152,9 @@ class _LateStep:
 
     def _late(self, copy: int, marks: list[marked_batches.Mark]) -> _Lateness:
         at = self._edit.at(copy, "wu_shard/late")
-        bits = [self._has_bit(at, marks, bit) for bit in (HELD, STAND_IN)]
-        return _Lateness(*bits)
+        is_held, has_none = (self._has_bit(at, marks, bit) for bit in (HELD, STAND_IN))
+        is_late = at.op("LogicalOr", [is_held, has_none], "is_late")
+        return _Lateness(is_held, has_none, is_late)
 
     def _has_bit(self, at: Emitter, marks: list[marked_batches.Mark], bit: int) -> Value:
         found = []
@@ -148,12 +168,13 @@ class _LateStep:
             first = at.op("LogicalOr", [first, other], "or")
         return first
 
-    def _let_wait(self, key: str, number: int, reduction: GradientReduction) -> None:
-        variable = self._step.captured.variables[key]
-        own = beside(variable, f"{FLAG}/{number}", dtype=reduction.dtype, fill=-0.0)
-        handles = self._edit.handles(own, f"{key}/late_{number}")
+    def _let_wait(
+        self, name: str, reduction: GradientReduction, own: OwnVariables, stored: tuple[int, ...]
+    ) -> None:
+        """Lets a gradient wait in variables of shape `stored`."""
+        handles = self._edit.handles(own, f"{name}/late")
         for copy, (gradient, handle) in enumerate(zip(reduction.operands, handles, strict=True)):
-            at = self._edit.at(copy, f"{key}/late")
+            at = self._edit.at(copy, f"{name}/late")
             late, zero = self._lateness[copy], at.constant(-0.0, reduction.dtype)
             wanted = at.op("SelectV2", [late.has_none, zero, gradient], "own")
             waiting = at.op("ReadVariableOp", [handle], "waiting", dtype=reduction.dtype)
@@ -161,15 +182,52 @@ class _LateStep:
             if shape is None:
                 like = at.op("Shape", [gradient], "shape")
                 waiting = at.op("Reshape", [waiting, like], "as_gradient")
-            elif shape != tuple(variable.shape):
+            elif shape != stored:
                 waiting = at.reshape(waiting, shape, "as_gradient")
             total = at.op("AddV2", [wanted, waiting], "total")
             sent = at.op("SelectV2", [late.is_held, zero, total], "sent")
             rest = at.op("SelectV2", [late.is_held, total, zero], "rest")
-            if shape != tuple(variable.shape):
-                rest = at.reshape(rest, tuple(variable.shape), "as_variable")
+            if shape != stored:
+                rest = at.reshape(rest, stored, "as_variable")
             self._edit.must_run(at.op(ASSIGN, [handle, rest], "keep"))
             self._edit.replace_operand(reduction, copy, sent)
+
+    def _let_entries_wait(self, number: int, entries: Entries) -> None:
+        """As `_let_wait`, of lists: what is left out has no length."""
+        if number in self._fixed:
+            values = entries.parts[Gathered.VALUES]
+            shape = self._view.shape(values.operands[0])
+            if shape is not None:
+                name = f"{FLAG}/rows_{number}"
+                own = beside(self._beside, name, shape, values.dtype, fill=-0.0)
+                self._let_wait(f"{entries.table}/rows_{number}", values, own, shape)
+                return
+        for part in entries.lists:
+            assert part.gathered is not None
+            dims = self._view.stated(part.operands[0])
+            width = tuple(size for size in (dims or ())[1:] if size is not None)
+            if dims is None or len(width) < len(dims) - 1:
+                raise WuShardError(
+                    f"the rows of the sparse gradient of {entries.table} have no width"
+                )
+            name = f"{part.gathered.name.lower()}_{number}"
+            own = beside(self._beside, f"{FLAG}/{name}", (None, *width), part.dtype)
+            handles = self._edit.handles(own, f"{entries.table}/late_{name}")
+            for copy, (mine, handle) in enumerate(zip(part.operands, handles, strict=True)):
+                at, late = self._edit.at(copy, f"{entries.table}/late"), self._lateness[copy]
+                rank = len(dims)
+                wanted = _if(at, late.has_none, mine, rank, keep=False)
+                waiting = at.op("ReadVariableOp", [handle], "waiting", dtype=part.dtype)
+                total = at.op("ConcatV2", [waiting, wanted, at.constant(0)], "total")
+                rest = _if(at, late.is_held, total, rank, keep=True)
+                self._edit.must_run(at.op(ASSIGN, [handle, rest], "keep"))
+                # TensorFlow gathers no lists that are all empty: a zero is added to row 0.
+                zero = np.full([1, *width], -0.0 if part.gathered is Gathered.VALUES else 0)
+                one = at.reshape(at.constant(zero.ravel().tolist(), part.dtype), zero.shape, "one")
+                nothing = _if(at, late.is_late, one, rank, keep=True)
+                some = _if(at, late.is_held, total, rank, keep=False)
+                sent = at.op("ConcatV2", [some, nothing, at.constant(0)], "sent")
+                self._edit.replace_operand(part, copy, sent, any_length=True)
 
     def _hold(self, held: Held) -> None:
         """Lets a variable be as it was where the batch only stands in."""
@@ -216,12 +274,19 @@ class _LateStep:
         own = beside(self._beside, f"{FLAG}/steps", (2,), "int64")
         for copy, handle in enumerate(self._edit.handles(own, "wu_shard/steps")):
             at = self._edit.at(copy, "wu_shard/steps")
-            late = self._lateness[copy]
-            is_late = at.op("LogicalOr", [late.is_held, late.has_none], "is_late")
-            fresh = at.cast(at.op("LogicalNot", [is_late], "in_time"), INT64, "fresh")
+            in_time = at.op("LogicalNot", [self._lateness[copy].is_late], "in_time")
+            fresh = at.cast(in_time, INT64, "fresh")
             both = at.op("Pack", [at.constant(1, INT64), fresh], "both", axis=0)
             self._edit.must_run(at.op("AssignAddVariableOp", [handle, both], "count"))
         return own
+
+
+def _if(at: Emitter, condition: Value, entries: Value, rank: int, *, keep: bool) -> Value:
+    """A list of entries, or none of them: which where the condition holds, says `keep`."""
+    rest = [-1] * (rank - 1)
+    sizes = [at.constant([size, *rest]) for size in ((-1, 0) if keep else (0, -1))]
+    size = at.op("SelectV2", [condition, *sizes], "size")
+    return at.op("Slice", [entries, at.constant([0] * rank), size], "entries")
 
 
 def _tensors(mark: marked_batches.Mark) -> list[Value]:

@@ -36,6 +36,7 @@ class StepEdit:
         # By the name of an op, for the number of an operand, what takes its place.
         self._operands: dict[str, dict[int, Value]] = collections.defaultdict(dict)
         self._outputs = list(step.view.outputs)
+        self._of_any_length: set[Value] = set()
 
     def at(self, copy: int, scope: str) -> Emitter:
         """Where ops of one copy of the replicas' program are added.
@@ -87,7 +88,9 @@ class StepEdit:
         self._owners = (*self._owners, storage)
         return found
 
-    def replace_operand(self, reduction: GradientReduction, copy: int, value: Value) -> None:
+    def replace_operand(
+        self, reduction: GradientReduction, copy: int, value: Value, *, any_length: bool = False
+    ) -> None:
         """Lets the replicas sum another value than a gradient.
 
         Whatever else reads the gradient goes on doing so.
@@ -96,6 +99,7 @@ class StepEdit:
             reduction: One of the step's reductions.
             copy: Whose contribution; a position in `Replicas.local`.
             value: What is summed instead, of the operand's shape and element type.
+            any_length: Whether its first dimension may be another, known when the step runs.
 
         Raises:
             WuShardError: The operand does not go into the sum directly.
@@ -110,6 +114,8 @@ class StepEdit:
             raise WuShardError(f"{operand} does not enter {reduction.carriers[0]} directly")
         for name, slot in entering:
             self.replace_input(name, slot, value)
+        if any_length:
+            self._of_any_length.add(value)
 
     def replace_input(self, op: str, slot: int, value: Value) -> None:
         """Lets an op take another value.
@@ -180,7 +186,8 @@ class StepEdit:
         found: dict[str, Any] = {}
         for name, operands in self._operands.items():
             for slot, value in operands.items():
-                found[value.op] = self._view.shape(self._view.ops[name].inputs[slot])
+                if value not in self._of_any_length:
+                    found[value.op] = self._view.shape(self._view.ops[name].inputs[slot])
         for old, new in zip(self._view.outputs, self._outputs, strict=True):
             if old != new:
                 found[new.op] = self._view.shape(old)

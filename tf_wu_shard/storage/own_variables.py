@@ -28,13 +28,18 @@ class OwnVariables:
     """One variable a replica, on its device, of one shape and type."""
 
     def __init__(
-        self, like: Any, shape: Sequence[int] | None = None, dtype: Any = None, fill: float = 0.0
+        self,
+        like: Any,
+        shape: Sequence[int | None] | None = None,
+        dtype: Any = None,
+        fill: float = 0.0,
     ) -> None:
         """Makes them.
 
         Args:
             like: A distributed variable, on whose devices they are to be.
-            shape: Their shape; None for the variable's, which is to be known.
+            shape: Their shape; None for the variable's, which is to be known. A dimension that is
+                None may have any size, and has none at first.
             dtype: Their element type; None for the variable's.
             fill: What all their elements are at first.
         """
@@ -45,7 +50,7 @@ class OwnVariables:
         )
         with tf.init_scope():
             # Of a number TensorFlow keeps a tensor, and takes 0.0 and -0.0 for the same number.
-            first = tf.constant(np.full(shape, fill, dtype.as_numpy_dtype))
+            first = tf.constant(np.full([size or 0 for size in shape], fill, dtype.as_numpy_dtype))
             resources.refill(self.handles, [first] * len(self._shards))
 
     @property
@@ -67,7 +72,7 @@ class OwnVariables:
 def beside(
     variable: Any,
     name: str,
-    shape: Sequence[int] | None = None,
+    shape: Sequence[int | None] | None = None,
     dtype: Any = None,
     fill: float = 0.0,
 ) -> OwnVariables:
@@ -76,7 +81,8 @@ def beside(
     Args:
         variable: A distributed variable.
         name: Which of them; a pass uses its own name.
-        shape: Their shape; None for the variable's, which is to be known.
+        shape: Their shape; None for the variable's, which is to be known. A dimension that is None
+            may have any size, and has none at first.
         dtype: Their element type; None for the variable's.
         fill: What all their elements are at first.
     """

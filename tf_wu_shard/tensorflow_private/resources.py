@@ -30,11 +30,11 @@ class Shard:
         dtype: Its element type.
     """
 
-    def __init__(self, shape: Sequence[int], dtype: tf.DType, device: str) -> None:
+    def __init__(self, shape: Sequence[int | None], dtype: tf.DType, device: str) -> None:
         """Makes it without a value.
 
         Args:
-            shape: Its shape.
+            shape: Its shape; a dimension that is None may have any size.
             dtype: Its element type.
             device: Where it lives.
         """
@@ -69,7 +69,7 @@ class Shard:
 
 
 @functools.cache
-def _handle_data(shape: tuple[int, ...], dtype: tf.DType) -> Any:
+def _handle_data(shape: tuple[int | None, ...], dtype: tf.DType) -> Any:
     """What shape inference needs of the tensor behind a handle."""
     return handle_data_util.create_handle_data(tf.TensorShape(shape), dtype)
 
