@@ -145,6 +145,15 @@ def test_ragged_and_sparse_tensors_come_through() -> None:
     np.testing.assert_array_equal(tf.sparse.to_dense(first["c"]), [[1, 2], [3, 0]])
 
 
+def test_labels_may_be_none() -> None:
+    data = four().map(lambda number: (number, None)).batch(2)
+    found = list(deadline_dataset(data, cast(Any, np.float32(LONG))))
+    assert [(one.value.numpy().tolist(), label) for one, label in found] == [
+        ([0, 1], None),
+        ([2, 3], None),
+    ]
+
+
 def test_what_a_dataset_raises_is_raised() -> None:
     def failing() -> Iterator[list[float]]:
         yield [1.0]
@@ -175,6 +184,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "no time": (lambda: deadline_dataset(four().batch(2), 0), "milliseconds above 0, such as 50"),
     "a text": (lambda: deadline_dataset(four().batch(2), cast(Any, "9")), "milliseconds above 0"),
     "no batches": (lambda: deadline_dataset(four(), 50), r"apply it after batch\(\)"),
+    "datasets in it": (lambda: deadline_dataset(four().window(2), 50), r"apply it after batch\(\)"),
     "unequal": (
         lambda: deadline_dataset([four().batch(2), four().batch(2, drop_remainder=True)], 50),
         "datasets of equal elements",

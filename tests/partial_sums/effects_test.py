@@ -148,6 +148,12 @@ def updated_twice(step: Refused, batch: tf.Tensor) -> None:
     step.other.assign_sub(summed(step.other + tf.reduce_sum(first) * batch[0, 0, :8]))
 
 
+def summed_twice(step: Refused, batch: tf.Tensor) -> None:
+    """Two gradients of one weight."""
+    step.weight.assign_sub(summed(step.gradient_of(batch)))
+    step.weight.assign_sub(summed(2.0 * step.gradient_of(batch)))
+
+
 def averaged(step: Refused, batch: tf.Tensor) -> None:
     """A statistic that all replicas share."""
     step.weight.assign_sub(summed(step.gradient_of(batch)))
@@ -176,8 +182,9 @@ REFUSED: dict[Callable[[Refused, tf.Tensor], Any], str] = {
     divided_by_a_count: "the update of weight takes another sum over the replicas",
     of_a_sum: "the gradient of weight is made of what replicas put together before",
     updated_twice: "the gradient of other follows from another update of the same step",
+    summed_twice: "weight has 2 gradients that are summed in one step",
     averaged: "seen is written with what several replicas have",
-    drawing: "RandomStandardNormal; draw random numbers with a seed of keras.random",
+    drawing: "RandomStandardNormal; draw with a seed of keras.random",
     with_some_of_its_own: "the update of weight takes what a replica has of its own batch",
     returning_every_example: "has a shape that differs from step to step",
 }
@@ -208,6 +215,18 @@ def test_a_generator_moves_on_for_real_batches_alone(strategy_of: Strategies) ->
     step.run(np.ones((3, 2, *SHAPE), np.float32), late)
     first, second = (own.numpy() for own in generator.state.values)
     assert (first != start[0]).any() and (second == start[1]).all()
+
+
+@pytest.mark.parametrize("outer", [False, True])
+def test_a_replicas_program_may_be_a_function(strategy: Any, outer: bool) -> None:
+    gradients = np.ones((3, 2, *SHAPE), np.float32)
+    late = np.array([(0, 0), (0, 3), (0, 0)], np.int32)
+    wanted = LateTraining(strategy)
+    wanted.run(gradients, late)
+    found = LateTraining(strategy)
+    found.run_as_a_function(outer=outer)
+    found.run(gradients, late)
+    np.testing.assert_array_equal(found.weight.numpy(), wanted.weight.numpy())
 
 
 def test_a_step_whose_batches_are_never_late_says_so(strategy_of: Strategies) -> None:

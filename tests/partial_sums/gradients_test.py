@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import tf_wu_shard
 from tests.equivalence.in_process import in_shards
-from tests.partial_sums.late_training import RATE, SHAPE, LateTraining, by_numpy
+from tests.partial_sums.late_training import RATE, SHAPE, LateTraining, by_numpy, random_lateness
 from tf_wu_shard.partial_sums.options import FLAG
 
 Strategies = Callable[..., tf.distribute.Strategy]
@@ -27,8 +27,7 @@ def inputs(replicas: int, steps: int = STEPS) -> np.ndarray:
 
 @pytest.mark.parametrize("sharded", [False, True])
 def test_random_lateness_is_as_in_numpy(strategy: Any, sharded: bool) -> None:
-    gradients = inputs(2)
-    late = np.random.default_rng(6).integers(0, 4, (STEPS, 2)).astype(np.int32)
+    gradients, late = random_lateness(2, STEPS)
     trained = LateTraining(strategy, sharded=sharded)
     trained.run(gradients, late)
     weight, waiting = by_numpy(gradients, late)

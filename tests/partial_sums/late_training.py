@@ -32,7 +32,7 @@ class LateTraining:
             self.weight = tf.Variable(tf.zeros(SHAPE), name="weight")
             self.optimizer = keras.optimizers.SGD(RATE, momentum=MOMENTUM)
             self.optimizer.build([self.weight])
-        self._step = tf.function(self._all_replicas, autograph=False)
+        self._step: Any = tf.function(self._all_replicas, autograph=False)
 
     def run(self, gradients: np.ndarray, late: np.ndarray | None) -> list[Any]:
         """Takes a step for each input.
@@ -71,6 +71,15 @@ class LateTraining:
         """Has the next step traced by itself."""
         self._step = tf.function(self._all_replicas, autograph=False)
 
+    def run_as_a_function(self, *, outer: bool) -> None:
+        """Has the strategy run a tf.function from now on, within another or by itself."""
+        replica = tf.function(self.replica, autograph=False)
+
+        def all_replicas(batch: Any) -> Any:
+            return self._strategy.run(replica, (batch,))
+
+        self._step = tf.function(all_replicas, autograph=False) if outer else all_replicas
+
     @property
     def state(self) -> list[np.ndarray]:
         """The weight and its slots, as bits."""
@@ -82,6 +91,13 @@ class LateTraining:
         """What each replica still has to hand in."""
         own = own_variables.beside(self.weight, f"{FLAG}/0")
         return np.stack([value.numpy() for value in own.values()])
+
+
+def random_lateness(replicas: int, steps: int = 40) -> tuple[np.ndarray, np.ndarray]:
+    """Gradients of all replicas in all steps, and how late each is."""
+    random = np.random.default_rng(6)
+    gradients = random.standard_normal((steps, replicas, *SHAPE)).astype(np.float32)
+    return gradients, random.integers(0, 4, (steps, replicas)).astype(np.int32)
 
 
 def by_numpy(gradients: np.ndarray, late: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

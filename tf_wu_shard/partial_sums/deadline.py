@@ -10,6 +10,7 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -57,7 +58,9 @@ def deadline_dataset(
             f"deadline_dataset takes a tf.data.Dataset or several, not {dataset!r}"
             f" ({type(dataset).__name__})"
         )
-    number = isinstance(milliseconds, int | float) and not isinstance(milliseconds, bool)
+    number = isinstance(milliseconds, int | float | np.number) and not isinstance(
+        milliseconds, bool
+    )
     if not (number and 0 < milliseconds < math.inf):
         raise WuShardError(
             "deadline_dataset takes a number of milliseconds above 0, such as 50, not"
@@ -70,10 +73,10 @@ def deadline_dataset(
                 "deadline_dataset takes datasets of equal elements, not one of"
                 f" {spec} and one of {other.element_spec}"
             )
-    parts = tf.nest.flatten(spec, expand_composites=True)
     examples = _counted(tf.nest.flatten(spec))
+    parts = tf.nest.flatten(spec, expand_composites=True)
     signature = (*parts, tf.TensorSpec([examples], tf.int32))
-    rounds = Rounds(sources, milliseconds / 1e3)
+    rounds = Rounds(sources, float(milliseconds) / 1e3)
     made = tf.data.Dataset.from_generator(rounds, output_signature=tuple(signature))
 
     def packed(*tensors: tf.Tensor) -> Any:
@@ -85,13 +88,15 @@ def deadline_dataset(
 
 def _counted(specs: Sequence[Any]) -> int | None:
     """How many examples an element has; None where that differs from one to the next."""
-    shapes = [one.shape for one in specs]
-    if not shapes or any(shape.rank == 0 for shape in shapes):
+    # Of labels that are None there is a spec, of nothing.
+    given = (one for one in specs if tf.nest.flatten(one, expand_composites=True))
+    shapes = [getattr(one, "shape", None) for one in given]
+    if not shapes or any(shape is None or shape.rank == 0 for shape in shapes):
         raise WuShardError(
             "deadline_dataset takes batches, of which every tensor has examples along its first"
             f" axis; apply it after batch(), not to elements of {specs}"
         )
-    sizes = {shape[0] for shape in shapes if shape.rank is not None}
+    sizes = {shape[0] for shape in shapes if shape is not None and shape.rank is not None}
     return sizes.pop() if len(sizes) == 1 else None
 
 
@@ -203,9 +208,9 @@ def _read(dataset: tf.data.Dataset, batches: queue.Queue[Any], stopped: threadin
     """Reads a dataset into a queue: its batches, then None, or what it raised."""
     try:
         for element in dataset:
-            tensors = tf.nest.flatten(element, expand_composites=True)
-            examples = _num_examples(tf.nest.flatten(element))
-            batch = _Batch(tuple(tensors), tf.zeros([examples], tf.int32))
+            parts = [one for one in tf.nest.flatten(element) if one is not None]
+            tensors = tf.nest.flatten(parts, expand_composites=True)
+            batch = _Batch(tuple(tensors), tf.zeros([_num_examples(parts)], tf.int32))
             if not _put(batches, batch, stopped):
                 return
         _put(batches, None, stopped)

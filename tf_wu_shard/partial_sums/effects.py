@@ -8,7 +8,7 @@ that is seen somewhere is training on a batch that is none.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.calls import callee_names, is_call
@@ -20,11 +20,16 @@ from tf_wu_shard.rules.writes import WRITES, is_plain_write
 from tf_wu_shard.step.accesses import accesses, writes_in_call
 from tf_wu_shard.step.reductions import GradientReduction
 
-# They check and print; what they say of a stand-in they said of the batch that it repeats.
-_HARMLESS = frozenset({"Assert", "PrintV2"})
+# They check and print, and what they say of a stand-in they said of the batch that it repeats; or
+# hand out memory.
+_HARMLESS = frozenset({"Assert", "Empty", "PrintV2"})
 
 # A generator's state moves on by an operand: this one.
 _DRAWS = {"RngReadAndSkip": 2}
+
+_DRAWING = ("Random", "Rng", "Multinomial", "Uniform", "Normal")
+_SEEDS = "draw with a seed of keras.random or from a tf.random.Generator"
+_OUTSIDE = "keep it out of branches, loops and functions of the step, or out of the step"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +78,11 @@ def check_gradients(
     """
     of_weights = sum(flow.weights.values())
     for key, found in gradients.items():
+        if len({one.gathered for one in found}) < len(found):
+            raise WuShardError(
+                f"{key} has {len(found)} gradients that are summed in one step: what is late of the"
+                " first would be added to another of the same step, or to none"
+            )
         for one in found:
             bits = 0
             for operand in one.operands:
@@ -171,8 +181,8 @@ def _written(view: GraphView, flow: BatchFlow) -> Iterator[Held]:
         copy = flow.copy_of(bits)
         if copy is None:
             raise WuShardError(
-                f"{_key(view, op)} is written with what several replicas have of their batches;"
-                " keep it on each of them, or average it after training"
+                f"{_key(view, op)} is written with what several replicas have of their batches, and"
+                " that is no gradient of one weight; keep it on each of them"
             )
         yield Held(op, slot, copy)
 
@@ -249,28 +259,31 @@ def _held_slot(view: GraphView, op: Op) -> int | None:
     if op.type in _HARMLESS:
         return None
     if is_call(op.type):
-        effect = _effect_in(view, op.node)
+        effect = _effect_in(view, callee_names(op.node))
         if effect is None and not writes_in_call(view, op):
             return None
         effect = effect or "write"
     else:
         effect = op.type
+    draws = any(word in effect for word in _DRAWING)
     raise WuShardError(
         f"{op.name} does with a batch what cannot be held back where that only stands in for"
-        f" another: {effect}; draw random numbers with a seed of keras.random or from a"
-        " tf.random.Generator, and keep what else it does out of the step"
+        f" another: {effect}; {_SEEDS if draws else _OUTSIDE}"
     )
 
 
-def _effect_in(view: GraphView, node: object, seen: frozenset[str] = frozenset()) -> str | None:
-    """The type of an op in the functions that a node calls which changes something."""
-    for name in callee_names(node):
-        definition = view.functions.get(name)
-        if definition is None or name in seen:
+def _effect_in(
+    view: GraphView, names: Iterable[str], seen: frozenset[str] = frozenset()
+) -> str | None:
+    """The type of an op in some functions, and in what they call, which changes something."""
+    for name in names:
+        if name in seen or name not in view.functions:
             continue
-        for inner in definition.node_def:
-            if is_call(inner.op):
-                found = _effect_in(view, inner, seen | {name})
+        for inner in view.functions[name].node_def:
+            # A function of TensorFlow 1 is called by an op of its name.
+            called = callee_names(inner) if is_call(inner.op) else [inner.op]
+            if is_call(inner.op) or inner.op in view.functions:
+                found = _effect_in(view, called, seen | {name})
                 if found is not None:
                     return found
             elif inner.op not in _HARMLESS | {"ReadVariableOp"} and view.is_stateful(inner.op):

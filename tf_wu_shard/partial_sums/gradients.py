@@ -17,7 +17,7 @@ import dataclasses
 
 import numpy as np
 
-from tf_wu_shard.dtypes import INT64
+from tf_wu_shard.dtypes import INT32, INT64
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
@@ -59,13 +59,14 @@ class PartialGradientSums:
             if reduction.gathered is None:
                 gradients[step.weight_of(reduction)].append(reduction)
         other_sums = gradients.pop("", [])
-        if not (gradients or any(one.gathered for one in step.reductions)):
-            return step
-        if not marks:
+        has_gradients = gradients or any(one.gathered for one in step.reductions)
+        if has_gradients and not marks:
             said = "no gradient is ever late: its batches come from no deadline_dataset"
             return dataclasses.replace(step, changes={**step.changes, FLAG: said})
-        if step.refused:
-            raise WuShardError(step.refused[0].reason)
+        if marks and step.refused:
+            raise WuShardError(f"of a sum over replicas, {step.refused[0].reason}")
+        if not has_gradients:
+            return step
         new = _LateStep(step, marks, gradients, other_sums).done()
         marked_batches.forget(step.graph)
         return new
@@ -180,7 +181,7 @@ class _LateStep:
             waiting = at.op("ReadVariableOp", [handle], "waiting", dtype=reduction.dtype)
             shape = self._view.shape(gradient)
             if shape is None:
-                like = at.op("Shape", [gradient], "shape")
+                like = at.op("Shape", [gradient], "shape", out_type=INT32)
                 waiting = at.op("Reshape", [waiting, like], "as_gradient")
             elif shape != stored:
                 waiting = at.reshape(waiting, shape, "as_gradient")

@@ -6,7 +6,6 @@ program as an op that nobody reads, with the names of the tensors that it came w
 
 from __future__ import annotations
 
-import functools
 import weakref
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ from tensorflow.python.distribute import distribute_lib, tpu_strategy
 from tensorflow.python.distribute import values as values_lib
 from tensorflow.python.eager.polymorphic_function import polymorphic_function
 from tensorflow.python.framework import ops
+from tensorflow.python.util import tf_decorator
 
 from tf_wu_shard.tensorflow_private.wrapping import wrap_once
 
@@ -34,11 +34,14 @@ class Mark(NamedTuple):
     tensors: tuple[str, ...]
 
 
+# What a function of ours that notes something calls.
+_NOTES_FOR = "_wu_shard_notes_for"
+
 _marks: weakref.WeakKeyDictionary[Any, list[Mark]] = weakref.WeakKeyDictionary()
 
-# By a tf.function that a strategy ran, the one that takes elements apart first: a strategy traces
+# By a tf.function that a strategy ran, the one that notes first what batches say: a strategy traces
 # each function that it has not seen.
-_taking_apart: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+_noting_first: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
 
 class Said(NamedTuple):
@@ -71,19 +74,26 @@ def install(said: Said) -> None:
         *more: Any,
         **named: Any,
     ) -> Any:
-        if _holds((args, kwargs), said):
-            fn = _function_taking_apart(fn, said)
+        (args, kwargs), says = _apart((args, kwargs), said)
+        if says:
+            # What they say is the first argument: what each replica gets of it, it notes.
+            on_tpus = isinstance(self.extended, tpu_strategy.TPUExtended)
+            fn, args = _noting(fn, said, lifted=not on_tpus), (says, *args)
         return original(self, fn, args, kwargs, *more, **named)
+
+    def validate_run_function(original: Any, fn: Any) -> None:
+        # TPUs take functions of TensorFlow outside of another; what it calls is one.
+        original(getattr(fn, _NOTES_FOR, fn))
 
     def reduce(
         original: Any, self: Any, reduce_op: Any, value: Any, *more: Any, **named: Any
     ) -> Any:
         # Keras puts the first batch of all replicas together to learn what shapes it has.
-        values = tf.nest.map_structure(lambda one: _of_all_replicas(one, said), value)
-        return original(self, reduce_op, values, *more, **named)
+        return original(self, reduce_op, _apart(value, said)[0], *more, **named)
 
     wrap_once(distribute_lib.StrategyBase, "reduce", reduce)
     wrap_once(distribute_lib.StrategyBase, "run", run)
+    wrap_once(tpu_strategy, "validate_run_function", validate_run_function)
     for own in (tpu_strategy.TPUStrategyV2, tpu_strategy.TPUStrategy, tpu_strategy.TPUStrategyV1):
         wrap_once(own, "run", run)
 
@@ -102,16 +112,39 @@ def forget(graph: Any) -> None:
     _marks.pop(graph, None)
 
 
-def _function_taking_apart(fn: Any, said: Said) -> Any:
-    if not isinstance(fn, polymorphic_function.Function):
+def _apart(value: Any, said: Said) -> tuple[Any, list[Any]]:
+    """Values without what they say, and that; each for all replicas."""
+    flat = tf.nest.flatten(value)
+    says = []
+    for number, one in enumerate(flat):
+        of_replicas = one.values if isinstance(one, values_lib.PerReplica) else (one,)
+        if isinstance(of_replicas[0], said.kind):
+            tensors, heard = zip(*map(said.apart, of_replicas), strict=True)
+            several = len(tensors) > 1 or of_replicas[0] is not one
+            flat[number] = values_lib.PerReplica(tensors) if several else tensors[0]
+            says.append(values_lib.PerReplica(heard) if several else heard[0])
+    return (tf.nest.pack_sequence_as(value, flat), says) if says else (value, says)
+
+
+def _noting(fn: Any, said: Said, *, lifted: bool) -> Any:
+    """A function that takes what batches say first, notes it, and does what another does.
+
+    Args:
+        fn: The other.
+        said: How they say it.
+        lifted: Whether the strategy takes a tf.function for the Python function in it.
+    """
+    if not (lifted and isinstance(fn, polymorphic_function.Function)):
         # As `run` converts it; what `run` is given then stays as it is.
         return _wrapped(fn, ag_ctx.control_status_ctx(), said)
-    known = _taking_apart.get(fn)
+    known = _noting_first.get(fn)
     if known is None:
         status = ag_ctx.Status["ENABLED" if fn._autograph else "DISABLED"]
-        traced_in = ag_ctx.ControlStatusCtx(status)
-        known = fn._clone(python_function=_wrapped(fn.python_function, traced_in, said))
-        _taking_apart[fn] = known
+        noting = _wrapped(fn.python_function, ag_ctx.ControlStatusCtx(status), said)
+        traced = fn._clone(python_function=noting)
+        # As tf.function does, by which strategies know what they lift out of a replica's program.
+        known = tf_decorator.make_decorator(noting, traced, decorator_name="tf.function")
+        _noting_first[fn] = known
     return known
 
 
@@ -119,43 +152,16 @@ def _wrapped(fn: Any, traced_in: Any, said: Said) -> Any:
     converted = autograph.tf_convert(fn, traced_in, convert_by_default=False)
 
     @tf.autograph.experimental.do_not_convert
-    def of_batches(*args: Any, **kwargs: Any) -> Any:
+    def noting(says: Any, *args: Any, **kwargs: Any) -> Any:
         if tf.executing_eagerly():
             raise said.no_graph()
-        args, kwargs = _apart((args, kwargs), said)
+        tensors = tf.nest.flatten((args, kwargs), expand_composites=True)
+        # What has no axis has no examples: a learning rate, say, that is given to all.
+        given = (one for one in tensors if tf.is_tensor(one) and one.shape.rank != 0)
+        names = tuple(one.name for one in given)
+        noted = _marks.setdefault(ops.get_default_graph(), [])
+        noted += [Mark(tf.identity(one, name="wu_shard_late").op.name, names) for one in says]
         return converted(*args, **kwargs)
 
-    return functools.wraps(fn)(of_batches) if hasattr(fn, "__name__") else of_batches
-
-
-def _holds(value: Any, said: Said) -> bool:
-    return any(
-        isinstance(one, said.kind)
-        for part in tf.nest.flatten(value)
-        for one in getattr(part, "values", (part,))
-    )
-
-
-def _of_all_replicas(value: Any, said: Said) -> Any:
-    """What all replicas have of a tensor, without what it says."""
-    if not _holds(value, said):
-        return value
-    if isinstance(value, values_lib.PerReplica):
-        return values_lib.PerReplica([said.apart(one)[0] for one in value.values])
-    return said.apart(value)[0]
-
-
-def _apart(values: Any, said: Said) -> Any:
-    """The arguments of one replica without what they say, which is noted."""
-    flat = tf.nest.flatten(values)
-    heard = []
-    for number, one in enumerate(flat):
-        if isinstance(one, said.kind):
-            flat[number], says = said.apart(one)
-            heard.append(says)
-    tensors = (one for one in tf.nest.flatten(flat, expand_composites=True) if tf.is_tensor(one))
-    # What has no axis has no examples: a learning rate, say, that is given to all.
-    names = tuple(one.name for one in tensors if one.shape.rank != 0)
-    noted = _marks.setdefault(ops.get_default_graph(), [])
-    noted += [Mark(tf.identity(says, name="wu_shard_late").op.name, names) for says in heard]
-    return tf.nest.pack_sequence_as(values, flat)
+    setattr(noting, _NOTES_FOR, fn)
+    return noting

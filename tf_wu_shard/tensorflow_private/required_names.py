@@ -86,6 +86,7 @@ REQUIRED = {
     ),
     "python.distribute.tpu_strategy": (
         *("TPUExtended", "TPUStrategy", "TPUStrategyV1", "TPUStrategyV2"),
+        "validate_run_function",
     ),
     "python.distribute.tpu_strategy:TPUExtended": (
         *("_create_variable", "_device_assignment", "_device_input_worker_devices"),
@@ -185,6 +186,7 @@ REQUIRED = {
     "python.tpu.ops.tpu_ops": ("all_to_all", "collective_permute", "cross_replica_sum"),
     "python.tpu.tpu_replication": ("TPUReplicateContext",),
     "python.tpu.tpu_replication:TPUReplicateContext": ("get_replicated_var_handle",),
+    "python.util.tf_decorator": ("make_decorator",),
     "python.tpu.tpu_strategy_util": (
         *("_INITIALIZED_TPU_SYSTEMS", "initialize_tpu_system_impl", "shutdown_tpu_system_impl"),
     ),
