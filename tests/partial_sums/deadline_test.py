@@ -184,6 +184,10 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "no time": (lambda: deadline_dataset(four().batch(2), 0), "milliseconds above 0, such as 50"),
     "a text": (lambda: deadline_dataset(four().batch(2), cast(Any, "9")), "milliseconds above 0"),
     "no batches": (lambda: deadline_dataset(four(), 50), r"apply it after batch\(\)"),
+    "of two lengths": (
+        lambda: deadline_dataset(four().map(lambda n: (tf.zeros([8]), tf.zeros([1]))), 50),
+        r"apply it after batch\(\)",
+    ),
     "datasets in it": (lambda: deadline_dataset(four().window(2), 50), r"apply it after batch\(\)"),
     "unequal": (
         lambda: deadline_dataset([four().batch(2), four().batch(2, drop_remainder=True)], 50),

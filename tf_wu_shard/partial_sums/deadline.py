@@ -30,7 +30,7 @@ def deadline_dataset(
     there were stand-ins. The first batch is always waited for, and so is the one that follows
     `PartialSums.max_staleness` stand-ins in a row.
 
-    Put it last: what is applied to it sees stand-ins as any other batch. Where `model.fit` is to
+    Put it last: the first tensor of its batches holds two, which `Strategy.run` takes apart. Where `model.fit` is to
     take several epochs, give it `deadline_dataset(data.repeat(), ...)` and `steps_per_epoch`: of a
     dataset that ends, Keras takes as many steps in every epoch as in the first, and what is late
     in a later one would not come at all. A warning tells of that.
@@ -91,12 +91,13 @@ def _counted(specs: Sequence[Any]) -> int | None:
     # Of labels that are None there is a spec, of nothing.
     given = (one for one in specs if tf.nest.flatten(one, expand_composites=True))
     shapes = [getattr(one, "shape", None) for one in given]
-    if not shapes or any(shape is None or shape.rank == 0 for shape in shapes):
+    sizes = {shape[0] for shape in shapes if shape is not None and shape.rank}
+    uneven = len(sizes - {None}) > 1
+    if not shapes or uneven or any(shape is None or shape.rank == 0 for shape in shapes):
         raise WuShardError(
             "deadline_dataset takes batches, of which every tensor has examples along its first"
             f" axis; apply it after batch(), not to elements of {specs}"
         )
-    sizes = {shape[0] for shape in shapes if shape is not None and shape.rank is not None}
     return sizes.pop() if len(sizes) == 1 else None
 
 

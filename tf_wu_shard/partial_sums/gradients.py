@@ -12,7 +12,6 @@ one is late, not one bit of the step is another.
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 
 import numpy as np
@@ -31,9 +30,10 @@ from tf_wu_shard.partial_sums.effects import (
     given_values,
     held_writes,
 )
-from tf_wu_shard.partial_sums.entries import Entries, entries_in
+from tf_wu_shard.partial_sums.entries import Entries
 from tf_wu_shard.partial_sums.lateness import HELD, STAND_IN
 from tf_wu_shard.partial_sums.options import FLAG, PartialSums, parse_flag
+from tf_wu_shard.partial_sums.sums import StepSums, sums_of
 from tf_wu_shard.rules.writes import ASSIGN
 from tf_wu_shard.step.edit import StepEdit
 from tf_wu_shard.step.reductions import GradientReduction
@@ -54,20 +54,15 @@ class PartialGradientSums:
     def apply(self, step: Step, options: PartialSums) -> Step:
         """Lets a step's replicas be late; a step whose batches never are stays as it is."""
         marks = marked_batches.marks_of(step.graph)
-        gradients: dict[str, list[GradientReduction]] = collections.defaultdict(list)
-        for reduction in step.reductions:
-            if reduction.gathered is None:
-                gradients[step.weight_of(reduction)].append(reduction)
-        other_sums = gradients.pop("", [])
-        has_gradients = gradients or any(one.gathered for one in step.reductions)
-        if has_gradients and not marks:
+        sums = sums_of(step)
+        if sums.of_weights and not marks:
             said = "no gradient is ever late: its batches come from no deadline_dataset"
             return dataclasses.replace(step, changes={**step.changes, FLAG: said})
         if marks and step.refused:
             raise WuShardError(f"of a sum over replicas, {step.refused[0].reason}")
-        if not has_gradients:
+        if not sums.of_weights:
             return step
-        new = _LateStep(step, marks, gradients, other_sums).done()
+        new = _LateStep(step, marks, sums).done()
         marked_batches.forget(step.graph)
         return new
 
@@ -84,54 +79,44 @@ class _Lateness:
 class _LateStep:
     """One step while it is changed."""
 
-    def __init__(
-        self,
-        step: Step,
-        marks: list[marked_batches.Mark],
-        gradients: dict[str, list[GradientReduction]],
-        other_sums: list[GradientReduction],
-    ) -> None:
+    def __init__(self, step: Step, marks: list[marked_batches.Mark], sums: StepSums) -> None:
         self._step = step
         self._view = step.view
         self._edit = StepEdit(step)
-        self._gradients = gradients
-        self._entries = entries_in(self._view, step.reductions)
-        sums = {**gradients}
-        for number, one in enumerate(self._entries):
-            sums[f"{one.table}, entries {number}"] = [*one.parts.values()]
+        self._sums = sums
         batches = self._batches(marks)
         tensors = [[one for mark in of_copy for one in _tensors(mark)] for of_copy in batches]
-        flow = BatchFlow(self._view, tensors, sums, other_sums)
-        check_gradients(flow, sums)
+        flow = BatchFlow(self._view, tensors, sums.of_weights, sums.others)
+        check_gradients(flow, sums.of_weights)
         check_updates(self._view, flow)
         self._fixed = {
             number
-            for number, one in enumerate(self._entries)
+            for number, one in enumerate(sums.entries)
             if one.has_fixed_rows(self._view, flow)
         }
-        for one in self._entries:
+        for one in self._sums.entries:
             one.check_rows_alone(self._view)
         self._held = held_writes(self._view, flow, step.replicas.devices)
-        self._given = given_values(self._view, flow, other_sums)
+        self._given = given_values(self._view, flow, sums.others)
         trained = (ref.key for ref in self._view.variables.values() if ref.trainable)
         self._beside = step.captured.variables[next(iter(trained))]
         self._lateness = [self._late(copy, of_copy) for copy, of_copy in enumerate(batches)]
 
     def done(self) -> Step:
         """The step with everything in it."""
-        for key, found in self._gradients.items():
+        for key, found in self._sums.gradients.items():
             variable = self._step.captured.variables[key]
             for number, reduction in enumerate(found):
                 own = beside(variable, f"{FLAG}/{number}", dtype=reduction.dtype, fill=-0.0)
                 self._let_wait(key, reduction, own, tuple(variable.shape))
-        for number, entries in enumerate(self._entries):
+        for number, entries in enumerate(self._sums.entries):
             self._let_entries_wait(number, entries)
         for held in self._held:
             self._hold(held)
         for number, given in enumerate(self._given):
             self._give_the_last(number, given)
         rounds = self._count()
-        count = sum(map(len, self._gradients.values())) + len(self._entries)
+        count = len(self._sums.of_weights)
         weights = f"{count} gradients" if count > 1 else "1 gradient"
         self._edit.report(FLAG, lambda: f"{weights} may be late; {_share(rounds)}")
         return self._edit.done()
