@@ -30,10 +30,10 @@ def deadline_dataset(
     there were stand-ins. The first batch is always waited for, and so is the one that follows
     `PartialSums.max_staleness` stand-ins in a row.
 
-    Put it last: the first tensor of its batches holds two, which `Strategy.run` takes apart. Where `model.fit` is to
-    take several epochs, give it `deadline_dataset(data.repeat(), ...)` and `steps_per_epoch`: of a
-    dataset that ends, Keras takes as many steps in every epoch as in the first, and what is late
-    in a later one would not come at all. A warning tells of that.
+    Put it last: the first tensor of its batches holds two, which `Strategy.run` takes apart. Where
+    `model.fit` is to take several epochs, give it `deadline_dataset(data.repeat(), ...)` and
+    `steps_per_epoch`: of a dataset that ends, Keras takes as many steps in every epoch as in the
+    first, and what is late in a later one would not come at all. A warning tells of that.
 
     Args:
         dataset: Its elements are batches: every tensor has examples along its first axis. A
