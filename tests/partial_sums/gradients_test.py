@@ -86,6 +86,15 @@ def test_a_step_that_is_never_late_keeps_every_bit(strategy: Any) -> None:
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize("sharded", [False, True])
+def test_there_are_as_many_collectives_as_before(strategy: Any, sharded: bool) -> None:
+    found = LateTraining(strategy, sharded=sharded).collectives(says=True)
+    wanted = LateTraining(strategy, sharded=sharded, partial=False).collectives(says=False)
+    assert found == wanted
+    # Replicas of one process exchange shards by no collective.
+    assert found or sharded
+
+
 def test_another_trace_goes_on_with_what_waits(strategy: Any) -> None:
     gradients, late = inputs(2, steps=8), np.ones((8, 2), np.int32)
     late[-1] = 0

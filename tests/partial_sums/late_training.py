@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 from typing import Any
 
 import keras
@@ -66,6 +67,20 @@ class LateTraining:
             loss = tf.reduce_sum(self.weight * batch[0])
         self.optimizer.apply_gradients([(tape.gradient(loss, self.weight), self.weight)])
         return loss
+
+    def collectives(self, *, says: bool) -> dict[str, int]:
+        """How many collectives of each kind a step has.
+
+        Args:
+            says: Whether its batches say how late they are.
+        """
+        replicas = self._strategy.num_replicas_in_sync
+        late = np.zeros((replicas,), np.int32) if says else None
+        batch = self._each(np.zeros((replicas, *SHAPE), np.float32), late)
+        graph = self._step.get_concrete_function(batch).graph
+        types = collections.Counter(op.type for op in graph.get_operations())
+        words = ("Collective", "CrossReplica", "AllReduce", "ReduceScatter", "AllGather")
+        return {one: n for one, n in types.items() if any(word in one for word in words)}
 
     def trace_anew(self) -> None:
         """Has the next step traced by itself."""
