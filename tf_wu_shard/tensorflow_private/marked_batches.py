@@ -39,9 +39,9 @@ _NOTES_FOR = "_wu_shard_notes_for"
 
 _marks: weakref.WeakKeyDictionary[Any, list[Mark]] = weakref.WeakKeyDictionary()
 
-# By a tf.function that a strategy ran, the one that notes first what batches say: a strategy traces
-# each function that it has not seen.
-_noting_first: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+# Where a tf.function that a strategy ran keeps the one that notes first what batches say. A strategy
+# traces each function that it has not seen. Both live as long as either does.
+_NOTING_FIRST = "_wu_shard_noting_first"
 
 
 class Said(NamedTuple):
@@ -137,14 +137,14 @@ def _noting(fn: Any, said: Said, *, lifted: bool) -> Any:
     if not (lifted and isinstance(fn, polymorphic_function.Function)):
         # As `run` converts it; what `run` is given then stays as it is.
         return _wrapped(fn, ag_ctx.control_status_ctx(), said)
-    known = _noting_first.get(fn)
+    known = getattr(fn, _NOTING_FIRST, None)
     if known is None:
         status = ag_ctx.Status["ENABLED" if fn._autograph else "DISABLED"]
         noting = _wrapped(fn.python_function, ag_ctx.ControlStatusCtx(status), said)
         traced = fn._clone(python_function=noting)
         # As tf.function does, by which strategies know what they lift out of a replica's program.
         known = tf_decorator.make_decorator(noting, traced, decorator_name="tf.function")
-        _noting_first[fn] = known
+        setattr(fn, _NOTING_FIRST, known)
     return known
 
 
