@@ -39,8 +39,8 @@ _NOTES_FOR = "_wu_shard_notes_for"
 
 _marks: weakref.WeakKeyDictionary[Any, list[Mark]] = weakref.WeakKeyDictionary()
 
-# Where a tf.function that a strategy ran keeps the one that notes first what batches say: strategies
-# trace each function that they have not seen. Both live as long as either does.
+# Where a tf.function that a strategy ran keeps the one that notes first what batches say: a new
+# one would be traced anew. Both live as long as either does.
 _NOTING_FIRST = "_wu_shard_noting_first"
 
 
