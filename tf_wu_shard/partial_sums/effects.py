@@ -21,8 +21,10 @@ from tf_wu_shard.step.accesses import accesses, writes_in_call
 from tf_wu_shard.step.reductions import GradientReduction
 
 # They check and print, and what they say of a stand-in they said of the batch that it repeats; or
-# hand out memory.
-_HARMLESS = frozenset({"Assert", "Empty", "PrintV2"})
+# hand out memory, or look something up.
+_HARMLESS = frozenset(
+    {"Assert", "Empty", "LookupTableFind", "LookupTableFindV2", "LookupTableSizeV2", "PrintV2"}
+)
 
 # A generator's state moves on by an operand: this one.
 _DRAWS = {"RngReadAndSkip": 2}
