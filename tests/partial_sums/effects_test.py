@@ -93,6 +93,27 @@ def test_a_loss_that_a_step_returns_is_the_last_of_a_real_batch(strategy: Any) -
     assert losses[3][0] == losses[3][1]
 
 
+def test_two_steps_on_the_same_weights_give_what_each_gave(strategy_of: Strategies) -> None:
+    strategy = strategy_of(2)
+
+    def with_two_losses(step: Refused, batch: tf.Tensor) -> tf.Tensor:
+        step.weight.assign_sub(summed(step.gradient_of(batch)))
+        return tf.reduce_sum(batch) * [1.0, 2.0]
+
+    step = Refused(strategy, with_two_losses)
+    gradients = np.ones((1, 2, *SHAPE), np.float32)
+    step.run(gradients, np.zeros((1, 2), np.int32))
+    # Another function, which returns one number.
+    step.replica = lambda batch: LateTraining.replica(step, batch)  # type: ignore[method-assign]
+    step.trace_anew(another=True)
+    (first,) = step.run(gradients, np.zeros((1, 2), np.int32))
+    (second,) = step.run(9.0 * gradients, np.full((1, 2), 3, np.int32))
+    given = [
+        [float(own) for own in strategy.experimental_local_results(o)] for o in (first, second)
+    ]
+    assert given[0] == given[1]
+
+
 class Refused(LateTraining):
     """A step that cannot let gradients be late."""
 

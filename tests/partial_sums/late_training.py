@@ -82,9 +82,13 @@ class LateTraining:
         words = ("Collective", "CrossReplica", "AllReduce", "ReduceScatter", "AllGather")
         return {one: n for one, n in types.items() if any(word in one for word in words)}
 
-    def trace_anew(self) -> None:
-        """Has the next step traced by itself."""
-        self._step = tf.function(self._all_replicas, autograph=False)
+    def trace_anew(self, *, another: bool = False) -> None:
+        """Has the next step traced by itself, as another function if asked."""
+
+        def one_more(batch: Any) -> Any:
+            return self._all_replicas(batch)
+
+        self._step = tf.function(one_more if another else self._all_replicas, autograph=False)
 
     def run_as_a_function(self, *, outer: bool) -> None:
         """Has the strategy run a tf.function from now on, within another or by itself."""

@@ -13,6 +13,7 @@ one is late, not one bit of the step is another.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -184,8 +185,7 @@ class _LateStep:
             values = entries.parts[Gathered.VALUES]
             shape = self._view.shape(values.operands[0])
             if shape is not None:
-                name = f"{FLAG}/rows_{number}"
-                own = beside(self._beside, name, shape, values.dtype, fill=-0.0)
+                own = self._own(f"rows_{number}", shape, values.dtype, fill=-0.0)
                 self._let_wait(f"{entries.table}/rows_{number}", values, own, shape)
                 return
         for part in entries.lists:
@@ -197,7 +197,7 @@ class _LateStep:
                     f"the rows of the sparse gradient of {entries.table} have no width"
                 )
             name = f"{part.gathered.name.lower()}_{number}"
-            own = beside(self._beside, f"{FLAG}/{name}", (None, *width), part.dtype)
+            own = self._own(name, (None, *width), part.dtype)
             handles = self._edit.handles(own, f"{entries.table}/late_{name}")
             for copy, (mine, handle) in enumerate(zip(part.operands, handles, strict=True)):
                 at, late = self._edit.at(copy, f"{entries.table}/late"), self._lateness[copy]
@@ -214,6 +214,13 @@ class _LateStep:
                 some = _if(at, late.is_held, total, rank, keep=False)
                 sent = at.op("ConcatV2", [some, nothing, at.constant(0)], "sent")
                 self._edit.replace_operand(part, copy, sent, any_length=True)
+
+    def _own(
+        self, name: str, shape: Sequence[int | None], dtype: int, fill: float = 0.0
+    ) -> OwnVariables:
+        """Variables of this step; another function that trains the same weights has others."""
+        named = f"{FLAG}/{self._step.graph.name}/{name}/{dtype}/{tuple(shape)}"
+        return beside(self._beside, named, shape, dtype, fill)
 
     def _hold(self, held: Held) -> None:
         """Lets a variable be as it was where the batch only stands in."""
@@ -241,7 +248,7 @@ class _LateStep:
                 f"{where} has a shape that differs from step to step, so that nothing can take its"
                 " place where a batch only stands in; return its sum or its mean"
             )
-        own = beside(self._beside, f"{FLAG}/given_{number}", shape, dtype)
+        own = self._own(f"given_{number}", shape, dtype)
         handle = self._edit.handles(own, f"{given.value.op}/last")[given.copy]
         at = self._edit.at(given.copy, f"{given.value.op}/last")
         last = at.op("ReadVariableOp", [handle], "before", dtype=dtype)
@@ -257,7 +264,7 @@ class _LateStep:
 
     def _count(self) -> OwnVariables:
         """How many steps each replica took, and in how many its gradient was in time."""
-        own = beside(self._beside, f"{FLAG}/steps", (2,), "int64")
+        own = self._own("steps", (2,), INT64)
         for copy, handle in enumerate(self._edit.handles(own, "wu_shard/steps")):
             at = self._edit.at(copy, "wu_shard/steps")
             in_time = at.op("LogicalNot", [self._lateness[copy].is_late], "in_time")
