@@ -34,10 +34,12 @@ from tf_wu_shard.partial_sums.effects import (
 from tf_wu_shard.partial_sums.entries import Entries
 from tf_wu_shard.partial_sums.lateness import HELD, STAND_IN
 from tf_wu_shard.partial_sums.options import FLAG, PartialSums, parse_flag
+from tf_wu_shard.partial_sums.rounds.exchange import exchanged, told
 from tf_wu_shard.partial_sums.sums import StepSums, sums_of
 from tf_wu_shard.rules.writes import ASSIGN
 from tf_wu_shard.step.edit import StepEdit
 from tf_wu_shard.step.reductions import GradientReduction
+from tf_wu_shard.step.replicas import workers_of
 from tf_wu_shard.step.step import Step
 from tf_wu_shard.storage.own_variables import OwnVariables, beside
 from tf_wu_shard.tensorflow_private import marked_batches
@@ -56,6 +58,9 @@ class PartialGradientSums:
         """Lets a step's replicas be late; a step whose batches never are stays as it is."""
         marks = marked_batches.marks_of(step.graph)
         sums = sums_of(step)
+        on_workers = len(step.replicas.local) < step.replicas.total and workers_of(step.captured)
+        if on_workers and not marks:
+            return exchanged(step, sums, options) if sums.of_weights else told(step, sums)
         if sums.of_weights and not marks:
             said = "no gradient is ever late: its batches come from no deadline_dataset"
             return dataclasses.replace(step, changes={**step.changes, FLAG: said})

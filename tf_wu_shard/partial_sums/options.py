@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Literal
 
 from tf_wu_shard.config import read_flag
 from tf_wu_shard.errors import OptionError
@@ -15,16 +16,29 @@ class PartialSums:
     """How late a replica may be for a sum of gradients.
 
     Attributes:
-        max_staleness: How many steps in a row a replica may go without a batch of its own; at
-            least 1. Then its input is waited for, and the other replicas wait with it.
+        max_staleness: How many steps in a row a replica may be late; at least 1. Then the others
+            wait for it.
+        mode: Who starts a round of workers: "majority" is one of them drawn at random for each, so
+            that about half are in time, "solo" whoever is first. Replicas of one process take every
+            step together, and have no rounds.
+        seed: What the draws of "majority" begin with; the same on all workers.
 
     Raises:
         OptionError: A field has the wrong type or is out of range.
     """
 
     max_staleness: int = 2
+    mode: Literal["majority", "solo"] = "majority"
+    seed: int = 0
 
     def __post_init__(self) -> None:
+        if self.mode not in ("majority", "solo"):
+            raise OptionError(f"PartialSums.mode must be 'majority' or 'solo', not {self.mode!r}")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int):
+            raise OptionError(
+                f"PartialSums.seed must be an integer, not {self.seed!r}"
+                f" ({type(self.seed).__name__})"
+            )
         steps = self.max_staleness
         # bool is an int to Python; True steps is nobody's intention.
         if isinstance(steps, bool) or not isinstance(steps, int) or steps < 1:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.builder import Emitter, GraphBuilder, graph_def_of
-from tf_wu_shard.graph.nodes import with_operands
+from tf_wu_shard.graph.nodes import with_inputs, with_operands, with_values
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.step.reductions import GradientReduction
@@ -37,6 +37,7 @@ class StepEdit:
         self._operands: dict[str, dict[int, Value]] = collections.defaultdict(dict)
         self._outputs = list(step.view.outputs)
         self._of_any_length: set[Value] = set()
+        self._replaced_ops: dict[str, Value] = {}
 
     def at(self, copy: int, scope: str) -> Emitter:
         """Where ops of one copy of the replicas' program are added.
@@ -136,6 +137,16 @@ class StepEdit:
         """
         self._outputs[number] = value
 
+    def replace_op(self, name: str, value: Value) -> None:
+        """Takes an op away that yields one value.
+
+        Args:
+            name: The op's.
+            value: What is read in the place of its result, of the same shape and element type. What
+                waited for the op waits for what yields that.
+        """
+        self._replaced_ops[name] = value
+
     def must_run(self, value: Value) -> None:
         """Makes an op run in every step though nobody reads its result."""
         self._must_run.append(value.op)
@@ -157,13 +168,18 @@ class StepEdit:
         if not (self._builder.nodes or self._operands):
             return step
         step.dialect.adopt(self._builder.nodes)
-        nodes = [with_operands(op.node, self._operands.get(op.name, {})) for op in view]
+        nodes = [
+            self._rewired(op.name, op.node) for op in view if op.name not in self._replaced_ops
+        ]
+        outputs = [self._instead.get(value, value) for value in self._outputs]
+        must_run = [name for name in view.control_outputs if name not in self._replaced_ops]
+        must_run += [value.op for value in self._replaced_ops.values()]
         shapes = self._shapes()
         after = view.with_graph(
             graph_def_of([*nodes, *self._builder.nodes], view.graph_def),
             shape_of=lambda value: shapes.get(value.op),
-            outputs=self._outputs,
-            control_outputs=(*view.control_outputs, *self._must_run),
+            outputs=outputs,
+            control_outputs=(*dict.fromkeys([*must_run, *self._must_run]),),
         ).with_variables({**view.variables, **self._refs})
         return dataclasses.replace(
             step,
@@ -173,6 +189,19 @@ class StepEdit:
             is_changed=True,
             changes=self._changes,
         )
+
+    @property
+    def _instead(self) -> dict[Value, Value]:
+        """What is read in the place of the results of ops that go."""
+        return {Value(name): value for name, value in self._replaced_ops.items()}
+
+    def _rewired(self, name: str, node: Any) -> Any:
+        """The node of an op that stays, as it is afterwards."""
+        node = with_operands(node, self._operands.get(name, {}))
+        if not self._replaced_ops:
+            return node
+        waits = {f"^{gone}": f"^{value.op}" for gone, value in self._replaced_ops.items()}
+        return with_inputs(with_values(node, self._instead), waits)
 
     def _leads_to(self, name: str, carriers: tuple[str, ...]) -> bool:
         """Whether an op is one of those that carry a sum, or packs what they sum."""

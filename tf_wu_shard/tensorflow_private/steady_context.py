@@ -11,9 +11,10 @@ promise anything to threads that the program itself starts.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from tensorflow.python.eager import context
@@ -23,8 +24,11 @@ from tf_wu_shard.tensorflow_private.wrapping import wrap_once
 # What frees parts of the context that an op may be using.
 _CHANGES = ("enable_collective_ops", "clear_kernel_cache")
 
-# Re-entrant, as garbage that is collected in the midst of a change may use the context.
-_lock = threading.RLock()
+# Who uses the context, and who changes it, by the thread: both may begin again within themselves,
+# as garbage that is collected in the midst of a change may use the context.
+_idle = threading.Condition()
+_using: collections.Counter[int] = collections.Counter()
+_changing: collections.Counter[int] = collections.Counter()
 
 
 def once_idle() -> None:
@@ -37,12 +41,35 @@ def once_idle() -> None:
 
 
 def _when_idle(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    with _lock:
+    with _within(_changing, waits_for=(_using, _changing)):
         return original(*args, **kwargs)
 
 
 @contextlib.contextmanager
 def in_use() -> Iterator[None]:
-    """The context does not change meanwhile; the program's change waits, so be short."""
-    with _lock:
+    """The context does not change meanwhile; the program's change waits, other threads do not."""
+    with _within(_using, waits_for=(_changing,)):
         yield
+
+
+@contextlib.contextmanager
+def _within(
+    mine: collections.Counter[int], waits_for: Sequence[collections.Counter[int]]
+) -> Iterator[None]:
+    """Counts this thread among some while no other thread is among others."""
+    me = threading.get_ident()
+
+    def is_free() -> bool:
+        return not any(thread != me for others in waits_for for thread in others)
+
+    with _idle:
+        _idle.wait_for(is_free)
+        mine[me] += 1
+    try:
+        yield
+    finally:
+        with _idle:
+            mine[me] -= 1
+            if not mine[me]:
+                del mine[me]
+            _idle.notify_all()

@@ -14,6 +14,7 @@ from tf_wu_shard.tensorflow_private import steady_context
 # TensorFlow counts the keys of its groups from 1. Each worker is a group of one, as worker 0 keeps
 # all groups.
 _FIRST_GROUP = 1 << 30
+_MOST_WORKERS = 1 << 16
 
 
 def are_given_up(worker: int) -> str | None:
@@ -30,7 +31,7 @@ def are_given_up(worker: int) -> str | None:
             tf.raw_ops.CollectiveReduceV2(
                 input=tf.constant(0.0),
                 group_size=1,
-                group_key=_FIRST_GROUP + worker,
+                group_key=key_of_one(worker, 0),
                 instance_key=1,
                 ordering_token=[],
                 merge_op="Add",
@@ -39,6 +40,16 @@ def are_given_up(worker: int) -> str | None:
     except tf.errors.OpError as error:
         return _in_short(error.message)
     return None
+
+
+def key_of_one(worker: int, number: int) -> int:
+    """The key of a group of one worker alone.
+
+    Args:
+        worker: The worker's number.
+        number: Which of its groups; 0 is that of `are_given_up`.
+    """
+    return _FIRST_GROUP + number * _MOST_WORKERS + worker
 
 
 def _in_short(message: str) -> str:

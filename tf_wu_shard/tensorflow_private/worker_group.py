@@ -7,6 +7,7 @@ Answers are for MultiWorkerMirroredStrategy. What workers tell each other beside
 from __future__ import annotations
 
 import dataclasses
+import zlib
 from collections.abc import Callable
 
 import numpy as np
@@ -15,9 +16,13 @@ from tensorflow.python.distribute import cross_device_utils
 from tensorflow.python.ops import collective_ops
 
 from tf_wu_shard.errors import StorageError
+from tf_wu_shard.tensorflow_private import steady_context
 from tf_wu_shard.tensorflow_private.instance_keys import InstanceKeys
 
 _BETWEEN_NODES = 1_000_000
+
+# TensorFlow counts the keys of its groups from 1, and a worker's own is 2 ** 30 and above.
+_FIRST_NAMED = 1 << 29
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +36,49 @@ class Peer:
 
     task: str
     address: tuple[str, int] | None
+
+
+class GroupOfWorkers:
+    """Takes part in sums over all workers, apart from the collectives of a strategy's steps.
+
+    Its threads may be in a sum while steps are in others.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy, name: str) -> None:
+        """Makes a group of its own.
+
+        Args:
+            strategy: A MultiWorkerMirroredStrategy of one replica a worker.
+            name: The same on all workers; no other group has it.
+        """
+        (launcher,) = strategy.extended._cross_device_ops._launchers
+        self._device = launcher._device
+        self._options = launcher._options
+        self._size = count_of(strategy)
+        self._key = _FIRST_NAMED + zlib.crc32(name.encode()) % _FIRST_NAMED
+        self._keys = InstanceKeys(self._key, self._device)
+
+    def sum(self, tensor: tf.Tensor) -> tf.Tensor:
+        """The sum of what all workers give, once they have; all take part in the same order.
+
+        Args:
+            tensor: Of a type, shape and element type that is the same on all workers.
+
+        Raises:
+            tf.errors.OpError: Another worker is gone.
+        """
+        with steady_context.in_use(), tf.device(self._device):
+            return tf.raw_ops.CollectiveReduceV2(
+                input=tensor,
+                group_size=self._size,
+                group_key=self._key,
+                instance_key=self._keys.following(),
+                ordering_token=[],
+                merge_op="Add",
+                final_op="Id",
+                communication_hint=self._options.implementation.value,
+                timeout_seconds=self._options.timeout_seconds or 0.0,
+            )
 
 
 def replicas_of(strategy: tf.distribute.Strategy) -> int:

@@ -164,6 +164,29 @@ class WorkerCluster:
             ballot.once_made()
         return decision
 
+    def agree(self, about: Iterable[str], proposal: Proposal, seconds: float) -> Decision:
+        """A vote that no second one has to follow; from it on the collectives are guarded.
+
+        Args:
+            about: As in `begin`.
+            proposal: What this worker wants.
+            seconds: How long to wait for the others.
+
+        Raises:
+            StorageError: As `begin`.
+        """
+        topic = hashlib.sha256("\n".join(("once", *sorted(about))).encode()).hexdigest()[:16]
+        self._votes[topic] += 1
+        decision = self._vote(f"{topic}/{self._votes[topic]}", proposal, seconds)
+        if decision.agreed:
+            self._presence.watch.guard()
+        return decision
+
+    @property
+    def store(self) -> ClusterStore:
+        """The table that all workers share."""
+        return self._store
+
     def belongs_to(self, strategy: tf.distribute.Strategy) -> None:
         """Asks this strategy from now on what only a strategy knows.
 

@@ -1,0 +1,298 @@
+"""What a step of several processes sums becomes one op, which hands it in and takes a round's sums.
+
+The op calls this process's `Rounds`. Gradients are added up until a round takes them; of all else
+that a step sums, such as losses, metrics and statistics, the last is handed in, on behalf of late
+workers as well. What is made of a round's sum, or is summed by a function that calls the step, is
+handed in for the next round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tf_wu_shard import dtypes
+from tf_wu_shard.errors import WuShardError
+from tf_wu_shard.graph.builder import Emitter
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.partial_sums.batch_flow import BatchFlow
+from tf_wu_shard.partial_sums.effects import check_gradients, check_updates
+from tf_wu_shard.partial_sums.options import FLAG, PartialSums
+from tf_wu_shard.partial_sums.rounds.shared import SharedRounds, rounds_called_in, rounds_of
+from tf_wu_shard.partial_sums.sums import StepSums
+from tf_wu_shard.reachable import reachable
+from tf_wu_shard.rules.writes import WRITES
+from tf_wu_shard.step.accesses import accesses
+from tf_wu_shard.step.edit import StepEdit
+from tf_wu_shard.step.replicas import workers_of
+from tf_wu_shard.step.step import Step
+from tf_wu_shard.tensorflow_private.python_calls import EAGER_CALL, EagerCall
+from tf_wu_shard.workers.cluster import name_of
+
+_SUM = "CollectiveReduceV2"
+_HAS_BATCH = "OptionalHasValue"
+
+
+def exchanged(step: Step, sums: StepSums, options: PartialSums) -> Step:
+    """A step that waits for no other worker, but for who starts a round.
+
+    Args:
+        step: A step of several processes.
+        sums: Its sums.
+        options: What the user asked for.
+
+    Raises:
+        WuShardError: Something of it would be of another step, or would wait all the same.
+    """
+    return _Exchange(step, sums, options).done()
+
+
+def told(step: Step, sums: StepSums) -> Step:
+    """A function that calls a step, and waits for no other worker either.
+
+    Args:
+        step: A function that sums no gradients.
+        sums: What it sums.
+    """
+    found = rounds_called_in(step.view)
+    if not found or not sums.others:
+        return step
+    if len(found) > 1:
+        raise WuShardError(
+            f"it sums {sums.others[0].carriers[0]}, and calls steps of {len(found)} sets of"
+            " weights: which of their rounds it is of is not known; sum it in a function of its"
+            " own"
+        )
+    edit = StepEdit(step)
+    counts, sums_of_others = _counts_of_batches(step)
+    for op in counts:
+        _count(step, edit, op, found[0])
+    for op in sums_of_others:
+        _tell(step, edit, op, found[0])
+    if sums_of_others:
+        edit.report(FLAG, f"{len(sums_of_others)} sums are of the round before")
+    return edit.done()
+
+
+class _Exchange:
+    """One step while it is changed."""
+
+    def __init__(self, step: Step, sums: StepSums, options: PartialSums) -> None:
+        self._step = step
+        self._view = step.view
+        self._sums = sums
+        self._options = options
+        self._edit = StepEdit(step)
+        self._counts, carriers = _counts_of_batches(step)
+        _check(step, sums, {op.name for op in self._counts})
+        of_gradients = {
+            carrier
+            for found in sums.of_weights.values()
+            for one in found
+            for carrier in one.carriers
+        }
+        late = _made_of_sums(self._view, carriers)
+        self._gradients = [op for op in carriers if op.name in of_gradients]
+        for op in self._gradients:
+            if op.name in late:
+                raise WuShardError(
+                    f"the gradients that {op.name} sums follow from another sum of the same step,"
+                    " such as a second update; only one round is taken in a step"
+                )
+        others = [op for op in carriers if op.name not in of_gradients]
+        self._others = [op for op in others if op.name not in late]
+        self._made_of_sums = [op for op in others if op.name in late]
+
+    def done(self) -> Step:
+        """The step with everything in it."""
+        shared = self._shared()
+        at = self._edit.at(0, FLAG)
+        ops = [*self._gradients, *self._others]
+        made = _call(at, [op.inputs[0] for op in ops], shared.exchange, "round")
+        alive = _alive(at, made, shared)
+        for number, op in enumerate(ops):
+            shape = self._view.shape(op.inputs[0])
+            result = at.op(
+                "EnsureShape",
+                [Value(made.op, number)],
+                f"{op.name}/sum",
+                shape=shape,
+                controls=[alive.op],
+            )
+            self._edit.replace_op(op.name, result)
+        for op in self._counts:
+            _count(self._step, self._edit, op, shared)
+        for op in self._made_of_sums:
+            _tell(self._step, self._edit, op, shared)
+        count = len(self._sums.of_weights)
+        weights = f"{count} gradients" if count > 1 else "1 gradient"
+        mode, record = self._options.mode, shared.rounds.record
+        self._edit.report(FLAG, lambda: f"{weights} summed in rounds ({mode}); {record.summary}")
+        return self._edit.done()
+
+    def _shared(self) -> SharedRounds:
+        cluster = workers_of(self._step.captured)
+        assert cluster is not None, "its replicas are in several processes"
+        variables = self._step.captured.variables
+        trained = [name_of(key, variables[key]) for key in self._sums.gradients]
+        strategy = variables[next(iter(self._sums.gradients))].distribute_strategy
+        gradients, others = (
+            [(self._view.shape(op.inputs[0]), self._view.dtype(op.inputs[0])) for op in ops]
+            for ops in (self._gradients, self._others)
+        )
+        return rounds_of(cluster, strategy, trained, self._options, gradients, others)
+
+
+def _call(at: Emitter, operands: list[Value], call: EagerCall, name: str) -> Value:
+    return at.op(EAGER_CALL, operands, name, token=call.token, is_async=False, Tout=[*call.types])
+
+
+def _alive(at: Emitter, after: Value, shared: SharedRounds) -> Value:
+    """A sum of this worker alone: it raises TensorFlow's error once collectives are given up."""
+    numbers = [at.constant(number) for number in (1, shared.group_of_one, 1)]
+    return at.op(
+        _SUM,
+        [at.constant(0.0, dtypes.FLOAT32), *numbers],
+        "alive",
+        controls=[after.op],
+        merge_op="Add",
+        final_op="Id",
+    )
+
+
+def _tell(step: Step, edit: StepEdit, op: Op, shared: SharedRounds) -> None:
+    """Hands a sum's operand in for the next round, and takes what the last one made of it."""
+    (operand,) = op.inputs[:1]
+    shape, dtype = step.view.shape(operand), step.view.dtype(operand)
+    if shape is None:
+        raise WuShardError(
+            f"{op.name} sums what has another shape from step to step; sum a scalar, or keep it out"
+            " of the step"
+        )
+    at = edit.at(0, f"{op.name}/said")
+    made = _call(at, [operand], shared.said(f"{step.graph.name}/{op.name}", shape, dtype), "call")
+    edit.replace_op(op.name, at.op("EnsureShape", [made], "sum", shape=shape))
+
+
+def _count(step: Step, edit: StepEdit, op: Op, shared: SharedRounds) -> None:
+    """Lets a worker that has a batch go on without asking whether others have one."""
+    (operand,) = op.inputs[:1]
+    at = edit.at(0, f"{op.name}/has_batch")
+    made = _call(at, [operand], shared.has_batch(step.view.dtype(operand)), "call")
+    shape = step.view.shape(operand)
+    if shape is not None:
+        made = at.op("EnsureShape", [made], "count", shape=shape)
+    edit.replace_op(op.name, made)
+
+
+def _counts_of_batches(step: Step) -> tuple[list[Op], list[Op]]:
+    """Carriers that sum how many replicas have a batch, as where a dataset ends, and all others."""
+    counts, others = [], []
+    for op in _carriers(step):
+        (counts if _counts_batches(step.view, op.inputs[0]) else others).append(op)
+    return counts, others
+
+
+def _counts_batches(view: GraphView, value: Value) -> bool:
+    """Whether a value says of nothing else than of iterators whether they have a batch."""
+
+    def before(value: Value) -> tuple[Value, ...]:
+        op = view.producer(value)
+        return () if op.type == _HAS_BATCH else op.inputs
+
+    ends = [view.producer(one) for one in reachable([value], before) if not before(one)]
+    types = {op.type for op in ends}
+    return _HAS_BATCH in types and types <= {_HAS_BATCH, "Const"}
+
+
+def _carriers(step: Step) -> list[Op]:
+    """The ops that carry a step's sums, in their order."""
+    view = step.view
+    names = {carrier for one in step.reductions for carrier in one.carriers}
+    found = [op for op in view if op.name in names]
+    for op in found:
+        merge, final = (op.attribute(one).s.decode() for one in ("merge_op", "final_op"))
+        if op.type != _SUM or (merge, final) != ("Add", "Id"):
+            raise WuShardError(f"{op.name} ({op.type}) is no plain sum: {merge}, {final}")
+    return found
+
+
+def _check(step: Step, sums: StepSums, counts: set[str]) -> None:
+    """Raises WuShardError where a step is none for rounds.
+
+    Args:
+        step: The step.
+        sums: Its sums.
+        counts: The carriers of those that count batches; the step knows their results by itself.
+    """
+    view = step.view
+    if step.refused:
+        raise WuShardError(f"of a sum over replicas, {step.refused[0].reason}")
+    if len(step.replicas.local) > 1:
+        raise WuShardError(
+            f"a worker has {len(step.replicas.local)} replicas; rounds are between workers of one"
+        )
+    if sums.entries:
+        raise WuShardError(
+            f"the gradient of {sums.entries[0].table} is sparse, and rounds sum dense ones alone;"
+            " look its rows up by a product with tf.one_hot, or train it without this flag"
+        )
+    carriers = {carrier for one in step.reductions for carrier in one.carriers}
+    for op in view:
+        if op.type.startswith("Collective") and op.name not in carriers and op.name in view.live:
+            raise WuShardError(f"{op.name} ({op.type}) waits for all workers, and is no sum")
+    others = [one for one in sums.others if counts.isdisjoint(one.carriers)]
+    flow = BatchFlow(view, [], sums.of_weights, others)
+    check_gradients(flow, sums.of_weights)
+    check_updates(view, flow)
+    _check_others(view, flow)
+
+
+def _check_others(view: GraphView, flow: BatchFlow) -> None:
+    """Raises WuShardError where a weight is updated with a sum that is not seen to be a gradient.
+
+    Of those the last one of a late worker is handed in, and nothing is added up.
+    """
+    handles = {op.inputs[0].op for op in view if op.type in WRITES and flow.of_op(op) & flow.joined}
+    reads = [
+        result
+        for handle in handles
+        if handle in view.variables and not view.variables[handle].trainable
+        for access in accesses(view, handle)
+        if access.op.type not in WRITES
+        for result in view.results(access.op.name)
+    ]
+    updates = [op for op in view if op.type in WRITES and flow.of_op(op) & flow.joined]
+    updates += [
+        op
+        for value in reachable(reads, lambda value: _following(view, value))
+        for op, _ in view.consumers(value)
+        if op.type in WRITES
+    ]
+    for op in updates:
+        ref = view.variables.get(op.inputs[0].op)
+        if ref is not None and ref.trainable:
+            raise WuShardError(
+                f"{ref.name} is updated with a sum over the replicas that is not seen to be its"
+                " gradient, so that nothing can be added to what came too late of it"
+            )
+
+
+def _following(view: GraphView, value: Value) -> Iterator[Value]:
+    for op, _ in view.consumers(value):
+        yield from view.results(op.name)
+
+
+def _made_of_sums(view: GraphView, carriers: list[Op]) -> frozenset[str]:
+    """Names of the carriers that sum what follows from another sum, or waits for one."""
+    names = {op.name for op in carriers}
+    waiting: dict[str, list[str]] = {}
+    for op in view:
+        # The carriers themselves wait for each other by their order token.
+        edges = {value.op for value in op.inputs} | (
+            {*op.controls} if op.name not in names else set()
+        )
+        for before in edges:
+            waiting.setdefault(before, []).append(op.name)
+    behind = {name for one in names for name in waiting.get(one, [])}
+    return names & {*reachable(behind, lambda name: waiting.get(name, []))}

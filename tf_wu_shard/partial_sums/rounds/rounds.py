@@ -1,0 +1,355 @@
+"""The rounds of one worker: what its steps hand in, what they get, and two threads.
+
+A step hands in its gradient and takes the next sum. One thread starts the rounds that are this
+worker's to start, as soon as its gradient is there; the other takes part in all of them, one after
+the other, with whatever was handed in until then. So every worker gets every sum, in one order.
+
+A worker that has not taken the sums of `max_staleness` rounds takes part in no further one until it
+has taken one of them; the others wait. Its gradient of that step is handed in before, so that it is
+never later than that.
+
+Answers: sums. It does not promise to end by itself: the program ends it.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from tf_wu_shard.partial_sums.rounds.record import Part, Record, StepTimes
+
+# For a thread to end that is in the midst of a round, which others may need.
+_LAST_SECONDS = 5.0
+
+
+class Table(Protocol):
+    """Where workers say that a round has started."""
+
+    def start(self, number: int) -> None:
+        """Says so; another worker may have said it."""
+        ...
+
+    def wait_for(self, number: int) -> None:
+        """Waits until one has said so."""
+        ...
+
+    def say(self, number: int, worker: int, has_batch: bool) -> None:
+        """Says whether a worker has a batch for the step that gets a round's sum."""
+        ...
+
+    def ask(self, number: int, worker: int) -> bool:
+        """Waits until a worker has said it."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Contribution:
+    """What a worker hands in for a round.
+
+    Attributes:
+        gradients: Of each step since the last round, oldest first, its gradients.
+        values: The other values, the last that a step handed in.
+        said: Values that steps gave after their exchange, the last of each, and whether there was
+            one.
+        part: What is noted of it.
+    """
+
+    gradients: Sequence[Sequence[Any]]
+    values: Sequence[Any]
+    said: Sequence[tuple[Any, bool]]
+    part: Part
+
+
+@dataclasses.dataclass(frozen=True)
+class RoundSum:
+    """What all workers get of a round.
+
+    Attributes:
+        gradients: The sums of gradients.
+        values: The sums of the other values.
+        said: Those of what was given after an exchange; None where no worker had given one.
+        parts: Per worker, what its part was.
+    """
+
+    gradients: Sequence[Any]
+    values: Sequence[Any]
+    said: Sequence[Any | None]
+    parts: Sequence[Part]
+
+
+class RoundsEndedError(Exception):
+    """No sum comes any more; the message says why."""
+
+
+class Rounds:
+    """One worker's part in all rounds of one step.
+
+    Attributes:
+        record: What happened so far.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        total: int,
+        max_staleness: int,
+        may_start: Callable[[int], bool],
+        table: Table,
+        sum_up: Callable[[Contribution], RoundSum],
+        once_failed: Callable[[str], None],
+    ) -> None:
+        """Begins to take part.
+
+        Args:
+            name: What to call the threads after.
+            number: This worker's number.
+            total: How many workers there are.
+            max_staleness: How many sums may wait for this worker.
+            may_start: Whether this worker starts a round, by its number.
+            table: Where rounds are started.
+            sum_up: Takes part in a round; blocks until all do.
+            once_failed: Called with what happened where a thread can go on no more.
+        """
+        self.record = Record(total)
+        self._number = number
+        self._total = total
+        self._max_staleness = max_staleness
+        self._may_start = may_start
+        self._table = table
+        self._sum_up = sum_up
+        self._once_failed = once_failed
+        self._changed = threading.Condition()
+        # Gradients that no round has yet, each with the number of its step.
+        self._pending: list[tuple[int, Sequence[Any]]] = []
+        self._values: Sequence[Any] = ()
+        self._said: list[tuple[Any, bool]] = []
+        self._last: RoundSum | None = None
+        # The number of the last step that this worker had no batch for.
+        self._out_at = -1
+        # The sum for a step that this worker has no batch for, but others have.
+        self._taken_before: RoundSum | None = None
+        # Whether it took a sum before it handed in what belongs to that step.
+        self._owes = False
+        self._carried: Sequence[Any] | None = None
+        self._sums: collections.deque[RoundSum] = collections.deque()
+        self._num_handed_in = 0
+        self._num_taken = 0
+        self._num_summed = 0
+        self._ended: str | None = None
+        self._is_summing = False
+        self._threads = [
+            threading.Thread(target=self._run, args=(work,), name=f"{name}: {word}", daemon=True)
+            for work, word in ((self._start_rounds, "starts"), (self._take_part, "sums"))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def exchange(self, gradients: Sequence[Any], values: Sequence[Any]) -> RoundSum:
+        """Hands in what a step has, and waits for the next sum.
+
+        Args:
+            gradients: They are added up until a round takes them.
+            values: They replace those of the step before.
+
+        Returns:
+            The sum of the round that has the number of the step.
+
+        Raises:
+            RoundsEndedError: None will come.
+        """
+        with self._changed:
+            taken, self._taken_before = self._taken_before, None
+            if taken is not None:
+                # It had no batch of its own, and what it computed instead is of the next round.
+                self._pending.append((self._num_taken - 1, gradients))
+                self._owes = False
+                self._changed.notify_all()
+                return taken
+            self._pending.append((self._num_handed_in, gradients))
+            self._values = values
+        return self._take()
+
+    def has_batch(self, own: bool) -> bool:
+        """Whether any worker has a batch for the next step; where this one has, it knows.
+
+        Otherwise the round of that step tells, or the workers that were not in time for it do when
+        they come so far. Where none has a batch there is no step, and what the round summed of late
+        gradients is added to the next sum.
+
+        Args:
+            own: Whether this worker has one.
+
+        Raises:
+            RoundsEndedError: No other worker says any more.
+        """
+        if own:
+            return True
+        with self._changed:
+            number = self._num_handed_in
+            self._out_at = number
+        found = self._take()
+        others = [one for one in range(self._total) if one != self._number]
+        self._table.say(number, self._number, False)
+        in_time = any(part.in_time for part in found.parts)
+        if in_time or any(self._table.ask(number, one) for one in others):
+            self._taken_before = found
+            return True
+        with self._changed:
+            self._carried = found.gradients
+            self._owes = False
+            self._changed.notify_all()
+        return False
+
+    def _take(self) -> RoundSum:
+        """Counts as handed in, and waits for the sum of the round that has the step's number."""
+        with self._changed:
+            number = self._num_handed_in
+            begun = time.monotonic()
+            self._num_handed_in += 1
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._sums or self._ended is not None)
+            if not self._sums:
+                raise RoundsEndedError(self._ended)
+            self._num_taken += 1
+            self._owes = self._out_at == number
+            self._changed.notify_all()
+            self.record.steps.append(StepTimes(begun, time.monotonic()))
+            found = self._sums.popleft()
+        if not self._owes and not any(part.in_time for part in found.parts):
+            # Whoever started the round has no batch, and asks who has.
+            self._table.say(number, self._number, True)
+        if self._carried is not None:
+            sums = zip(self._carried, found.gradients, strict=True)
+            found = dataclasses.replace(found, gradients=[old + new for old, new in sums])
+            self._carried = None
+        self._last = found
+        return found
+
+    def new_value(self, nothing: Any) -> int:
+        """The number of one more value that steps give after an exchange.
+
+        All workers ask for it before a round of the first step that gives it.
+
+        Args:
+            nothing: A zero of its shape.
+        """
+        with self._changed:
+            self._said.append((nothing, False))
+            return len(self._said) - 1
+
+    def say(self, number: int, value: Any) -> Any | None:
+        """Gives a value for the rounds that come.
+
+        Args:
+            number: What `new_value` returned.
+            value: It replaces the one before.
+
+        Returns:
+            The sum over all workers, in the round whose sum was taken last; None where none had
+            given one before.
+        """
+        with self._changed:
+            self._said[number] = (value, True)
+            sums = self._last.said if self._last is not None else ()
+            return sums[number] if number < len(sums) else None
+
+    @property
+    def pending(self) -> list[Sequence[Any]]:
+        """The gradients that no round has yet, oldest first."""
+        with self._changed:
+            return [gradients for _, gradients in self._pending]
+
+    @property
+    def carried(self) -> Sequence[Any]:
+        """The sums of gradients, the same on all workers, that no step has taken yet."""
+        with self._changed:
+            return self._carried or ()
+
+    @property
+    def ended(self) -> str | None:
+        """Why no sum comes any more; None where some may."""
+        return self._ended
+
+    def end(self, reason: str) -> None:
+        """Ends both threads; one that is in the midst of a round is given a few seconds.
+
+        Args:
+            reason: What steps that wait are told.
+        """
+        self._end(reason)
+        for thread in self._threads:
+            if thread is not threading.current_thread():
+                thread.join(_LAST_SECONDS if self._is_summing else 0.0)
+
+    def _end(self, reason: str) -> None:
+        with self._changed:
+            self._ended = self._ended or reason
+            self._changed.notify_all()
+
+    def _run(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except Exception as error:
+            if self._ended is None:
+                said = f"{type(error).__name__}: {error}"
+                self._end(said)
+                self._once_failed(said)
+
+    def _start_rounds(self) -> None:
+        for number in itertools.count():
+            with self._changed:
+                self._changed.wait_for(lambda n=number: self._num_handed_in > n or self._ended)
+                if self._ended:
+                    return
+                is_there = self._num_summed > number
+            if not is_there and self._may_start(number):
+                self._table.start(number)
+
+    def _take_part(self) -> None:
+        for number in itertools.count():
+            self._table.wait_for(number)
+            held_up = self._wait_for_room(number)
+            if self._ended:
+                return
+            contribution = self._contribution(number, held_up)
+            self._is_summing = True
+            found = self._sum_up(contribution)
+            self._is_summing = False
+            with self._changed:
+                self._sums.append(found)
+                self._num_summed += 1
+                self.record.add(found.parts)
+                self._changed.notify_all()
+
+    def _wait_for_room(self, number: int) -> bool:
+        """Waits while this worker is as far behind as it may be; whether others wait with it."""
+
+        def has_room() -> bool:
+            # Of the first round all are in time: there are no values of any before.
+            behind = number - self._num_taken + self._owes
+            return behind < self._max_staleness and self._num_handed_in > 0
+
+        with self._changed:
+            is_behind = number > 0 and not has_room()
+            self._changed.wait_for(lambda: has_room() or self._ended)
+            return is_behind
+
+    def _contribution(self, number: int, held_up: bool) -> Contribution:
+        with self._changed:
+            pending, self._pending = self._pending, []
+            values, said = self._values, [*self._said]
+        steps = [step for step, _ in pending]
+        part = Part(
+            in_time=number in steps,
+            gradients=len(pending),
+            staleness=number - steps[0] if steps else 0,
+            holds_up=held_up,
+            is_out=self._out_at == number,
+        )
+        return Contribution([gradients for _, gradients in pending], values, said, part)

@@ -1,0 +1,197 @@
+"""The rounds that all functions share which train the same weights, on all workers alike."""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import importlib.metadata
+import itertools
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tf_wu_shard.errors import WuShardError
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.partial_sums.options import PartialSums
+from tf_wu_shard.partial_sums.rounds.rounds import Rounds, RoundsEndedError
+from tf_wu_shard.partial_sums.rounds.starts import may_start
+from tf_wu_shard.partial_sums.rounds.sums import Sums
+from tf_wu_shard.partial_sums.rounds.table import RoundTable
+from tf_wu_shard.tensorflow_private import worker_collectives
+from tf_wu_shard.tensorflow_private.python_calls import EAGER_CALL, EagerCall
+from tf_wu_shard.tensorflow_private.worker_group import GroupOfWorkers
+from tf_wu_shard.workers.agreement import PLAN, Proposal
+from tf_wu_shard.workers.cluster import WorkerCluster
+from tf_wu_shard.workers.store import StoreError
+
+# How long workers wait for each other while they trace.
+_SECONDS = 60.0
+
+_THREAD = "tf_wu_shard rounds"
+
+_ENDED = "the program ends"
+
+# By their name. They last as long as the program: what waits in them is of no one function.
+_shared: dict[str, SharedRounds] = {}
+_lock = threading.Lock()
+
+
+class SharedRounds:
+    """What ops of traced functions call.
+
+    Attributes:
+        rounds: This worker's part.
+        exchange: Called with gradients and other values; see `Rounds.exchange`.
+        group_of_one: The key of a group of this worker alone, in which no other collective is.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        cluster: WorkerCluster,
+        strategy: tf.distribute.Strategy,
+        options: PartialSums,
+        num_gradients: int,
+        types: Sequence[int],
+    ) -> None:
+        """Begins to take part, once all workers have agreed to.
+
+        Args:
+            name: The same on all workers.
+            cluster: The workers.
+            strategy: A MultiWorkerMirroredStrategy of them.
+            options: What the user asked for.
+            num_gradients: How many gradients are exchanged; other values follow them.
+            types: The element types of all that is exchanged, as the DataType enum's numbers.
+        """
+        number, total = cluster.number, cluster.total
+        self._total = total
+        self._num_gradients = num_gradients
+        self._said: dict[str, EagerCall] = {}
+        self._has_batch: dict[int, EagerCall] = {}
+        self._cluster = cluster
+        self.group_of_one = worker_collectives.key_of_one(number, 1 + len(_shared))
+        self.rounds = Rounds(
+            _THREAD,
+            number,
+            total,
+            options.max_staleness,
+            lambda one: may_start(options.mode, options.seed, one, number, total),
+            RoundTable(cluster.store, name),
+            Sums(GroupOfWorkers(strategy, name), number, total),
+            worker_collectives.give_up,
+        )
+        self.exchange = EagerCall(self._exchange, types)
+        # Before the worker takes its leave, which says in how many collectives it took part.
+        atexit.register(self.rounds.end, _ENDED)
+
+    def said(self, name: str, shape: Sequence[int], dtype: int) -> EagerCall:
+        """Called with a value after an exchange; see `Rounds.say`. All workers agree on it first.
+
+        Args:
+            name: The same on all workers, for each value another.
+            shape: Its shape.
+            dtype: Its element type, the DataType enum's number.
+
+        Raises:
+            WuShardError: Another worker has another, or none.
+        """
+        if name not in self._said:
+            nothing = tf.constant(np.zeros(shape, tf.as_dtype(dtype).as_numpy_dtype))
+            number = self.rounds.new_value(nothing)
+            total = self._total
+
+            def say(value: tf.Tensor) -> list[Any]:
+                found = self.rounds.say(number, value)
+                return [value * tf.cast(total, value.dtype) if found is None else found]
+
+            self._said[name] = EagerCall(say, [dtype])
+            _agree(self._cluster, [name], repr((tuple(shape), dtype)))
+        return self._said[name]
+
+    def has_batch(self, dtype: int) -> EagerCall:
+        """Called with how many replicas of this worker have a batch; see `Rounds.has_batch`.
+
+        Args:
+            dtype: Its element type, the DataType enum's number.
+        """
+        if dtype not in self._has_batch:
+
+            def count(own: tf.Tensor) -> list[Any]:
+                try:
+                    found = self.rounds.has_batch(bool(own.numpy().sum()))
+                except (RoundsEndedError, StoreError):
+                    # The step that comes next raises TensorFlow's own error.
+                    found = True
+                return [tf.fill(own.shape, tf.cast(self._total if found else 0, own.dtype))]
+
+            self._has_batch[dtype] = EagerCall(count, [dtype])
+        return self._has_batch[dtype]
+
+    def _exchange(self, *operands: tf.Tensor) -> list[Any]:
+        count = self._num_gradients
+        try:
+            found = self.rounds.exchange(operands[:count], operands[count:])
+        except (RoundsEndedError, StoreError):
+            # What comes next in the step raises TensorFlow's own error.
+            return list(operands)
+        return [*found.gradients, *found.values]
+
+
+def rounds_of(
+    cluster: WorkerCluster,
+    strategy: tf.distribute.Strategy,
+    weights: Sequence[str],
+    options: PartialSums,
+    gradients: Sequence[tuple[Sequence[int], int]],
+    others: Sequence[tuple[Sequence[int], int]],
+) -> SharedRounds:
+    """The rounds of some weights, the same for every trace; begun when first asked for.
+
+    Args:
+        cluster: The workers.
+        strategy: A MultiWorkerMirroredStrategy of them.
+        weights: The weights, as all workers call them.
+        options: What the user asked for.
+        gradients: Shapes and element types of what is added up.
+        others: Those of the other values.
+
+    Raises:
+        WuShardError: Not all workers want the same.
+    """
+    asked = repr((sorted(weights), options, gradients, others))
+    digest = hashlib.sha256(asked.encode()).hexdigest()[:16]
+    with _lock:
+        if digest not in _shared:
+            _agree(cluster, sorted(weights), digest, repr(options))
+            types = [dtype for _, dtype in itertools.chain(gradients, others)]
+            _shared[digest] = SharedRounds(
+                digest, cluster, strategy, options, len(gradients), types
+            )
+        return _shared[digest]
+
+
+def rounds_called_in(view: GraphView) -> list[SharedRounds]:
+    """The rounds in which functions take part that a graph calls.
+
+    Args:
+        view: The graph.
+    """
+    tokens = {
+        node.attr["token"].s.decode()
+        for function in view.functions.values()
+        for node in function.node_def
+        if node.op == EAGER_CALL
+    }
+    return [one for one in _shared.values() if one.exchange.token in tokens]
+
+
+def _agree(cluster: WorkerCluster, about: Sequence[str], plan: str, options: str = "") -> None:
+    version = importlib.metadata.version("tf-wu-shard")
+    proposal = Proposal({"version": version, "options": options, PLAN: plan})
+    decision = cluster.agree(["partial sums", *about], proposal, _SECONDS)
+    if not decision.agreed:
+        raise WuShardError(f"not all workers sum the same in rounds: {decision.summary}")

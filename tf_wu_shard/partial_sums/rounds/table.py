@@ -1,0 +1,81 @@
+"""Where workers say that a round has started: keys at the table that all of them share."""
+
+from __future__ import annotations
+
+import math
+
+from tf_wu_shard.workers.store import Store
+
+# Keys are removed a block at a time, so that few calls are made for that.
+_BLOCK = 64
+
+_HAS = "has"
+
+
+class RoundTable:
+    """The rounds of one step, see `rounds.Table`."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        """Uses the keys below a name.
+
+        Args:
+            store: The table.
+            name: The same on all workers; no other rounds have it.
+        """
+        self._store = store
+        self._name = f"rounds/{name}"
+
+    def start(self, number: int) -> None:
+        """Says that a round has started; another worker may have said it.
+
+        Args:
+            number: The round's.
+
+        Raises:
+            StoreError: The cluster is lost.
+        """
+        self._store.insert(self._key(number), "started")
+        block, place = divmod(number, _BLOCK)
+        if not place and block > 1:
+            # All workers took part in all rounds before this one.
+            self._store.remove(f"{self._name}/{block - 2}")
+
+    def wait_for(self, number: int) -> None:
+        """Waits until one has said so.
+
+        Args:
+            number: The round's.
+
+        Raises:
+            StoreError: The cluster is lost.
+        """
+        self._store.get(self._key(number), math.inf)
+
+    def say(self, number: int, worker: int, has_batch: bool) -> None:
+        """Says whether a worker has a batch for the step that gets a round's sum.
+
+        Args:
+            number: The round's.
+            worker: The worker's number.
+            has_batch: Whether it has one.
+
+        Raises:
+            StoreError: The cluster is lost.
+        """
+        self._store.insert(self._key(number, worker), _HAS if has_batch else "none")
+
+    def ask(self, number: int, worker: int) -> bool:
+        """Waits until a worker has said it.
+
+        Args:
+            number: The round's.
+            worker: The worker's number.
+
+        Raises:
+            StoreError: The cluster is lost.
+        """
+        return self._store.get(self._key(number, worker), math.inf) == _HAS
+
+    def _key(self, number: int, worker: int | None = None) -> str:
+        key = f"{self._name}/{number // _BLOCK}/{number}"
+        return key if worker is None else f"{key}/batch/{worker}"
