@@ -25,6 +25,11 @@ class StepSums:
     others: list[GradientReduction]
 
     @property
+    def dense(self) -> list[GradientReduction]:
+        """All gradients but sparse ones."""
+        return [one for found in self.gradients.values() for one in found]
+
+    @property
     def of_weights(self) -> dict[str, list[GradientReduction]]:
         """All gradients, each sparse one under a name of its own."""
         named = enumerate(self.entries)

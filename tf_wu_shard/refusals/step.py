@@ -36,6 +36,11 @@ class Topology(Kind):
         " exchange in a sharded update",
         "jit_compile=True on what computes the gradients alone, and not around the update",
     )
+    SUMMED_IN_ROUNDS = (
+        "workers sum its gradients in rounds that no step waits for (partial_gradient_sums), and"
+        " the all-gather of a sharded update would wait for all workers",
+        "partial_gradient_sums switched off, or its dataset from a deadline_dataset",
+    )
     NOT_ASKED_FOR = "nothing was asked for: it ran with --unsharded"
     PASS_FAILED = "the pass failed and left the function as it was: {error}"
 

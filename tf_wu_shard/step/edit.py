@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.builder import Emitter, GraphBuilder, graph_def_of
-from tf_wu_shard.graph.nodes import with_inputs, with_operands, with_values
+from tf_wu_shard.graph.nodes import rewired, with_operands, with_values
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.step.reductions import GradientReduction
@@ -37,7 +37,7 @@ class StepEdit:
         self._operands: dict[str, dict[int, Value]] = collections.defaultdict(dict)
         self._outputs = list(step.view.outputs)
         self._of_any_length: set[Value] = set()
-        self._replaced_ops: dict[str, Value] = {}
+        self._replaced_ops: dict[str, Sequence[Value | None]] = {}
 
     def at(self, copy: int, scope: str) -> Emitter:
         """Where ops of one copy of the replicas' program are added.
@@ -137,15 +137,16 @@ class StepEdit:
         """
         self._outputs[number] = value
 
-    def replace_op(self, name: str, value: Value) -> None:
-        """Takes an op away that yields one value.
+    def replace_op(self, name: str, *results: Value | None) -> None:
+        """Takes an op away, and what is made of a result that nothing takes the place of.
 
         Args:
             name: The op's.
-            value: What is read in the place of its result, of the same shape and element type. What
-                waited for the op waits for what yields that.
+            results: What is read in the place of each of its results, of the same element type and,
+                where the op's is known, the same shape; None for nothing. What waited for the op
+                waits for the op that yields the first of them.
         """
-        self._replaced_ops[name] = value
+        self._replaced_ops[name] = results
 
     def must_run(self, value: Value) -> None:
         """Makes an op run in every step though nobody reads its result."""
@@ -168,12 +169,11 @@ class StepEdit:
         if not (self._builder.nodes or self._operands):
             return step
         step.dialect.adopt(self._builder.nodes)
-        nodes = [
-            self._rewired(op.name, op.node) for op in view if op.name not in self._replaced_ops
-        ]
+        gone, waits = self._gone(), self._waits
+        nodes = [self._rewired(op.name, op.node, gone) for op in view if op.name not in gone]
         outputs = [self._instead.get(value, value) for value in self._outputs]
-        must_run = [name for name in view.control_outputs if name not in self._replaced_ops]
-        must_run += [value.op for value in self._replaced_ops.values()]
+        must_run = [name for name in view.control_outputs if name not in gone]
+        must_run += waits.values()
         shapes = self._shapes()
         after = view.with_graph(
             graph_def_of([*nodes, *self._builder.nodes], view.graph_def),
@@ -193,15 +193,51 @@ class StepEdit:
     @property
     def _instead(self) -> dict[Value, Value]:
         """What is read in the place of the results of ops that go."""
-        return {Value(name): value for name, value in self._replaced_ops.items()}
+        return {
+            Value(name, number): value
+            for name, results in self._replaced_ops.items()
+            for number, value in enumerate(results)
+            if value is not None
+        }
 
-    def _rewired(self, name: str, node: Any) -> Any:
+    @property
+    def _waits(self) -> dict[str, str]:
+        """For ops that go, by name, what is waited for in their place, if anything."""
+        firsts = ((name, next(filter(None, r), None)) for name, r in self._replaced_ops.items())
+        return {name: value.op for name, value in firsts if value is not None}
+
+    def _gone(self) -> set[str]:
+        """Names of the ops that go, and of those that are made of them.
+
+        Raises:
+            WuShardError: One of these has an effect, or is returned.
+        """
+        gone, instead = {*self._replaced_ops}, self._instead
+        for op in self._view:
+            if any(value.op in gone and value not in instead for value in op.inputs):
+                if op.name not in gone and self._view.has_effect(op):
+                    raise WuShardError(f"{op.name} needs what is taken out of the step")
+                gone.add(op.name)
+        for value in self._outputs:
+            if value.op in gone and value not in instead:
+                raise WuShardError(f"{value.op}, which is returned, is taken out of the step")
+        return gone
+
+    def _rewired(self, name: str, node: Any, gone: set[str]) -> Any:
         """The node of an op that stays, as it is afterwards."""
         node = with_operands(node, self._operands.get(name, {}))
-        if not self._replaced_ops:
+        if not gone:
             return node
-        waits = {f"^{gone}": f"^{value.op}" for gone, value in self._replaced_ops.items()}
-        return with_inputs(with_values(node, self._instead), waits)
+        waits = self._waits
+        node = with_values(node, self._instead)
+        inputs = []
+        for text in node.input:
+            before = text[1:] if text.startswith("^") else ""
+            if before not in gone:
+                inputs.append(text)
+            elif before in waits:
+                inputs.append(f"^{waits[before]}")
+        return rewired(node, inputs)
 
     def _leads_to(self, name: str, carriers: tuple[str, ...]) -> bool:
         """Whether an op is one of those that carry a sum, or packs what they sum."""

@@ -43,6 +43,7 @@ class Step:
         is_changed: Whether a pass has changed the program.
         changes: What passes changed in it, by their flags, in a few words each; for the report.
             What a run changes is called when the report is asked for.
+        unsharded: Why none of its updates may be sharded, where a pass has made it so.
         body: What takes the program's place, where the last pass does not make a view of it.
         dropped: Placeholders of captures that it does not need.
         pending: What `storage` is to commit once the function that takes this one's place is made.
@@ -57,6 +58,7 @@ class Step:
     owners: tuple[Any, ...] = ()
     is_changed: bool = False
     changes: Mapping[str, str | Callable[[], str]] = dataclasses.field(default_factory=dict)
+    unsharded: Refusal | None = None
     body: NewBody | None = None
     dropped: Sequence[str] = ()
     pending: Sequence[Any] = ()

@@ -67,17 +67,32 @@ class GroupOfWorkers:
         Raises:
             tf.errors.OpError: Another worker is gone.
         """
+        return self._take_part(tf.raw_ops.CollectiveReduceV2, tensor, merge_op="Add", final_op="Id")
+
+    def gather(self, tensor: tf.Tensor) -> tf.Tensor:
+        """What all workers give, one after the other; likewise.
+
+        Args:
+            tensor: Of a shape and element type that is the same on all workers.
+
+        Raises:
+            tf.errors.OpError: Another worker is gone.
+        """
+        return self._take_part(tf.raw_ops.CollectiveGatherV2, tensor)
+
+    def _take_part(
+        self, collective: Callable[..., tf.Tensor], tensor: tf.Tensor, **attributes: str
+    ) -> tf.Tensor:
         with steady_context.in_use(), tf.device(self._device):
-            return tf.raw_ops.CollectiveReduceV2(
+            return collective(
                 input=tensor,
                 group_size=self._size,
                 group_key=self._key,
                 instance_key=self._keys.following(),
                 ordering_token=[],
-                merge_op="Add",
-                final_op="Id",
                 communication_hint=self._options.implementation.value,
                 timeout_seconds=self._options.timeout_seconds or 0.0,
+                **attributes,
             )
 
 

@@ -105,6 +105,8 @@ def run_stages(step: Step, options: ShardingOptions | None, reported: Reported) 
             return Outcome(nested)
         options = _ONLY_WHAT_IS_IN_SHARDS
     title = function_graph.title(graph)
+    if step.unsharded is not None:
+        return Outcome(nested, report=_refused(title, captured, step.unsharded))
     if cluster is not None:
         graph_def = captured.view.graph_def
         refusal = cluster.refusal or obstacle(graph_def, cluster.name)

@@ -39,6 +39,7 @@ class LocalGroup:
                 lambda number, worker=worker: may_start(mode, seed, number, worker, total),
                 RoundTable(store, "test"),
                 lambda given, worker=worker: self._sum(worker, given),
+                lambda old, new: [old[0] + new[0]],
                 self.failures.append,
             )
             for worker in range(total)

@@ -8,17 +8,21 @@ handed in for the next round.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
+from typing import Any
 
-from tf_wu_shard import dtypes
+from tf_wu_shard import dtypes, refusals
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.dialect import Gathered
 from tf_wu_shard.partial_sums.batch_flow import BatchFlow
 from tf_wu_shard.partial_sums.effects import check_gradients, check_updates
+from tf_wu_shard.partial_sums.entries import Entries
 from tf_wu_shard.partial_sums.options import FLAG, PartialSums
-from tf_wu_shard.partial_sums.rounds.shared import SharedRounds, rounds_called_in, rounds_of
+from tf_wu_shard.partial_sums.rounds.shared import Kind, SharedRounds, rounds_called_in, rounds_of
 from tf_wu_shard.partial_sums.sums import StepSums
 from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.writes import WRITES
@@ -85,41 +89,38 @@ class _Exchange:
         self._edit = StepEdit(step)
         self._counts, carriers = _counts_of_batches(step)
         _check(step, sums, {op.name for op in self._counts})
-        of_gradients = {
-            carrier
-            for found in sums.of_weights.values()
-            for one in found
-            for carrier in one.carriers
-        }
-        late = _made_of_sums(self._view, carriers)
+        of_gradients = {name for one in sums.dense for name in one.carriers}
         self._gradients = [op for op in carriers if op.name in of_gradients]
-        for op in self._gradients:
-            if op.name in late:
-                raise WuShardError(
-                    f"the gradients that {op.name} sums follow from another sum of the same step,"
-                    " such as a second update; only one round is taken in a step"
-                )
         others = [op for op in carriers if op.name not in of_gradients]
-        self._others = [op for op in others if op.name not in late]
-        self._made_of_sums = [op for op in others if op.name in late]
+        behind = _behind(self._view, [*carriers, *_gathering(self._view, sums)])
+        late = [op for op in others if op.inputs[0].op in behind]
+        handed_in = [op.inputs[0] for op in self._gradients]
+        handed_in += [part.operands[0] for one in sums.entries for part in one.lists]
+        for value in handed_in:
+            if value.op in behind:
+                raise WuShardError(
+                    f"a gradient, {value.op}, follows from another sum of the same step, such as a"
+                    " second update; only one round is taken in a step"
+                )
+        self._others = [op for op in others if op not in late]
+        self._made_of_sums = late
 
     def done(self) -> Step:
         """The step with everything in it."""
         shared = self._shared()
         at = self._edit.at(0, FLAG)
-        ops = [*self._gradients, *self._others]
-        made = _call(at, [op.inputs[0] for op in ops], shared.exchange, "round")
+        dense = [op.inputs[0] for op in self._gradients]
+        lists = [part.operands[0] for one in self._sums.entries for part in one.lists]
+        others = [op.inputs[0] for op in self._others]
+        made = _call(at, [*dense, *lists, *others], shared.exchange, "round")
         alive = _alive(at, made, shared)
-        for number, op in enumerate(ops):
-            shape = self._view.shape(op.inputs[0])
-            result = at.op(
-                "EnsureShape",
-                [Value(made.op, number)],
-                f"{op.name}/sum",
-                shape=shape,
-                controls=[alive.op],
-            )
-            self._edit.replace_op(op.name, result)
+        results = iter([Value(made.op, number) for number in range(len(shared.exchange.types))])
+        for op in self._gradients:
+            self._edit.replace_op(op.name, self._result(at, next(results), op, alive))
+        for one in self._sums.entries:
+            self._replace_entries(at, one, [next(results) for _ in one.lists], alive)
+        for op in self._others:
+            self._edit.replace_op(op.name, self._result(at, next(results), op, alive))
         for op in self._counts:
             _count(self._step, self._edit, op, shared)
         for op in self._made_of_sums:
@@ -128,19 +129,54 @@ class _Exchange:
         weights = f"{count} gradients" if count > 1 else "1 gradient"
         mode, record = self._options.mode, shared.rounds.record
         self._edit.report(FLAG, lambda: f"{weights} summed in rounds ({mode}); {record.summary}")
-        return self._edit.done()
+        done = self._edit.done()
+        refusal = refusals.Topology.SUMMED_IN_ROUNDS.at()
+        return dataclasses.replace(done, unsharded=refusal)
+
+    def _result(self, at: Emitter, value: Value, op: Op, alive: Value) -> Value:
+        """A sum as it takes the place of another, once collectives are known to work."""
+        dims = self._view.stated(op.inputs[0])
+        return _checked(at.within(op.name), value, dims, [alive.op])
+
+    def _replace_entries(
+        self, at: Emitter, entries: Entries, lists: list[Value], alive: Value
+    ) -> None:
+        """Lets an update take the rows of a round."""
+        instead: dict[Value, Value] = {}
+        for part, value in zip(entries.lists, lists, strict=True):
+            dims = self._view.stated(part.operands[0])
+            own = at.within(part.results[0].op)
+            found = _checked(own, value, dims and (None, *dims[1:]), [alive.op])
+            instead[part.results[0]] = found
+        shape = entries.parts.get(Gathered.SHAPE)
+        if shape is not None:
+            instead[shape.results[0]] = shape.operands[0]
+        for part in entries.parts.values():
+            for carrier in part.carriers:
+                results = self._view.results(carrier)
+                self._edit.replace_op(carrier, *(instead.get(one) for one in results))
 
     def _shared(self) -> SharedRounds:
         cluster = workers_of(self._step.captured)
         assert cluster is not None, "its replicas are in several processes"
         variables = self._step.captured.variables
-        trained = [name_of(key, variables[key]) for key in self._sums.gradients]
-        strategy = variables[next(iter(self._sums.gradients))].distribute_strategy
-        gradients, others = (
-            [(self._view.shape(op.inputs[0]), self._view.dtype(op.inputs[0])) for op in ops]
-            for ops in (self._gradients, self._others)
+        weights = [*self._sums.gradients, *(one.table for one in self._sums.entries)]
+        trained = [name_of(key, variables.get(key)) for key in weights]
+        distributed = next(ref.key for ref in self._view.variables.values() if ref.trainable)
+        strategy = variables[distributed].distribute_strategy
+        lists = [part.operands[0] for one in self._sums.entries for part in one.lists]
+        return rounds_of(
+            cluster,
+            strategy,
+            trained,
+            self._options,
+            [self._kind(op.inputs[0]) for op in self._gradients],
+            [(None, self._view.dtype(one)) for one in lists],
+            [self._kind(op.inputs[0]) for op in self._others],
         )
-        return rounds_of(cluster, strategy, trained, self._options, gradients, others)
+
+    def _kind(self, value: Value) -> Kind:
+        return self._view.stated(value), self._view.dtype(value)
 
 
 def _call(at: Emitter, operands: list[Value], call: EagerCall, name: str) -> Value:
@@ -205,10 +241,24 @@ def _counts_batches(view: GraphView, value: Value) -> bool:
     return _HAS_BATCH in types and types <= {_HAS_BATCH, "Const"}
 
 
+def _gathering(view: GraphView, sums: StepSums) -> list[Op]:
+    """The ops that put the entries of sparse gradients together."""
+    parts = [part for one in sums.entries for part in one.parts.values()]
+    return [view.ops[name] for part in parts for name in part.carriers]
+
+
+def _checked(at: Emitter, value: Value, dims: Any, controls: list[str]) -> Value:
+    if dims is None:
+        return at.op("Identity", [value], "sum", controls=controls)
+    shape = [-1 if size is None else size for size in dims]
+    return at.op("EnsureShape", [value], "sum", shape=shape, controls=controls)
+
+
 def _carriers(step: Step) -> list[Op]:
     """The ops that carry a step's sums, in their order."""
     view = step.view
-    names = {carrier for one in step.reductions for carrier in one.carriers}
+    summed = (one for one in step.reductions if one.gathered is None)
+    names = {carrier for one in summed for carrier in one.carriers}
     found = [op for op in view if op.name in names]
     for op in found:
         merge, final = (op.attribute(one).s.decode() for one in ("merge_op", "final_op"))
@@ -231,11 +281,6 @@ def _check(step: Step, sums: StepSums, counts: set[str]) -> None:
     if len(step.replicas.local) > 1:
         raise WuShardError(
             f"a worker has {len(step.replicas.local)} replicas; rounds are between workers of one"
-        )
-    if sums.entries:
-        raise WuShardError(
-            f"the gradient of {sums.entries[0].table} is sparse, and rounds sum dense ones alone;"
-            " look its rows up by a product with tf.one_hot, or train it without this flag"
         )
     carriers = {carrier for one in step.reductions for carrier in one.carriers}
     for op in view:
@@ -283,16 +328,16 @@ def _following(view: GraphView, value: Value) -> Iterator[Value]:
         yield from view.results(op.name)
 
 
-def _made_of_sums(view: GraphView, carriers: list[Op]) -> frozenset[str]:
-    """Names of the carriers that sum what follows from another sum, or waits for one."""
-    names = {op.name for op in carriers}
-    waiting: dict[str, list[str]] = {}
+def _behind(view: GraphView, sums: list[Op]) -> set[str]:
+    """Names of the ops that take what sums yield, or wait for them.
+
+    Sums themselves wait for each other by their order token.
+    """
+    names = {op.name for op in sums}
+    following: dict[str, list[str]] = {}
     for op in view:
-        # The carriers themselves wait for each other by their order token.
-        edges = {value.op for value in op.inputs} | (
-            {*op.controls} if op.name not in names else set()
-        )
-        for before in edges:
-            waiting.setdefault(before, []).append(op.name)
-    behind = {name for one in names for name in waiting.get(one, [])}
-    return names & {*reachable(behind, lambda name: waiting.get(name, []))}
+        before = {value.op for value in op.inputs} | (set() if op.name in names else {*op.controls})
+        for name in before:
+            following.setdefault(name, []).append(op.name)
+    start = [name for one in names for name in following.get(one, [])]
+    return {*reachable(start, lambda name: following.get(name, []))}

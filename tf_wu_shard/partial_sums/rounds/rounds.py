@@ -102,6 +102,7 @@ class Rounds:
         may_start: Callable[[int], bool],
         table: Table,
         sum_up: Callable[[Contribution], RoundSum],
+        add: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]],
         once_failed: Callable[[str], None],
     ) -> None:
         """Begins to take part.
@@ -114,6 +115,7 @@ class Rounds:
             may_start: Whether this worker starts a round, by its number.
             table: Where rounds are started.
             sum_up: Takes part in a round; blocks until all do.
+            add: Adds up the gradients of two steps.
             once_failed: Called with what happened where a thread can go on no more.
         """
         self.record = Record(total)
@@ -123,6 +125,7 @@ class Rounds:
         self._may_start = may_start
         self._table = table
         self._sum_up = sum_up
+        self._add = add
         self._once_failed = once_failed
         self._changed = threading.Condition()
         # Gradients that no round has yet, each with the number of its step.
@@ -225,8 +228,8 @@ class Rounds:
             # Whoever started the round has no batch, and asks who has.
             self._table.say(number, self._number, True)
         if self._carried is not None:
-            sums = zip(self._carried, found.gradients, strict=True)
-            found = dataclasses.replace(found, gradients=[old + new for old, new in sums])
+            total = self._add(self._carried, found.gradients)
+            found = dataclasses.replace(found, gradients=total)
             self._carried = None
         self._last = found
         return found

@@ -8,7 +8,7 @@ import importlib.metadata
 import itertools
 import threading
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -34,6 +34,9 @@ _THREAD = "tf_wu_shard rounds"
 
 _ENDED = "the program ends"
 
+# The dimensions of a value and its element type, the DataType enum's number.
+Kind: TypeAlias = tuple[Sequence[int | None] | None, int]
+
 # By their name. They last as long as the program: what waits in them is of no one function.
 _shared: dict[str, SharedRounds] = {}
 _lock = threading.Lock()
@@ -55,6 +58,7 @@ class SharedRounds:
         strategy: tf.distribute.Strategy,
         options: PartialSums,
         num_gradients: int,
+        num_dense: int,
         types: Sequence[int],
     ) -> None:
         """Begins to take part, once all workers have agreed to.
@@ -65,6 +69,7 @@ class SharedRounds:
             strategy: A MultiWorkerMirroredStrategy of them.
             options: What the user asked for.
             num_gradients: How many gradients are exchanged; other values follow them.
+            num_dense: How many of these are dense, see `Sums`.
             types: The element types of all that is exchanged, as the DataType enum's numbers.
         """
         number, total = cluster.number, cluster.total
@@ -74,6 +79,7 @@ class SharedRounds:
         self._has_batch: dict[int, EagerCall] = {}
         self._cluster = cluster
         self.group_of_one = worker_collectives.key_of_one(number, 1 + len(_shared))
+        sums = Sums(GroupOfWorkers(strategy, name), number, total, num_dense)
         self.rounds = Rounds(
             _THREAD,
             number,
@@ -81,7 +87,8 @@ class SharedRounds:
             options.max_staleness,
             lambda one: may_start(options.mode, options.seed, one, number, total),
             RoundTable(cluster.store, name),
-            Sums(GroupOfWorkers(strategy, name), number, total),
+            sums,
+            sums.add,
             worker_collectives.give_up,
         )
         self.exchange = EagerCall(self._exchange, types)
@@ -146,8 +153,9 @@ def rounds_of(
     strategy: tf.distribute.Strategy,
     weights: Sequence[str],
     options: PartialSums,
-    gradients: Sequence[tuple[Sequence[int], int]],
-    others: Sequence[tuple[Sequence[int], int]],
+    dense: Sequence[Kind],
+    lists: Sequence[Kind],
+    others: Sequence[Kind],
 ) -> SharedRounds:
     """The rounds of some weights, the same for every trace; begun when first asked for.
 
@@ -156,20 +164,22 @@ def rounds_of(
         strategy: A MultiWorkerMirroredStrategy of them.
         weights: The weights, as all workers call them.
         options: What the user asked for.
-        gradients: Shapes and element types of what is added up.
-        others: Those of the other values.
+        dense: What is known of the dense gradients.
+        lists: Of the rows of sparse ones, and of the numbers of these.
+        others: Of the other values.
 
     Raises:
         WuShardError: Not all workers want the same.
     """
-    asked = repr((sorted(weights), options, gradients, others))
+    asked = repr((sorted(weights), options, dense, lists, others))
     digest = hashlib.sha256(asked.encode()).hexdigest()[:16]
     with _lock:
         if digest not in _shared:
             _agree(cluster, sorted(weights), digest, repr(options))
-            types = [dtype for _, dtype in itertools.chain(gradients, others)]
+            types = [dtype for _, dtype in itertools.chain(dense, lists, others)]
+            count = len(dense) + len(lists)
             _shared[digest] = SharedRounds(
-                digest, cluster, strategy, options, len(gradients), types
+                digest, cluster, strategy, options, count, len(dense), types
             )
         return _shared[digest]
 

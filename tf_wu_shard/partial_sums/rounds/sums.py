@@ -15,6 +15,9 @@ from tf_wu_shard.tensorflow_private import steady_context
 # A float64 does not hold all of them.
 _ALONE = (tf.int64, tf.uint64)
 
+# What a list is filled up with.
+_NO_ROW = -1
+
 
 class Group(Protocol):
     """Who takes part."""
@@ -23,26 +26,35 @@ class Group(Protocol):
         """The sum of what all give, once they have; all take part in the same order."""
         ...
 
+    def gather(self, tensor: tf.Tensor) -> tf.Tensor:
+        """What all give, one after the other; it has the same shape on all workers."""
+        ...
+
 
 class Sums:
     """Takes part in rounds for one worker.
 
-    Each gradient travels as it is, so that nothing is copied. All else, and what is noted of the
-    round, travels in one vector of float64, which holds every float and every int32; an int64, of
-    which it holds those below 2 ** 53, in a collective of its own.
+    Each dense gradient travels as it is, so that nothing is copied. Sparse ones are lists of rows
+    and of the rows' numbers; they are filled up to the longest one of any worker with rows that
+    have no number. All else, and what is noted of the round, travels in one vector of float64,
+    which holds every float and every int32; an int64, of which it holds those below 2 ** 53, in a
+    collective of its own.
     """
 
-    def __init__(self, group: Group, number: int, total: int) -> None:
+    def __init__(self, group: Group, number: int, total: int, num_dense: int) -> None:
         """Prepares; nothing travels yet.
 
         Args:
             group: The workers.
             number: This worker's number.
             total: How many there are.
+            num_dense: How many gradients are dense. They come first, and then for each sparse one
+                its rows, and the numbers of these.
         """
         self._group = group
         self._number = number
         self._total = total
+        self._num_dense = num_dense
         self._nothing: Sequence[tf.Tensor] = ()
 
     def __call__(self, contribution: Contribution) -> RoundSum:
@@ -53,51 +65,87 @@ class Sums:
         """
         with steady_context.in_use():
             gradients = self._total_of(contribution.gradients)
-            sums = [self._group.sum(one) for one in gradients]
-            values, said, numbers = self._others(contribution)
-        parts = [Part.of(row) for row in numbers.reshape([self._total, NUM_NUMBERS])]
+            lists = gradients[self._num_dense :]
+            own = np.zeros([self._total, NUM_NUMBERS + len(lists)])
+            own[self._number] = [*contribution.part.numbers(), *(len(one) for one in lists)]
+            values, said, noted = self._others(contribution, own)
+            sums = [self._group.sum(one) for one in gradients[: self._num_dense]]
+            longest = noted[:, NUM_NUMBERS:].max(axis=0, initial=0.0).astype(int).tolist()
+            sums += self._together(lists, longest)
+        parts = [Part.of(row[:NUM_NUMBERS]) for row in noted]
         return RoundSum(sums, values, said, parts)
+
+    def add(self, one: Sequence[tf.Tensor], other: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """The gradients of two steps, added up; sparse ones one after the other."""
+        both = zip(one, other, strict=True)
+        return [
+            first + second if number < self._num_dense else tf.concat([first, second], 0)
+            for number, (first, second) in enumerate(both)
+        ]
 
     def _total_of(self, steps: Sequence[Sequence[tf.Tensor]]) -> Sequence[tf.Tensor]:
         """The sum of the gradients of some steps; zeros of none."""
         if not steps:
             return self._nothing
-        first, *others = steps
+        total, *others = steps
         if not self._nothing:
-            # -0.0, as x + -0.0 = x for all x. Made by NumPy: TensorFlow takes 0.0 and -0.0 for one
-            # number, and keeps a tensor of it.
             self._nothing = [
-                tf.constant(np.full(one.shape, -0.0, one.dtype.as_numpy_dtype)) for one in first
+                _zeros(one) if number < self._num_dense else one[:0]
+                for number, one in enumerate(total)
             ]
         for other in others:
             # In the order in which they came, so that the sum's bits are no matter of luck.
-            first = [total + one for total, one in zip(first, other, strict=True)]
-        return first
+            total = self.add(total, other)
+        return total
+
+    def _together(self, lists: Sequence[tf.Tensor], longest: Sequence[int]) -> list[tf.Tensor]:
+        """All workers' lists one after the other, in the order of the group."""
+        found: list[tf.Tensor] = []
+        for place in range(0, len(lists), 2):
+            rows, numbers = lists[place : place + 2]
+            # TensorFlow gathers no lists that are all empty.
+            if longest[place]:
+                missing = longest[place] - len(rows)
+                rows = self._group.gather(_filled(rows, missing, 0))
+                numbers = self._group.gather(_filled(numbers, missing, _NO_ROW))
+                is_row = numbers != _NO_ROW
+                rows, numbers = rows[is_row], numbers[is_row]
+            found += [rows, numbers]
+        return found
 
     def _others(
-        self, contribution: Contribution
+        self, contribution: Contribution, own: np.ndarray
     ) -> tuple[Sequence[tf.Tensor], Sequence[tf.Tensor | None], np.ndarray]:
         """The sums of the other values, of those that were said, and what all workers noted."""
-        own = np.zeros([self._total, NUM_NUMBERS])
-        own[self._number] = contribution.part.numbers()
         together = [one for one in contribution.values if one.dtype not in _ALONE]
         flat = [_flat(one) for one in together]
         for value, is_there in contribution.said:
             flat.append(tf.concat([_flat(value), [float(is_there)]], 0))
         whole = self._group.sum(tf.concat([*flat, own.ravel()], 0))
-        *found, numbers = tf.split(whole, [*(int(one.shape[0]) for one in flat), own.size])
+        *found, noted = tf.split(whole, [*(int(one.shape[0]) for one in flat), own.size])
         summed = iter(found)
         values = [
             self._group.sum(one) if one.dtype in _ALONE else _shaped(next(summed), one)
             for one in contribution.values
         ]
         said = [self._said(next(summed), like) for like, _ in contribution.said]
-        return values, said, numbers.numpy()
+        return values, said, noted.numpy().reshape(own.shape)
 
     def _said(self, summed: tf.Tensor, like: tf.Tensor) -> tf.Tensor | None:
         """A sum in which some workers' shares may be missing, as if they were as the others'."""
         count = float(summed[-1])
         return _shaped(summed[:-1] * (self._total / count), like) if count else None
+
+
+def _zeros(like: tf.Tensor) -> tf.Tensor:
+    # -0.0, as x + -0.0 = x for all x. Made by NumPy: TensorFlow takes 0.0 and -0.0 for one number,
+    # and keeps a tensor of it.
+    return tf.constant(np.full(like.shape, -0.0, like.dtype.as_numpy_dtype))
+
+
+def _filled(rows: tf.Tensor, missing: int, value: int) -> tf.Tensor:
+    paddings = [[0, missing]] + [[0, 0]] * (rows.shape.rank - 1)
+    return tf.pad(rows, paddings, constant_values=value)
 
 
 def _flat(value: tf.Tensor) -> tf.Tensor:
