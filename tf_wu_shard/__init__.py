@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tf_wu_shard.graph_def import RewrittenGraphDef, VariableInShards, rewrite_graph_def
     from tf_wu_shard.partial_sums.deadline import deadline_dataset
     from tf_wu_shard.partial_sums.lateness import with_lateness
+    from tf_wu_shard.partial_sums.rounds.shared import flush_partial_sums
     from tf_wu_shard.report.published import clear_reports, reports
     from tf_wu_shard.report.report import Report
 
@@ -53,6 +54,7 @@ __all__ = [
     "emulation",
     "estimate",
     "extending",
+    "flush_partial_sums",
     "register_dialect",
     "register_pass",
     "report",
@@ -95,6 +97,10 @@ def __getattr__(name: str) -> Any:
         from tf_wu_shard.partial_sums import deadline
 
         return deadline.deadline_dataset
+    if name == "flush_partial_sums":
+        from tf_wu_shard.partial_sums.rounds import shared
+
+        return shared.flush_partial_sums
     if name == "with_lateness":
         from tf_wu_shard.partial_sums import lateness
 

@@ -8,6 +8,12 @@ TRAINERS = {
     "tf_keras": ("tf_keras.src.engine.training", "Model"),
 }
 
+# What calls all callbacks of a fit, by the package that is imported.
+CALLBACK_LISTS = {
+    "keras": ("keras.src.callbacks.callback_list", "CallbackList"),
+    "tf_keras": ("tf_keras.src.callbacks", "CallbackList"),
+}
+
 # Where optimizers are, and by which method they apply gradients.
 OPTIMIZERS = {
     "keras": (("keras.src.optimizers.base_optimizer", "BaseOptimizer", "apply"),),

@@ -22,6 +22,7 @@ from tf_wu_shard.partial_sums.batch_flow import BatchFlow
 from tf_wu_shard.partial_sums.effects import check_gradients, check_updates
 from tf_wu_shard.partial_sums.entries import Entries
 from tf_wu_shard.partial_sums.options import FLAG, PartialSums
+from tf_wu_shard.partial_sums.rounds.finish import update_of
 from tf_wu_shard.partial_sums.rounds.shared import Kind, SharedRounds, rounds_called_in, rounds_of
 from tf_wu_shard.partial_sums.sums import StepSums
 from tf_wu_shard.reachable import reachable
@@ -130,6 +131,9 @@ class _Exchange:
         mode, record = self._options.mode, shared.rounds.record
         self._edit.report(FLAG, lambda: f"{weights} summed in rounds ({mode}); {record.summary}")
         done = self._edit.done()
+        count = len(dense) + len(lists)
+        sums_of_gradients = [Value(made.op, number) for number in range(count)]
+        shared.rounds.finish = update_of(done, sums_of_gradients)
         refusal = refusals.Topology.SUMMED_IN_ROUNDS.at()
         return dataclasses.replace(done, unsharded=refusal)
 

@@ -86,9 +86,11 @@ class Record:
         Args:
             parts: Per worker, what its part was.
         """
-        self.rounds += 1
+        # A round that no worker has a gradient of its own for is no step's.
+        is_step = any(part.in_time for part in parts)
+        self.rounds += is_step
         for worker, part in enumerate(parts):
-            self.wanted += not part.is_out
+            self.wanted += is_step and not part.is_out
             self.in_time[worker] += part.in_time
             self.holds_up[worker] += part.holds_up
             self.staleness = max(self.staleness, part.staleness)

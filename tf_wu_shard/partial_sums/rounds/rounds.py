@@ -91,7 +91,12 @@ class Rounds:
 
     Attributes:
         record: What happened so far.
+        finish: Called where the batches of all workers have come to their end, on each of them,
+            with the sums of gradients that came too late for any step. Where it is None they are
+            added to the sums of the next step.
     """
+
+    finish: Callable[[Sequence[Any]], None] | None = None
 
     def __init__(
         self,
@@ -144,6 +149,7 @@ class Rounds:
         self._num_handed_in = 0
         self._num_taken = 0
         self._num_summed = 0
+        self._num_finished = 0
         self._ended: str | None = None
         self._is_summing = False
         self._threads = [
@@ -171,8 +177,7 @@ class Rounds:
             if taken is not None:
                 # It had no batch of its own, and what it computed instead is of the next round.
                 self._pending.append((self._num_taken - 1, gradients))
-                self._owes = False
-                self._changed.notify_all()
+                self._settled()
                 return taken
             self._pending.append((self._num_handed_in, gradients))
             self._values = values
@@ -182,8 +187,8 @@ class Rounds:
         """Whether any worker has a batch for the next step; where this one has, it knows.
 
         Otherwise the round of that step tells, or the workers that were not in time for it do when
-        they come so far. Where none has a batch there is no step, and what the round summed of late
-        gradients is added to the next sum.
+        they come so far. Where none has a batch there is no step, and all have handed in all that
+        they had: one more round sums what is left of it, and what was late is given to `finish`.
 
         Args:
             own: Whether this worker has one.
@@ -193,21 +198,40 @@ class Rounds:
         """
         if own:
             return True
-        with self._changed:
-            number = self._num_handed_in
-            self._out_at = number
-        found = self._take()
+        number, found = self._take_without_batch()
         others = [one for one in range(self._total) if one != self._number]
         self._table.say(number, self._number, False)
         in_time = any(part.in_time for part in found.parts)
         if in_time or any(self._table.ask(number, one) for one in others):
             self._taken_before = found
             return True
+        self._settled()
+        _, rest = self._take_without_batch()
+        self._settled()
+        self._num_finished = self._num_handed_in
+        if any(part.gradients for part in (*found.parts, *rest.parts)):
+            # A round that no worker hands anything in for has nothing but zeros.
+            self._finish(self._add(found.gradients, rest.gradients))
+        return False
+
+    def _take_without_batch(self) -> tuple[int, RoundSum]:
+        """Takes the sum of a step that this worker has no gradient for; with the step's number."""
         with self._changed:
-            self._carried = found.gradients
+            number = self._num_handed_in
+            self._out_at = number
+        return number, self._take()
+
+    def _settled(self) -> None:
+        """Hands in nothing for the step that a sum was taken for before."""
+        with self._changed:
             self._owes = False
             self._changed.notify_all()
-        return False
+
+    def _finish(self, gradients: Sequence[Any]) -> None:
+        if self.finish is None:
+            self._carried = gradients
+        else:
+            self.finish(gradients)
 
     def _take(self) -> RoundSum:
         """Counts as handed in, and waits for the sum of the round that has the step's number."""
@@ -273,6 +297,11 @@ class Rounds:
         """The sums of gradients, the same on all workers, that no step has taken yet."""
         with self._changed:
             return self._carried or ()
+
+    @property
+    def is_used(self) -> bool:
+        """Whether any step was taken since the last end of all batches."""
+        return self._num_handed_in > self._num_finished
 
     @property
     def ended(self) -> str | None:

@@ -21,6 +21,7 @@ from tf_wu_shard.partial_sums.rounds.starts import may_start
 from tf_wu_shard.partial_sums.rounds.sums import Sums
 from tf_wu_shard.partial_sums.rounds.table import RoundTable
 from tf_wu_shard.tensorflow_private import worker_collectives
+from tf_wu_shard.tensorflow_private.epoch_ends import before_epochs_end
 from tf_wu_shard.tensorflow_private.python_calls import EAGER_CALL, EagerCall
 from tf_wu_shard.tensorflow_private.worker_group import GroupOfWorkers
 from tf_wu_shard.workers.agreement import PLAN, Proposal
@@ -92,8 +93,29 @@ class SharedRounds:
             worker_collectives.give_up,
         )
         self.exchange = EagerCall(self._exchange, types)
+        before_epochs_end(flush_partial_sums)
         # Before the worker takes its leave, which says in how many collectives it took part.
         atexit.register(self.rounds.end, _ENDED)
+
+    def flush(self) -> None:
+        """See `flush_partial_sums`."""
+        if not self.rounds.is_used:
+            return
+        try:
+            goes_on = self.rounds.has_batch(False)
+        except (RoundsEndedError, StoreError) as error:
+            self._raise_given_up()
+            raise WuShardError(f"what is late cannot be handed in: {error}") from error
+        if goes_on:
+            raise WuShardError(
+                "flush_partial_sums was called on this worker, and another one takes its next step:"
+                " call it on all workers, after as many steps on each"
+            )
+
+    def _raise_given_up(self) -> None:
+        reason = worker_collectives.are_given_up(self._cluster.number)
+        if reason is not None:
+            raise tf.errors.UnavailableError(None, None, reason)
 
     def said(self, name: str, shape: Sequence[int], dtype: int) -> EagerCall:
         """Called with a value after an exchange; see `Rounds.say`. All workers agree on it first.
@@ -182,6 +204,22 @@ def rounds_of(
                 digest, cluster, strategy, options, count, len(dense), types
             )
         return _shared[digest]
+
+
+def flush_partial_sums() -> None:
+    """Lets workers hand in what is late of all steps taken so far, and updates the weights with it.
+
+    Call it on all workers, after as many steps on each, at the end of a training or before a
+    checkpoint; at the end of each epoch Keras' `fit` has it called. It waits for all of them, takes
+    no step of the optimizer's count, and does nothing where nothing is late, or replicas of one
+    process take all steps together.
+
+    Raises:
+        WuShardError: Another worker goes on to its next step.
+        tf.errors.UnavailableError: Another worker is gone.
+    """
+    for one in [*_shared.values()]:
+        one.flush()
 
 
 def rounds_called_in(view: GraphView) -> list[SharedRounds]:

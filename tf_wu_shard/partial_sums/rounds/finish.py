@@ -1,0 +1,125 @@
+"""A step's update alone, for sums that came too late for any of its steps.
+
+It is cut out of the step: what writes variables with the sums of gradients, and what that needs. It
+is no step of its own: what counts steps stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from tf_wu_shard.graph.nodes import rewired
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.reachable import reachable
+from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import WRITES
+from tf_wu_shard.step.step import Step
+from tf_wu_shard.tensorflow_private.graph_rebuilding import NewBody, make_function
+
+# Beside variables, nothing that an update needs has a state.
+_ON_VARIABLES = frozenset({READ, *WRITES})
+
+
+def update_of(step: Step, sums: Sequence[Value]) -> Callable[[Sequence[Any]], None] | None:
+    """What updates the weights of a step with other sums.
+
+    Args:
+        step: The step.
+        sums: The sums of gradients that its update takes.
+
+    Returns:
+        It takes a tensor for each of `sums`; None where an update needs more than them, variables
+        and constants.
+    """
+    view = step.view
+    handles = {placeholder.op.name: handle for handle, placeholder in step.graph.captures}
+    writes = {op.name for op in _following(view, sums) if op.type in WRITES}
+    needed = {*reachable(writes, lambda name: _before(view, view.ops[name], sums, writes))}
+    ops = [op for op in view if op.name in needed]
+    if not writes or not all(_is_known(view, op, handles) for op in ops):
+        return None
+    given = {value: Value(f"{value.op}_{value.index}_given") for value in sums}
+    nodes = [
+        tf.compat.v1.NodeDef(
+            name=placeholder.op,
+            op="Placeholder",
+            attr={"dtype": tf.compat.v1.AttrValue(type=view.dtype(value))},
+        )
+        for value, placeholder in given.items()
+    ]
+    # The function is made among all inputs that the step has.
+    nodes += [op.node for op in view if op.type == "Placeholder" and op.name not in needed]
+    for op in ops:
+        shape = _fixed_shape(view, op)
+        if shape is not None:
+            nodes.append(_constant(op.name, shape, view.dtype(Value(op.name))))
+            continue
+        waits = [f"^{name}" for name in op.controls if name in needed]
+        inputs = [_passed_on(view, value) for value in op.inputs]
+        nodes.append(
+            rewired(op.node, [*(str(given.get(value, value)) for value in inputs), *waits])
+        )
+    used = [op.name for op in ops if op.name in handles]
+    arguments = [*used, *(placeholder.op for placeholder in given.values())]
+    body = NewBody(nodes, [], sorted(writes), step.captured.functions.values())
+    function = make_function(
+        step.graph, body, arguments, {placeholder.op: None for placeholder in given.values()}
+    )
+    captured = [handles[name] for name in used]
+
+    def update(gradients: Sequence[Any]) -> None:
+        function.call_flat(*captured, *gradients)
+
+    return update
+
+
+def _following(view: GraphView, values: Sequence[Value]) -> Iterator[Op]:
+    """The ops that compute with some values, or with what is computed from them."""
+
+    def results(value: Value) -> list[Value]:
+        return [result for op, _ in view.consumers(value) for result in view.results(op.name)]
+
+    for value in reachable(values, results):
+        yield from (op for op, _ in view.consumers(value))
+
+
+def _before(view: GraphView, op: Op, sums: Sequence[Value], writes: set[str]) -> Iterator[str]:
+    """What an op computes with, and what else on variables comes before it."""
+    if _fixed_shape(view, op) is not None:
+        return
+    inputs = (_passed_on(view, value) for value in op.inputs)
+    yield from (value.op for value in inputs if value not in sums)
+    for name in op.controls:
+        if name in writes or view.ops[name].type == READ:
+            yield name
+
+
+def _passed_on(view: GraphView, value: Value) -> Value:
+    """What stands for a value that is passed on beside gradients of one replica's own."""
+    while view.producer(value).type == "IdentityN":
+        value = view.producer(value).inputs[value.index]
+    return value
+
+
+def _fixed_shape(view: GraphView, op: Op) -> tuple[int, ...] | None:
+    """What an op yields that asks for the shape of a gradient, which is its weight's."""
+    return view.shape(op.inputs[0]) if op.type == "Shape" else None
+
+
+def _constant(name: str, value: Sequence[int], dtype: int) -> Any:
+    tensor = tf.make_tensor_proto(value, tf.as_dtype(dtype), [len(value)])
+    attributes = {
+        "dtype": tf.compat.v1.AttrValue(type=dtype),
+        "value": tf.compat.v1.AttrValue(tensor=tensor),
+    }
+    return tf.compat.v1.NodeDef(name=name, op="Const", attr=attributes)
+
+
+def _is_known(view: GraphView, op: Op, handles: Mapping[str, Any]) -> bool:
+    if op.type == "Placeholder":
+        return op.name in handles
+    return op.type in _ON_VARIABLES or not view.has_effect(op)
