@@ -16,6 +16,7 @@ import tensorflow as tf
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.partial_sums.options import PartialSums
+from tf_wu_shard.partial_sums.rounds.record import Record
 from tf_wu_shard.partial_sums.rounds.rounds import Rounds, RoundsEndedError
 from tf_wu_shard.partial_sums.rounds.starts import may_start
 from tf_wu_shard.partial_sums.rounds.sums import Sums
@@ -220,6 +221,17 @@ def flush_partial_sums() -> None:
     """
     for one in [*_shared.values()]:
         one.flush()
+
+
+def last_record() -> Record:
+    """What happened in the rounds that were begun last.
+
+    Raises:
+        WuShardError: There are none.
+    """
+    if not _shared:
+        raise WuShardError("no step of this process is summed in rounds")
+    return [*_shared.values()][-1].rounds.record
 
 
 def rounds_called_in(view: GraphView) -> list[SharedRounds]:

@@ -1,0 +1,1 @@
+"""What partial sums gain where workers are not equally fast, and what they cost in accuracy."""
