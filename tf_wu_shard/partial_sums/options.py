@@ -10,6 +10,8 @@ from tf_wu_shard.errors import OptionError
 
 FLAG = "partial_gradient_sums"
 
+Mode = Literal["majority", "solo"]
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PartialSums:
@@ -28,7 +30,7 @@ class PartialSums:
     """
 
     max_staleness: int = 2
-    mode: Literal["majority", "solo"] = "majority"
+    mode: Mode = "majority"
     seed: int = 0
 
     def __post_init__(self) -> None:

@@ -41,6 +41,7 @@ class LineChart:
         x_ticks: What x is at each value; empty where it counts them. With it, each x can be
             pointed at or tabbed to, and shows its values exactly.
         in_bytes: Whether the values are bytes.
+        x_ends: What x is at the first and the last value; empty where it counts them.
     """
 
     title: str
@@ -50,6 +51,7 @@ class LineChart:
     note: str = ""
     x_ticks: tuple[str, ...] = ()
     in_bytes: bool = False
+    x_ends: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +123,8 @@ def render_lines(chart: LineChart) -> str:
 def _x_axis(chart: LineChart, steps: int) -> str:
     label = html.escape(chart.x_label)
     if not chart.x_ticks:
-        return f'<div class="x"><span>1</span><span>{label}</span><span>{steps}</span></div>'
+        first, last = map(html.escape, chart.x_ends or ("1", str(steps)))
+        return f'<div class="x"><span>{first}</span><span>{label}</span><span>{last}</span></div>'
     ticks = "".join(
         f'<span style="left:{_percent(index, len(chart.x_ticks)):.2f}%">{html.escape(tick)}</span>'
         for index, tick in enumerate(chart.x_ticks)

@@ -12,6 +12,7 @@ import html
 
 from tf_wu_shard.report.charts import BarChart, LineChart, render_bars, render_lines
 from tf_wu_shard.report.flow_chart import Flows, render_flows
+from tf_wu_shard.report.gantt import Gantt, render_gantt
 from tf_wu_shard.report.page_script import SCRIPT, script_digest
 from tf_wu_shard.report.page_style import FLOW_STYLE, STYLE
 from tf_wu_shard.report.tables import Table, render_table
@@ -53,6 +54,7 @@ class Section:
         tiles: Figures to be seen first.
         lines: Curves.
         bars: Bars.
+        gantts: Who did what when.
         flows: Steps and what flows between them.
         tables: All the rest.
         listings: What is no table.
@@ -65,6 +67,7 @@ class Section:
     tiles: tuple[Tile, ...] = ()
     lines: tuple[LineChart, ...] = ()
     bars: tuple[BarChart, ...] = ()
+    gantts: tuple[Gantt, ...] = ()
     flows: tuple[Flows, ...] = ()
     tables: tuple[Table, ...] = ()
     listings: tuple[Listing, ...] = ()
@@ -107,6 +110,7 @@ def _section(section: Section) -> str:
         _block("tiles", tiles),
         _block("figures", "\n".join(render_lines(chart) for chart in section.lines)),
         _block("figures small", "\n".join(render_bars(chart) for chart in section.bars)),
+        _block("figures wide", "\n".join(render_gantt(chart) for chart in section.gantts)),
         "\n".join(render_flows(flows) for flows in section.flows),
         "\n".join(render_table(table) for table in section.tables),
         "\n".join(map(_listing, section.listings)),

@@ -41,6 +41,7 @@ p { margin: 4px 0 12px; max-width: 72ch; }
            grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); }
 .figures.small { grid-template-columns: repeat(auto-fit, minmax(min(100%, 320px), 1fr));
                  margin-top: 16px; }
+.figures.wide { grid-template-columns: 1fr; }
 figure { margin: 0; background: var(--card); border-radius: 8px; padding: 14px 16px 10px;
          min-width: 0; }
 figcaption { font-weight: 600; margin-bottom: 8px; }
@@ -93,6 +94,17 @@ polyline.sharded { stroke: var(--sharded); }
 .bar i.baseline { background: var(--baseline); }
 .bar i.sharded { background: var(--sharded); }
 .bar b { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+.gantt { display: grid; grid-template-columns: 84px 1fr; }
+.gantt .lanes span { display: block; height: 22px; margin-bottom: 6px; font-size: 13px;
+                     line-height: 22px; white-space: nowrap; }
+.gantt svg { width: 100%; }
+.gantt-x { margin-left: 84px; }
+rect.work { fill: var(--baseline); }
+rect.delay { fill: var(--sharded); }
+rect.wait { fill: var(--rule); }
+.gantt-legend i.work { border-top: 12px solid var(--baseline); }
+.gantt-legend i.delay { border-top: 12px solid var(--sharded); }
+.gantt-legend i.wait { border-top: 12px solid var(--rule); }
 table { border-collapse: collapse; margin: 0 0 12px; font-size: 14px; width: 100%; }
 th { text-align: left; font-weight: 600; color: var(--soft); }
 th, td { padding: 5px 14px 5px 0; border-bottom: 1px solid var(--rule); vertical-align: top; }

@@ -106,7 +106,7 @@ def run_stages(step: Step, options: ShardingOptions | None, reported: Reported) 
         options = _ONLY_WHAT_IS_IN_SHARDS
     title = function_graph.title(graph)
     if step.unsharded is not None:
-        return Outcome(nested, report=_refused(title, captured, step.unsharded))
+        return Outcome(nested, report=_left_whole(title, captured, step.unsharded))
     if cluster is not None:
         graph_def = captured.view.graph_def
         refusal = cluster.refusal or obstacle(graph_def, cluster.name)
@@ -158,9 +158,14 @@ def _planning(
 
 def _refused(title: str, captured: Captured, refusal: Refusal) -> Report | None:
     """Says why a program is left as it was, of each weight; a program that trains none, nothing."""
-    view = captured.view
-    if not sums_over_replicas(view.graph_def):
+    if not sums_over_replicas(captured.view.graph_def):
         return None
+    return _left_whole(title, captured, refusal)
+
+
+def _left_whole(title: str, captured: Captured, refusal: Refusal) -> Report:
+    """Says of each weight why a function is left as it was."""
+    view = captured.view
     # A variable that several programs use has a key in each.
     keys = {
         id(captured.variables.get(ref.key, ref)): ref.key

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -36,9 +37,9 @@ class LocalGroup:
                 worker,
                 total,
                 max_staleness,
-                lambda number, worker=worker: may_start(mode, seed, number, worker, total),
+                functools.partial(may_start, mode, seed, worker=worker, total=total),
                 RoundTable(store, "test"),
-                lambda given, worker=worker: self._sum(worker, given),
+                functools.partial(self._sum, worker),
                 lambda old, new: [old[0] + new[0]],
                 self.failures.append,
             )

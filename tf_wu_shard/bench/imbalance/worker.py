@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any
+from typing import Any, cast
 
 import keras
 import numpy as np
@@ -19,7 +19,7 @@ from tf_wu_shard import PartialSums
 from tf_wu_shard.bench import custom_loop
 from tf_wu_shard.bench.conversation import serve
 from tf_wu_shard.bench.imbalance.tasks import task
-from tf_wu_shard.partial_sums.options import FLAG
+from tf_wu_shard.partial_sums.options import FLAG, Mode
 from tf_wu_shard.partial_sums.rounds.shared import last_record
 
 
@@ -53,7 +53,11 @@ class _Trainer:
             delays: Per step, each worker's.
         """
         rounds = mode != "synchronous"
-        asked = PartialSums(mode=mode, max_staleness=max_staleness, seed=seed) if rounds else False
+        asked = (
+            PartialSums(mode=cast(Mode, mode), max_staleness=max_staleness, seed=seed)
+            if rounds
+            else False
+        )
         tf.config.optimizer.set_experimental_options({FLAG: asked})
         todo = task(name, seed)
         keras.utils.set_random_seed(seed)

@@ -12,6 +12,8 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+from absl import logging
+
 from tf_wu_shard import dtypes, refusals
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.builder import Emitter
@@ -35,6 +37,12 @@ from tf_wu_shard.tensorflow_private.python_calls import EAGER_CALL, EagerCall
 from tf_wu_shard.workers.cluster import name_of
 
 _SUM = "CollectiveReduceV2"
+_MOMENTUM = (
+    "tf_wu_shard: PartialSums(mode='solo') sums most gradients late, and the optimizer goes on for"
+    " many steps by what it keeps of them (%s): trainings have diverged that way. Compare the loss"
+    " with mode='majority', lower max_staleness (%d) or the learning rate"
+)
+
 _HAS_BATCH = "OptionalHasValue"
 
 
@@ -92,6 +100,7 @@ class _Exchange:
         _check(step, sums, {op.name for op in self._counts})
         of_gradients = {name for one in sums.dense for name in one.carriers}
         self._gradients = [op for op in carriers if op.name in of_gradients]
+        _warn_of_momentum(self._view, sums, options)
         others = [op for op in carriers if op.name not in of_gradients]
         behind = _behind(self._view, [*carriers, *_gathering(self._view, sums)])
         late = [op for op in others if op.inputs[0].op in behind]
@@ -227,7 +236,8 @@ def _count(step: Step, edit: StepEdit, op: Op, shared: SharedRounds) -> None:
 
 def _counts_of_batches(step: Step) -> tuple[list[Op], list[Op]]:
     """Carriers that sum how many replicas have a batch, as where a dataset ends, and all others."""
-    counts, others = [], []
+    counts: list[Op] = []
+    others: list[Op] = []
     for op in _carriers(step):
         (counts if _counts_batches(step.view, op.inputs[0]) else others).append(op)
     return counts, others
@@ -295,6 +305,22 @@ def _check(step: Step, sums: StepSums, counts: set[str]) -> None:
     check_gradients(flow, sums.of_weights)
     check_updates(view, flow)
     _check_others(view, flow)
+
+
+def _warn_of_momentum(view: GraphView, sums: StepSums, options: PartialSums) -> None:
+    """Says once that what is late comes with a weight that it is not due any more."""
+    if options.mode != "solo":
+        return
+    flow = BatchFlow(view, [], sums.of_weights, [])
+    slots = [
+        view.variables[op.inputs[0].op]
+        for op in view
+        if op.type in WRITES and flow.of_op(op) and op.inputs[0].op in view.variables
+    ]
+    for ref in slots:
+        if not ref.trainable:
+            logging.log_first_n(logging.WARNING, _MOMENTUM, 1, ref.name, options.max_staleness)
+            return
 
 
 def _check_others(view: GraphView, flow: BatchFlow) -> None:

@@ -105,10 +105,9 @@ class Record:
         """In a few words."""
         if not self.rounds:
             return "no round was taken yet"
-        said = (
-            f"{100 * self.share_in_time:.1f} % of them were in time in {self.rounds} rounds, the"
-            f" others at most {self.staleness} late"
-        )
+        said = f"{100 * self.share_in_time:.1f} % of them were in time in {self.rounds} rounds"
+        if self.staleness:
+            said += f", the others at most {self.staleness} late"
         most = max(self.holds_up)
         if most:
             slowest = self.holds_up.index(most)

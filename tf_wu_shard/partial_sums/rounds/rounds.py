@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import itertools
 import threading
 import time
@@ -336,12 +337,15 @@ class Rounds:
     def _start_rounds(self) -> None:
         for number in itertools.count():
             with self._changed:
-                self._changed.wait_for(lambda n=number: self._num_handed_in > n or self._ended)
+                self._changed.wait_for(functools.partial(self._is_due, number))
                 if self._ended:
                     return
                 is_there = self._num_summed > number
             if not is_there and self._may_start(number):
                 self._table.start(number)
+
+    def _is_due(self, number: int) -> bool:
+        return self._num_handed_in > number or self._ended is not None
 
     def _take_part(self) -> None:
         for number in itertools.count():

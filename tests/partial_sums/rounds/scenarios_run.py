@@ -1,0 +1,204 @@
+"""Trainings of workers in rounds, one after the other: what users do, and what is refused.
+
+    python -m tests.partial_sums.rounds.scenarios_run
+
+with TF_CONFIG. It prints what is to be compared as a line of JSON, by the name of a scenario.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+import tf_keras
+
+import tf_wu_shard
+from tests.strategies import worker_strategy
+from tf_wu_shard import PartialSums, WuShardError
+from tf_wu_shard.partial_sums.options import FLAG
+
+_STEPS = 12
+
+
+class _Scenarios:
+    """All of them, on one strategy."""
+
+    def __init__(self) -> None:
+        self._strategy = worker_strategy()
+        self._number = self._strategy.cluster_resolver.task_id
+        self._total = self._strategy.num_replicas_in_sync
+        self._pause = random.Random(self._number)
+
+    def run(self) -> dict[str, Any]:
+        """What each came to."""
+        tf.config.optimizer.set_experimental_options({FLAG: PartialSums(mode="solo")})
+        return {
+            "table": self.table(),
+            "in_a_loop": self.in_a_loop(),
+            "fit": self.fit(),
+            "both_flags": self.both_flags(),
+            "refused": {name: self._error_of(step) for name, step in self._refused().items()},
+        }
+
+    def table(self) -> dict[str, Any]:
+        """Rows of a table, looked up as often as a worker's batch is long, which differs."""
+        with self._strategy.scope():
+            table = tf.Variable(tf.zeros([11, 3]))
+            optimizer = keras.optimizers.SGD(1.0)
+            optimizer.build([table])
+
+        def replica(rows: tf.Tensor) -> None:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(tf.gather(table, rows))
+            optimizer.apply_gradients([(tape.gradient(loss, table), table)])
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
+        def step(rows: tf.Tensor) -> None:
+            self._strategy.run(replica, (rows,))
+
+        expected = np.zeros([11, 3], np.float32)
+        for number in range(_STEPS):
+            for worker in range(self._total):
+                drawn = np.random.default_rng((number, worker))
+                rows = drawn.integers(0, 11, drawn.integers(1, 6))
+                np.subtract.at(expected, rows, 1.0)
+                if worker == self._number:
+                    self._dawdle()
+                    step(tf.constant(rows, tf.int32))
+        tf_wu_shard.flush_partial_sums()
+        return {"is_complete": bool(np.array_equal(table.numpy(), expected))}
+
+    def in_a_loop(self) -> dict[str, Any]:
+        """A whole epoch in a function, of datasets of which one is longer than the other."""
+        with self._strategy.scope():
+            weight = tf.Variable(tf.zeros([5]))
+            optimizer = keras.optimizers.SGD(1.0)
+            optimizer.build([weight])
+
+        def batches(context: tf.distribute.InputContext) -> tf.data.Dataset:
+            count = 4 + 3 * context.input_pipeline_id
+            return tf.data.Dataset.from_tensor_slices(tf.ones([count, 5])).batch(1)
+
+        data = self._strategy.distribute_datasets_from_function(batches)
+
+        def replica(batch: tf.Tensor) -> None:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(weight * tf.reduce_sum(batch, 0))
+            optimizer.apply_gradients([(tape.gradient(loss, weight), weight)])
+
+        @tf.function
+        def step(iterator: Iterator[Any]) -> None:
+            self._strategy.run(replica, (next(iterator),))
+
+        iterator, steps = iter(data), 0
+        while True:
+            self._dawdle()
+            try:
+                step(iterator)
+            except tf.errors.OutOfRangeError:
+                break
+            steps += 1
+        count = sum(4 + 3 * worker for worker in range(self._total))
+        return {"steps": steps, "is_complete": bool(np.all(weight.numpy() == -count))}
+
+    def fit(self) -> dict[str, Any]:
+        """Keras' fit, with an accuracy, statistics of batches and callbacks."""
+        with self._strategy.scope():
+            model = tf_keras.Sequential(
+                [
+                    tf_keras.Input((6,)),
+                    tf_keras.layers.Dense(8, activation="relu"),
+                    tf_keras.layers.BatchNormalization(),
+                    tf_keras.layers.Dense(3),
+                ]
+            )
+            loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            model.compile(tf_keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
+            # Else it would be traced once more, to make the slots.
+            model.optimizer.build(model.trainable_variables)
+        drawn = np.random.default_rng(0)
+        inputs = drawn.standard_normal((44, 6)).astype(np.float32)
+        targets = inputs[:, :3].argmax(-1).astype(np.int32)
+        data = tf.data.Dataset.from_tensor_slices((inputs, targets)).batch(8)
+        slow = tf_keras.callbacks.LambdaCallback(on_batch_begin=lambda batch, logs: self._dawdle())
+        stop = tf_keras.callbacks.EarlyStopping("loss", patience=5, restore_best_weights=True)
+        history = model.fit(
+            data, epochs=4, validation_data=data, callbacks=[slow, stop], verbose=0
+        ).history
+        # The trace before it made variables, and never runs.
+        trace = model.train_function._list_all_concrete_functions()[-1]
+        collectives = [
+            op.name for op in trace.graph.get_operations() if op.type.startswith("Collective")
+        ]
+        return {
+            "losses": history["loss"],
+            "val_loss": history["val_loss"],
+            "weights": [value.tobytes().hex()[:64] for value in model.get_weights()],
+            "steps": int(model.optimizer.iterations.numpy()),
+            "collectives": collectives,
+            "changes": tf_wu_shard.reports()[-1].changes[FLAG],
+        }
+
+    def both_flags(self) -> str:
+        """The sharded update is left off, and says why."""
+        tf.config.optimizer.set_experimental_options({"weight_update_sharding": True})
+        try:
+            self._one_weight(lambda tape, loss, weight: tape.gradient(loss, weight))()
+        finally:
+            tf.config.optimizer.set_experimental_options({"weight_update_sharding": False})
+        report = tf_wu_shard.reports()[-1]
+        return str(report.headline)
+
+    def _refused(self) -> dict[str, Callable[[], None]]:
+        replicas = tf.distribute.get_replica_context
+
+        def clipped(tape: Any, loss: Any, weight: Any) -> Any:
+            mean = replicas().all_reduce("SUM", tape.gradient(loss, weight))
+            other = replicas().all_reduce("SUM", tf.reduce_sum(mean))
+            return mean / other
+
+        def maximum(tape: Any, loss: Any, weight: Any) -> Any:
+            return replicas().all_gather(tape.gradient(loss, weight)[None], 0)[0]
+
+        return {
+            "a sum of a sum": self._one_weight(clipped),
+            "a gather": self._one_weight(maximum),
+        }
+
+    def _one_weight(self, gradient: Callable[[Any, Any, Any], Any]) -> Callable[[], None]:
+        with self._strategy.scope():
+            weight = tf.Variable(tf.zeros([64]))
+            optimizer = keras.optimizers.Adam()
+            optimizer.build([weight])
+
+        def replica() -> None:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(weight * weight)
+            optimizer.apply_gradients([(gradient(tape, loss, weight), weight)])
+
+        @tf.function
+        def step() -> None:
+            self._strategy.run(replica)
+
+        return step
+
+    def _error_of(self, step: Callable[[], None]) -> str:
+        try:
+            step()
+        except WuShardError as error:
+            return str(error)
+        return ""
+
+    def _dawdle(self) -> None:
+        if self._pause.random() < 0.3:
+            time.sleep(0.02)
+
+
+if __name__ == "__main__":
+    print(json.dumps(_Scenarios().run()))

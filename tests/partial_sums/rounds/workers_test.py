@@ -1,0 +1,77 @@
+"""Workers in rounds, each a process: nothing is lost, all have the same, and a lost one is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.workers.processes import launch, running
+from tf_wu_shard.partial_sums.options import FLAG
+
+_RUN = "tests.partial_sums.rounds.workers_run"
+
+
+@pytest.mark.parametrize("mode", ["majority", pytest.param("solo", marks=pytest.mark.slow)])
+def test_weights_are_less_by_all_gradients(mode: str) -> None:
+    done = [one.answer for one in launch(_RUN, [mode, "late"], workers=3, seconds=120)]
+    # After as many steps all workers have the same, to the bit.
+    assert len({tuple(one["seen"]) for one in done}) == 1
+    for one in done:
+        assert one["is_complete"]
+        # What hands in what is late is no step.
+        assert one["iterations"] == 30
+        assert f"1 gradient summed in rounds ({mode})" in one["changes"][FLAG]
+
+
+@pytest.fixture(scope="module")
+def scenarios() -> list[dict[str, Any]]:
+    """What each worker came to in each scenario."""
+    run = "tests.partial_sums.rounds.scenarios_run"
+    return [one.answer for one in launch(run, workers=2, seconds=240)]
+
+
+def test_rows_of_a_table_are_less_by_all_gradients(scenarios: list[dict[str, Any]]) -> None:
+    assert all(one["table"] == {"is_complete": True} for one in scenarios)
+
+
+def test_all_take_as_many_steps_as_the_longest_dataset_has_batches(
+    scenarios: list[dict[str, Any]],
+) -> None:
+    assert all(one["in_a_loop"] == {"steps": 7, "is_complete": True} for one in scenarios)
+
+
+def test_fit_waits_in_no_collective(scenarios: list[dict[str, Any]]) -> None:
+    first, other = (one["fit"] for one in scenarios)
+    assert first == other
+    assert first["losses"][-1] < first["losses"][0]
+    assert first["steps"] == 4 * 6
+    assert set(first["collectives"]) == {f"{FLAG}/alive"}
+
+
+def test_a_step_in_rounds_is_not_sharded(scenarios: list[dict[str, Any]]) -> None:
+    for one in scenarios:
+        assert "1 gradient summed in rounds (solo)" in one["both_flags"]
+        assert "nothing sharded" in one["both_flags"]
+        assert "rounds that no step waits for" in one["both_flags"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("a sum of a sum", "made of what replicas put together before"),
+        ("a gather", "CollectiveGatherV2) waits for all workers, and is no sum"),
+    ],
+)
+def test_what_would_wait_is_refused(scenarios: list[dict[str, Any]], name: str, said: str) -> None:
+    assert all(said in one["refused"][name] for one in scenarios)
+
+
+def test_a_worker_that_is_killed_in_a_round_ends_the_others() -> None:
+    with running("tests.partial_sums.rounds.endless_run", workers=3) as workers:
+        for worker in workers:
+            worker.line("takes steps", 60)
+        workers[1].kill()
+        for worker in (workers[0], workers[2]):
+            assert worker.line("ended by", 30) == "ended by UnavailableError"
+            assert worker.line("threads", 30) == "threads: []"
