@@ -10,6 +10,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import threading
 import traceback
 import types
 from collections.abc import Iterator
@@ -63,6 +64,7 @@ PUBLIC: tuple[Any, ...] = (
         tf.TensorShape([]).as_proto(),
     ),
     kernels.get_registered_kernels_for_op("NoOp"),
+    threading.Condition,
 )
 
 LISTED = {name for names in required_names.REQUIRED.values() for name in names}

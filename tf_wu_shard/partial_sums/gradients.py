@@ -22,8 +22,11 @@ from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.grounds.dialect import Gathered
-from tf_wu_shard.partial_sums.batch_flow import BatchFlow
-from tf_wu_shard.partial_sums.effects import (
+from tf_wu_shard.partial_sums.lateness import HELD, STAND_IN
+from tf_wu_shard.partial_sums.options import FLAG, PartialSums, parse_flag
+from tf_wu_shard.partial_sums.rounds.exchange import exchanged, told
+from tf_wu_shard.partial_sums.steps.batch_flow import BatchFlow
+from tf_wu_shard.partial_sums.steps.effects import (
     Given,
     Held,
     check_gradients,
@@ -31,11 +34,8 @@ from tf_wu_shard.partial_sums.effects import (
     given_values,
     held_writes,
 )
-from tf_wu_shard.partial_sums.entries import Entries
-from tf_wu_shard.partial_sums.lateness import HELD, STAND_IN
-from tf_wu_shard.partial_sums.options import FLAG, PartialSums, parse_flag
-from tf_wu_shard.partial_sums.rounds.exchange import exchanged, told
-from tf_wu_shard.partial_sums.sums import StepSums, sums_of
+from tf_wu_shard.partial_sums.steps.entries import Entries
+from tf_wu_shard.partial_sums.steps.sums import StepSums, sums_of
 from tf_wu_shard.rules.writes import ASSIGN
 from tf_wu_shard.step.edit import StepEdit
 from tf_wu_shard.step.reductions import GradientReduction

@@ -80,6 +80,7 @@ REQUIRED = {
     ),
     "python.distribute.distribute_lib:StrategyBase": ("reduce", "run"),
     "python.distribute.distribute_lib:StrategyExtendedV2": ("batch_reduce_to",),
+    "python.distribute.input_lib": ("_calculate_replicas_with_values",),
     "python.distribute.packed_distributed_variable": ("PackedDistributedVariable",),
     "python.distribute.packed_distributed_variable:PackedDistributedVariable": (
         *("_distributed_variables", "_handle", "packed_handle"),
@@ -180,7 +181,7 @@ REQUIRED = {
     "python.ops.resource_variable_ops:VariableSpec": (
         *("_from_components", "_to_components", "value_type"),
     ),
-    "python.ops.script_ops": ("FuncRegistry", "_py_funcs"),
+    "python.ops.script_ops": ("EagerFunc", "FuncRegistry", "_py_funcs"),
     "python.ops.script_ops:FuncRegistry": ("insert",),
     "python.saved_model.save_context": ("in_save_context",),
     "python.tpu.ops.tpu_ops": ("all_to_all", "collective_permute", "cross_replica_sum"),

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tf_wu_shard.partial_sums.rounds.rounds import Contribution, Rounds, RoundSum
+from tf_wu_shard.partial_sums.rounds.contributions import Contribution, RoundSum
+from tf_wu_shard.partial_sums.rounds.rounds import Rounds
 from tf_wu_shard.partial_sums.rounds.starts import may_start
 from tf_wu_shard.partial_sums.rounds.table import RoundTable
 from tf_wu_shard.workers.store import LocalStore

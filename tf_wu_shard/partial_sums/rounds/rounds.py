@@ -20,71 +20,18 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
+from tf_wu_shard.partial_sums.rounds.contributions import (
+    Contribution,
+    RoundsEndedError,
+    RoundSum,
+    Table,
+)
 from tf_wu_shard.partial_sums.rounds.record import Part, Record, StepTimes
 
 # For a thread to end that is in the midst of a round, which others may need.
 _LAST_SECONDS = 5.0
-
-
-class Table(Protocol):
-    """Where workers say that a round has started."""
-
-    def start(self, number: int) -> None:
-        """Says so; another worker may have said it."""
-        ...
-
-    def wait_for(self, number: int) -> None:
-        """Waits until one has said so."""
-        ...
-
-    def say(self, number: int, worker: int, has_batch: bool) -> None:
-        """Says whether a worker has a batch for the step that gets a round's sum."""
-        ...
-
-    def ask(self, number: int, worker: int) -> bool:
-        """Waits until a worker has said it."""
-        ...
-
-
-@dataclasses.dataclass(frozen=True)
-class Contribution:
-    """What a worker hands in for a round.
-
-    Attributes:
-        gradients: Of each step since the last round, oldest first, its gradients.
-        values: The other values, the last that a step handed in.
-        said: Values that steps gave after their exchange, the last of each, and whether there was
-            one.
-        part: What is noted of it.
-    """
-
-    gradients: Sequence[Sequence[Any]]
-    values: Sequence[Any]
-    said: Sequence[tuple[Any, bool]]
-    part: Part
-
-
-@dataclasses.dataclass(frozen=True)
-class RoundSum:
-    """What all workers get of a round.
-
-    Attributes:
-        gradients: The sums of gradients.
-        values: The sums of the other values.
-        said: Those of what was given after an exchange; None where no worker had given one.
-        parts: Per worker, what its part was.
-    """
-
-    gradients: Sequence[Any]
-    values: Sequence[Any]
-    said: Sequence[Any | None]
-    parts: Sequence[Part]
-
-
-class RoundsEndedError(Exception):
-    """No sum comes any more; the message says why."""
 
 
 class Rounds:
@@ -298,6 +245,11 @@ class Rounds:
         """The sums of gradients, the same on all workers, that no step has taken yet."""
         with self._changed:
             return self._carried or ()
+
+    @property
+    def num_steps(self) -> int:
+        """How many sums this worker has taken."""
+        return self._num_taken
 
     @property
     def is_used(self) -> bool:

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import atexit
+import collections
 import hashlib
 import importlib.metadata
 import itertools
+import operator
 import threading
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.partial_sums.options import PartialSums
+from tf_wu_shard.partial_sums.rounds.contributions import RoundsEndedError
 from tf_wu_shard.partial_sums.rounds.record import Record
-from tf_wu_shard.partial_sums.rounds.rounds import Rounds, RoundsEndedError
+from tf_wu_shard.partial_sums.rounds.rounds import Rounds
 from tf_wu_shard.partial_sums.rounds.starts import may_start
 from tf_wu_shard.partial_sums.rounds.sums import Sums
 from tf_wu_shard.partial_sums.rounds.table import RoundTable
 from tf_wu_shard.tensorflow_private import worker_collectives
+from tf_wu_shard.tensorflow_private.eager_batches import before_eager_batches
 from tf_wu_shard.tensorflow_private.epoch_ends import before_epochs_end
 from tf_wu_shard.tensorflow_private.python_calls import EAGER_CALL, EagerCall
 from tf_wu_shard.tensorflow_private.worker_group import GroupOfWorkers
@@ -36,6 +41,15 @@ _THREAD = "tf_wu_shard rounds"
 
 _ENDED = "the program ends"
 
+# Batches in a row that were taken outside of functions, each for a step in rounds.
+_ENOUGH_TO_TELL = 3
+
+_WAITS_FOR_BATCHES = (
+    "tf_wu_shard: next(iterator) outside of a tf.function asks all workers whether they have a"
+    " batch, so that every step waits for all of them after all. Take the batch inside of the step"
+    " (next(iterator) in the tf.function), or repeat() the dataset"
+)
+
 # The dimensions of a value and its element type, the DataType enum's number.
 Kind: TypeAlias = tuple[Sequence[int | None] | None, int]
 
@@ -49,6 +63,8 @@ class SharedRounds:
 
     Attributes:
         rounds: This worker's part.
+        eager_batches: Of the last batches that were taken outside of functions, how many steps
+            there were before each.
         exchange: Called with gradients and other values; see `Rounds.exchange`.
         group_of_one: The key of a group of this worker alone, in which no other collective is.
     """
@@ -77,6 +93,8 @@ class SharedRounds:
         number, total = cluster.number, cluster.total
         self._total = total
         self._num_gradients = num_gradients
+        # How many steps there were when batches were taken outside of functions.
+        self.eager_batches: collections.deque[int] = collections.deque(maxlen=1 + _ENOUGH_TO_TELL)
         self._said: dict[str, EagerCall] = {}
         self._has_batch: dict[int, EagerCall] = {}
         self._cluster = cluster
@@ -95,6 +113,7 @@ class SharedRounds:
         )
         self.exchange = EagerCall(self._exchange, types)
         before_epochs_end(flush_partial_sums)
+        before_eager_batches(_notice_eager_batch)
         # Before the worker takes its leave, which says in how many collectives it took part.
         atexit.register(self.rounds.end, _ENDED)
 
@@ -221,6 +240,15 @@ def flush_partial_sums() -> None:
     """
     for one in [*_shared.values()]:
         one.flush()
+
+
+def _notice_eager_batch() -> None:
+    """Warns once where each step in rounds waits for all workers before it begins."""
+    for one in [*_shared.values()]:
+        one.eager_batches.append(one.rounds.num_steps)
+        steps = [*one.eager_batches]
+        if len(steps) > _ENOUGH_TO_TELL and all(map(operator.lt, steps, steps[1:])):
+            logging.log_first_n(logging.WARNING, _WAITS_FOR_BATCHES, 1)
 
 
 def last_record() -> Record:

@@ -8,8 +8,8 @@ from typing import Protocol
 import numpy as np
 import tensorflow as tf
 
+from tf_wu_shard.partial_sums.rounds.contributions import Contribution, RoundSum
 from tf_wu_shard.partial_sums.rounds.record import NUM_NUMBERS, Part
-from tf_wu_shard.partial_sums.rounds.rounds import Contribution, RoundSum
 from tf_wu_shard.tensorflow_private import steady_context
 
 # A float64 does not hold all of them.

@@ -14,7 +14,7 @@ from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.calls import callee_names, is_call
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.partial_sums.batch_flow import BatchFlow
+from tf_wu_shard.partial_sums.steps.batch_flow import BatchFlow
 from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.writes import WRITES, is_plain_write
 from tf_wu_shard.step.accesses import accesses, writes_in_call

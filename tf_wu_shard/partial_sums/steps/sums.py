@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 
-from tf_wu_shard.partial_sums.entries import Entries, entries_in
+from tf_wu_shard.partial_sums.steps.entries import Entries, entries_in
 from tf_wu_shard.step.reductions import GradientReduction
 from tf_wu_shard.step.step import Step
 

@@ -12,7 +12,7 @@ from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Gathered
-from tf_wu_shard.partial_sums.batch_flow import BatchFlow
+from tf_wu_shard.partial_sums.steps.batch_flow import BatchFlow
 from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.writes import WRITES, num_written
 from tf_wu_shard.step.reductions import GradientReduction
