@@ -31,6 +31,18 @@ def test_staleness_is_a_number_of_steps(steps: Any) -> None:
         PartialSums(max_staleness=steps)
 
 
+@pytest.mark.parametrize("mode", ["first", None, 1])
+def test_a_mode_is_one_of_two(mode: Any) -> None:
+    with pytest.raises(OptionError, match="mode must be 'majority' or 'solo', not"):
+        PartialSums(mode=mode)
+
+
+@pytest.mark.parametrize("seed", [1.5, True, "2", None])
+def test_a_seed_is_a_number(seed: Any) -> None:
+    with pytest.raises(OptionError, match="seed must be an integer, not"):
+        PartialSums(seed=seed)
+
+
 def test_a_misspelt_flag_is_noticed() -> None:
     with pytest.raises(OptionError, match=f"did you mean '{FLAG}'"):
         tf.config.optimizer.set_experimental_options({"partial_gradients_sums": True})

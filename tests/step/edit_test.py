@@ -68,3 +68,27 @@ def test_statistics_that_are_not_trained_are_no_gradients(strategy_of: Strategie
 
     step = traced(strategy, replica)
     assert [step.weight_of(reduction) for reduction in step.reductions] == [""]
+
+
+def test_what_reads_an_op_that_goes_reads_another(strategy_of: Strategies) -> None:
+    strategy = strategy_of(2)
+    with strategy.scope():
+        weight = tf.Variable(tf.ones((8,)), name="weight")
+
+    def replica() -> None:
+        weight.assign_sub(tf.tanh(weight))
+
+    step = traced(strategy, replica)
+    gone = [op for op in step.view if op.type == "Tanh"]
+    edit = StepEdit(step)
+    for op in gone:
+        at = edit.at(0, "instead")
+        edit.replace_op(op.name, at.op("Neg", [op.inputs[0]], "neg"))
+    after = edit.done().view
+    assert not {op.name for op in gone} & after.ops.keys()
+    read = [after.producer(op.inputs[1]).type for op in after if op.type == "AssignSubVariableOp"]
+    assert read == ["Neg", "Neg"]
+    without = StepEdit(step)
+    without.replace_op(gone[0].name, None)
+    with pytest.raises(WuShardError, match="needs what is taken out of the step"):
+        without.done()

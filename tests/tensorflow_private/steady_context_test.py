@@ -68,3 +68,19 @@ def test_a_thread_uses_the_context_once_the_change_has_ended(
     for thread in (changing, using):
         thread.join(_SECONDS)
     assert used == [1.0]
+
+
+def test_threads_use_the_context_at_the_same_time() -> None:
+    # One may wait long for another worker, and the watch over workers must go on.
+    met = threading.Barrier(2, timeout=_SECONDS)
+
+    def use() -> None:
+        with steady_context.in_use():
+            met.wait()
+
+    other = threading.Thread(target=use)
+    other.start()
+    with steady_context.in_use():
+        met.wait()
+    other.join(_SECONDS)
+    assert not other.is_alive()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tf_wu_shard.errors import WuShardError
@@ -166,12 +166,15 @@ class StepEdit:
     def done(self) -> Step:
         """The step with everything that was changed; the same one where nothing was."""
         step, view = self._step, self._view
-        if not (self._builder.nodes or self._operands):
+        if not (self._builder.nodes or self._operands or self._replaced_ops):
             return step
         step.dialect.adopt(self._builder.nodes)
-        gone, waits = self._gone(), self._waits
-        nodes = [self._rewired(op.name, op.node, gone) for op in view if op.name not in gone]
-        outputs = [self._instead.get(value, value) for value in self._outputs]
+        gone, instead, waits = self._gone(), self._instead, self._waits
+        stay = [op for op in view if op.name not in gone]
+        nodes = [with_operands(op.node, self._operands.get(op.name, {})) for op in stay]
+        if gone:
+            nodes = [_without(with_values(node, instead), gone, waits) for node in nodes]
+        outputs = [instead.get(value, value) for value in self._outputs]
         must_run = [name for name in view.control_outputs if name not in gone]
         must_run += waits.values()
         shapes = self._shapes()
@@ -223,22 +226,6 @@ class StepEdit:
                 raise WuShardError(f"{value.op}, which is returned, is taken out of the step")
         return gone
 
-    def _rewired(self, name: str, node: Any, gone: set[str]) -> Any:
-        """The node of an op that stays, as it is afterwards."""
-        node = with_operands(node, self._operands.get(name, {}))
-        if not gone:
-            return node
-        waits = self._waits
-        node = with_values(node, self._instead)
-        inputs = []
-        for text in node.input:
-            before = text[1:] if text.startswith("^") else ""
-            if before not in gone:
-                inputs.append(text)
-            elif before in waits:
-                inputs.append(f"^{waits[before]}")
-        return rewired(node, inputs)
-
     def _leads_to(self, name: str, carriers: tuple[str, ...]) -> bool:
         """Whether an op is one of those that carry a sum, or packs what they sum."""
         if name in carriers:
@@ -257,3 +244,21 @@ class StepEdit:
             if old != new:
                 found[new.op] = self._view.shape(old)
         return found
+
+
+def _without(node: Any, gone: set[str], waits: Mapping[str, str]) -> Any:
+    """A node that waits for no op that goes, but for what is waited for in its place, if anything.
+
+    Args:
+        node: The node.
+        gone: Names of the ops that go.
+        waits: For some of them, what is waited for in their place.
+    """
+    inputs = []
+    for text in node.input:
+        before = text[1:] if text.startswith("^") else ""
+        if before not in gone:
+            inputs.append(text)
+        elif before in waits:
+            inputs.append(f"^{waits[before]}")
+    return rewired(node, inputs)

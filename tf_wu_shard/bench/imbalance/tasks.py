@@ -37,7 +37,8 @@ class Task:
         score: Of targets and outputs of these; see `score_name`.
         score_name: What it is.
         higher_is_better: Whether more of it is.
-        rate: The learning rate of SGD.
+        rate: What SGD's learning rate is, without momentum; with one it is as much less as the
+            momentum makes of each gradient more, by 1 / (1 - momentum).
     """
 
     model: Callable[[], Any]
@@ -72,7 +73,7 @@ def _digits(seed: int) -> Task:
         score=_accuracy,
         score_name="accuracy, %",
         higher_is_better=True,
-        rate=0.05,
+        rate=0.25,
     )
 
 
@@ -94,7 +95,7 @@ def _language_model(seed: int) -> Task:
         score=_perplexity,
         score_name="perplexity",
         higher_is_better=False,
-        rate=0.1,
+        rate=0.5,
     )
 
 
@@ -132,7 +133,7 @@ def _text(seed: int) -> Task:
         score=_perplexity,
         score_name="perplexity",
         higher_is_better=False,
-        rate=0.5,
+        rate=1.0,
     )
 
 

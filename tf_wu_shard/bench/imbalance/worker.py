@@ -63,7 +63,7 @@ class _Trainer:
         keras.utils.set_random_seed(seed)
         with self._strategy.scope():
             model = todo.model()
-            optimizer = keras.optimizers.SGD(todo.rate, momentum=momentum)
+            optimizer = keras.optimizers.SGD(todo.rate * (1 - momentum), momentum=momentum)
             optimizer.build(model.trainable_variables)
         batches = [self._own(todo.batch, number, batch) for number in range(len(delays) + 1)]
         step = custom_loop.train_function(

@@ -11,6 +11,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+import tensorflow as tf
+
 from tf_wu_shard import dtypes, refusals
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.builder import Emitter
@@ -201,10 +203,10 @@ def _tell(step: Step, edit: StepEdit, op: Op, shared: SharedRounds) -> None:
     """Hands a sum's operand in for the next round, and takes what the last one made of it."""
     (operand,) = op.inputs[:1]
     shape, dtype = step.view.shape(operand), step.view.dtype(operand)
-    if shape is None:
+    if shape is None or tf.as_dtype(dtype).is_complex:
         raise WuShardError(
-            f"{op.name} sums what has another shape from step to step; sum a scalar, or keep it out"
-            " of the step"
+            f"{op.name} sums complex numbers, or what has another shape from step to step, and"
+            " another sum is made into it; sum a real scalar, or keep it out of the step"
         )
     at = edit.at(0, f"{op.name}/said")
     made = _call(at, [operand], shared.said(f"{step.graph.name}/{op.name}", shape, dtype), "call")

@@ -12,8 +12,8 @@ from tf_wu_shard.partial_sums.rounds.contributions import Contribution, RoundSum
 from tf_wu_shard.partial_sums.rounds.record import NUM_NUMBERS, Part
 from tf_wu_shard.tensorflow_private import steady_context
 
-# A float64 does not hold all of them.
-_ALONE = (tf.int64, tf.uint64)
+# A float64 does not hold all of these, and nothing of the imaginary parts of others.
+_ALONE = (tf.int64, tf.uint64, tf.complex64, tf.complex128)
 
 # What a list is filled up with.
 _NO_ROW = -1
