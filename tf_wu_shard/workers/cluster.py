@@ -182,6 +182,14 @@ class WorkerCluster:
             self._presence.watch.guard()
         return decision
 
+    def has_left(self, worker: int) -> bool:
+        """Whether the program of a worker has ended as programs do.
+
+        Args:
+            worker: Its number.
+        """
+        return self._presence.has_left(worker)
+
     @property
     def store(self) -> ClusterStore:
         """The table that all workers share."""

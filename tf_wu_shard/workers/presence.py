@@ -55,6 +55,14 @@ class Presence:
         self._process = os.getpid()
         atexit.register(self._leave)
 
+    def has_left(self, worker: int) -> bool:
+        """Whether a worker has said that its program ends.
+
+        Args:
+            worker: Its number.
+        """
+        return self._farewells.of(worker) is not None
+
     def _leave(self) -> None:
         """What the program does last."""
         if os.getpid() != self._process:

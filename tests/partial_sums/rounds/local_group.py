@@ -59,7 +59,7 @@ class LocalGroup:
         shares: Sequence[Contribution] = [*self._given]
         self._met.wait()
         gradients = sum(np.sum(step[0], axis=0) for one in shares for step in one.gradients)
-        values = sum(one.values[0] for one in shares)
+        values = sum(one.values[0] for one in shares if one.values is not None)
         numbered = range(len(shares[0].said))
         said = []
         for number in numbered:

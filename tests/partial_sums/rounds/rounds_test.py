@@ -65,7 +65,7 @@ def test_nothing_is_lost(data: st.DataObject, mode: str) -> None:
         "pauses",
     )
     # A dataset that has ended yields no more.
-    ends = data.draw(st.lists(st.integers(1, steps), min_size=total, max_size=total), "batches")
+    ends = data.draw(st.lists(st.integers(0, steps), min_size=total, max_size=total), "batches")
     out = [[number >= end for number in range(steps)] for end in ends]
     group = LocalGroup(total, mode, bound)
     taken = _run(group, pauses, out)

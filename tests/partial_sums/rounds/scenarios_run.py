@@ -1,14 +1,17 @@
 """Trainings of workers in rounds, one after the other: what users do, and what is refused.
 
-    python -m tests.partial_sums.rounds.scenarios_run
+    python -m tests.partial_sums.rounds.scenarios_run FOLDER
 
-with TF_CONFIG. It prints what is to be compared as a line of JSON, by the name of a scenario.
+with TF_CONFIG; all workers have the folder. It prints what is to be compared as a line of JSON, by
+the name of a scenario.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
+import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -35,13 +38,18 @@ class _Scenarios:
         self._total = self._strategy.num_replicas_in_sync
         self._pause = random.Random(self._number)
 
-    def run(self) -> dict[str, Any]:
-        """What each came to."""
+    def run(self, folder: str) -> dict[str, Any]:
+        """What each came to.
+
+        Args:
+            folder: Where backups are written.
+        """
         tf.config.optimizer.set_experimental_options({FLAG: PartialSums(mode="solo")})
         return {
             "table": self.table(),
             "in_a_loop": self.in_a_loop(),
             "fit": self.fit(),
+            "restart": self.restart(folder),
             "both_flags": self.both_flags(),
             "refused": {name: self._error_of(step) for name, step in self._refused().items()},
         }
@@ -109,23 +117,7 @@ class _Scenarios:
 
     def fit(self) -> dict[str, Any]:
         """Keras' fit, with an accuracy, statistics of batches and callbacks."""
-        with self._strategy.scope():
-            model = tf_keras.Sequential(
-                [
-                    tf_keras.Input((6,)),
-                    tf_keras.layers.Dense(8, activation="relu"),
-                    tf_keras.layers.BatchNormalization(),
-                    tf_keras.layers.Dense(3),
-                ]
-            )
-            loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-            model.compile(tf_keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
-            # Else it would be traced once more, to make the slots.
-            model.optimizer.build(model.trainable_variables)
-        drawn = np.random.default_rng(0)
-        inputs = drawn.standard_normal((44, 6)).astype(np.float32)
-        targets = inputs[:, :3].argmax(-1).astype(np.int32)
-        data = tf.data.Dataset.from_tensor_slices((inputs, targets)).batch(8)
+        model, data = self._model_and_data()
         slow = tf_keras.callbacks.LambdaCallback(on_batch_begin=lambda batch, logs: self._dawdle())
         stop = tf_keras.callbacks.EarlyStopping("loss", patience=5, restore_best_weights=True)
         history = model.fit(
@@ -144,6 +136,57 @@ class _Scenarios:
             "collectives": collectives,
             "changes": tf_wu_shard.reports()[-1].changes[FLAG],
         }
+
+    def restart(self, folder: str) -> dict[str, Any]:
+        """A training that ends in its third epoch, and one that goes on from the second."""
+        model, data = self._model_and_data()
+        kept: list[list[np.ndarray]] = []
+
+        def fail(epoch: int, logs: Any) -> None:
+            kept.append(model.get_weights())
+            if epoch == 2:
+                raise InterruptedError
+
+        callbacks = [
+            tf_keras.callbacks.BackupAndRestore(folder),
+            tf_keras.callbacks.LambdaCallback(
+                on_epoch_begin=fail, on_batch_begin=lambda batch, logs: self._dawdle()
+            ),
+        ]
+        with contextlib.suppress(InterruptedError):
+            model.fit(data, epochs=3, callbacks=callbacks, verbose=0)
+        again, data = self._model_and_data()
+        begins: list[tuple[int, list[np.ndarray]]] = []
+        note = tf_keras.callbacks.LambdaCallback(
+            on_epoch_begin=lambda epoch, logs: begins.append((epoch, again.get_weights()))
+        )
+        again.fit(
+            data, epochs=3, callbacks=[tf_keras.callbacks.BackupAndRestore(folder), note], verbose=0
+        )
+        first, restored = begins[0]
+        return {
+            "first_epoch": first,
+            "is_restored": all(map(np.array_equal, restored, kept[-1])),
+            "steps": int(again.optimizer.iterations.numpy()),
+        }
+
+    def _model_and_data(self) -> tuple[Any, tf.data.Dataset]:
+        tf_keras.utils.set_random_seed(3)
+        with self._strategy.scope():
+            model = tf_keras.Sequential(
+                [
+                    tf_keras.Input((6,)),
+                    tf_keras.layers.Dense(8, activation="relu"),
+                    tf_keras.layers.BatchNormalization(),
+                    tf_keras.layers.Dense(3),
+                ]
+            )
+            loss = tf_keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            model.compile(tf_keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
+        drawn = np.random.default_rng(0)
+        inputs = drawn.standard_normal((44, 6)).astype(np.float32)
+        targets = inputs[:, :3].argmax(-1).astype(np.int32)
+        return model, tf.data.Dataset.from_tensor_slices((inputs, targets)).batch(8)
 
     def both_flags(self) -> str:
         """The sharded update is left off, and says why."""
@@ -201,4 +244,4 @@ class _Scenarios:
 
 
 if __name__ == "__main__":
-    print(json.dumps(_Scenarios().run()))
+    print(json.dumps(_Scenarios().run(sys.argv[1])))

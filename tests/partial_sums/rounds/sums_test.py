@@ -16,6 +16,13 @@ from tf_wu_shard.partial_sums.rounds.sums import Sums
 
 _SECONDS = 20.0
 
+_VALUES: list[Any] = [
+    np.array([[1.5, 2]], np.float32),
+    np.int32(7),
+    np.int64(2**60),
+    np.array([1e-300]),
+]
+
 
 class _Group:
     """Workers that are threads."""
@@ -50,8 +57,11 @@ class _Member:
 def _in_rounds(rounds: Sequence[Sequence[Contribution]], num_dense: int) -> list[list[RoundSum]]:
     """What each worker gets of each round; [workers][rounds]."""
     total = len(rounds[0])
-    group = _Group(total)
-    sums = [Sums(group.of(worker), worker, total, num_dense) for worker in range(total)]
+    group, first = _Group(total), rounds[0][0]
+    kinds = [(tuple(one.shape), one.dtype.as_datatype_enum) for one in first.gradients[0]]
+    others = [(tuple(one.shape), one.dtype.as_datatype_enum) for one in first.values or ()]
+    dense, lists = kinds[:num_dense], kinds[num_dense:]
+    sums = [Sums(group.of(one), one, total, dense, lists, others) for one in range(total)]
 
     def take_part(worker: int) -> list[RoundSum]:
         return [sums[worker](each[worker]) for each in rounds]
@@ -103,7 +113,7 @@ def test_lists_stand_one_after_the_other_whatever_their_lengths() -> None:
 
 
 def test_other_values_keep_their_shapes_and_types() -> None:
-    values = [np.float32([[1.5, 2]]), np.int32(7), np.int64(2**60), np.float64([1e-300])]
+    values = _VALUES
     each = _given([np.float32(0)], values=values)
     for worker in _in_rounds([[each, each]], num_dense=1):
         for one, found in zip(values, worker[0].values, strict=True):
@@ -119,3 +129,11 @@ def test_what_a_worker_has_not_said_counts_as_what_the_others_have() -> None:
     for worker in _in_rounds(rounds, num_dense=1):
         np.testing.assert_array_equal(worker[0].said[0], [13.5])
         assert worker[1].said == [None]
+
+
+def test_a_worker_that_never_had_a_batch_takes_part() -> None:
+    value = np.array([[2, 3]], np.float32)
+    none = Contribution([], None, [], Part(False, 0, 0, False, True))
+    for worker in _in_rounds([[_given([value], values=[value]), none]], num_dense=1):
+        np.testing.assert_array_equal(worker[0].gradients[0], value)
+        np.testing.assert_array_equal(worker[0].values[0], value)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import collections
 
+import pytest
+
+from tf_wu_shard.partial_sums.rounds import table as table_module
 from tf_wu_shard.partial_sums.rounds.starts import may_start
 from tf_wu_shard.partial_sums.rounds.table import RoundTable
-from tf_wu_shard.workers.store import LocalStore
+from tf_wu_shard.workers.store import LocalStore, StoreError
 
 
 class _Counting(LocalStore):
@@ -60,3 +63,14 @@ def test_any_worker_starts_a_solo_round() -> None:
     assert all(
         may_start("solo", 7, number, worker, 4) for number in range(9) for worker in range(4)
     )
+
+
+def test_who_has_left_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_module, "_SECONDS_BETWEEN_LOOKS", 0.01)
+    left: set[int] = set()
+    table = RoundTable(LocalStore(), "weights", left.__contains__)
+    table.say(3, 1, True)
+    left |= {1, 2}
+    assert table.ask(3, 1)
+    with pytest.raises(StoreError, match="the program of worker 2 has ended"):
+        table.ask(3, 2)

@@ -25,10 +25,10 @@ def test_weights_are_less_by_all_gradients(mode: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def scenarios() -> list[dict[str, Any]]:
+def scenarios(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each worker came to in each scenario."""
-    run = "tests.partial_sums.rounds.scenarios_run"
-    return [one.answer for one in launch(run, workers=2, seconds=240)]
+    run, folder = "tests.partial_sums.rounds.scenarios_run", tmp_path_factory.mktemp("backups")
+    return [one.answer for one in launch(run, [str(folder)], workers=2, seconds=240)]
 
 
 def test_rows_of_a_table_are_less_by_all_gradients(scenarios: list[dict[str, Any]]) -> None:
@@ -47,6 +47,11 @@ def test_fit_waits_in_no_collective(scenarios: list[dict[str, Any]]) -> None:
     assert first["losses"][-1] < first["losses"][0]
     assert first["steps"] == 4 * 6
     assert set(first["collectives"]) == {f"{FLAG}/alive"}
+
+
+def test_a_training_goes_on_from_its_backup(scenarios: list[dict[str, Any]]) -> None:
+    expected = {"first_epoch": 2, "is_restored": True, "steps": 3 * 6}
+    assert all(one["restart"] == expected for one in scenarios)
 
 
 def test_a_step_in_rounds_is_not_sharded(scenarios: list[dict[str, Any]]) -> None:

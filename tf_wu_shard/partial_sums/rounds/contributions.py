@@ -35,14 +35,14 @@ class Contribution:
 
     Attributes:
         gradients: Of each step since the last round, oldest first, its gradients.
-        values: The other values, the last that a step handed in.
+        values: The other values, the last that a step handed in; None where none has.
         said: Values that steps gave after their exchange, the last of each, and whether there was
             one.
         part: What is noted of it.
     """
 
     gradients: Sequence[Sequence[Any]]
-    values: Sequence[Any]
+    values: Sequence[Any] | None
     said: Sequence[tuple[Any, bool]]
     part: Part
 

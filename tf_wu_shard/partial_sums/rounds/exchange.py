@@ -22,7 +22,8 @@ from tf_wu_shard.grounds.dialect import Gathered
 from tf_wu_shard.partial_sums.options import FLAG, PartialSums
 from tf_wu_shard.partial_sums.rounds.checks import check, warn_of_momentum
 from tf_wu_shard.partial_sums.rounds.finish import update_of
-from tf_wu_shard.partial_sums.rounds.shared import Kind, SharedRounds, rounds_called_in, rounds_of
+from tf_wu_shard.partial_sums.rounds.shared import SharedRounds, rounds_called_in, rounds_of
+from tf_wu_shard.partial_sums.rounds.sums import Kind
 from tf_wu_shard.partial_sums.steps.entries import Entries
 from tf_wu_shard.partial_sums.steps.sums import StepSums
 from tf_wu_shard.reachable import reachable
@@ -174,12 +175,20 @@ class _Exchange:
             trained,
             self._options,
             [self._kind(op.inputs[0]) for op in self._gradients],
-            [(None, self._view.dtype(one)) for one in lists],
+            [self._kind(one, first=1) for one in lists],
             [self._kind(op.inputs[0]) for op in self._others],
         )
 
-    def _kind(self, value: Value) -> Kind:
-        return self._view.stated(value), self._view.dtype(value)
+    def _kind(self, value: Value, first: int = 0) -> Kind:
+        """What is known of a value; nothing of its dimensions before the `first`."""
+        dims = self._view.stated(value)
+        known = () if dims is None else tuple(size for size in dims[first:] if size is not None)
+        if dims is None or len(known) < len(dims) - first:
+            raise WuShardError(
+                f"{value}, which is summed over the workers, has another shape from step to step;"
+                " sum a scalar, or keep it out of the step"
+            )
+        return (0,) * first + known, self._view.dtype(value)
 
 
 def _call(at: Emitter, operands: list[Value], call: EagerCall, name: str) -> Value:

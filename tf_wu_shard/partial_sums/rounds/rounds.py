@@ -83,7 +83,7 @@ class Rounds:
         self._changed = threading.Condition()
         # Gradients that no round has yet, each with the number of its step.
         self._pending: list[tuple[int, Sequence[Any]]] = []
-        self._values: Sequence[Any] = ()
+        self._values: Sequence[Any] | None = None
         self._said: list[tuple[Any, bool]] = []
         self._last: RoundSum | None = None
         # The number of the last step that this worker had no batch for.
@@ -146,6 +146,7 @@ class Rounds:
         """
         if own:
             return True
+        is_left = self._carried is not None
         number, found = self._take_without_batch()
         others = [one for one in range(self._total) if one != self._number]
         self._table.say(number, self._number, False)
@@ -157,7 +158,7 @@ class Rounds:
         _, rest = self._take_without_batch()
         self._settled()
         self._num_finished = self._num_handed_in
-        if any(part.gradients for part in (*found.parts, *rest.parts)):
+        if is_left or any(part.gradients for part in (*found.parts, *rest.parts)):
             # A round that no worker hands anything in for has nothing but zeros.
             self._finish(self._add(found.gradients, rest.gradients))
         return False
@@ -336,7 +337,7 @@ class Rounds:
         part = Part(
             in_time=number in steps,
             gradients=len(pending),
-            staleness=number - steps[0] if steps else 0,
+            staleness=number - min(steps, default=number),
             holds_up=held_up,
             is_out=self._out_at == number,
         )

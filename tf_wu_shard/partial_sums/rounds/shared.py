@@ -10,7 +10,7 @@ import itertools
 import operator
 import threading
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -23,7 +23,7 @@ from tf_wu_shard.partial_sums.rounds.contributions import RoundsEndedError
 from tf_wu_shard.partial_sums.rounds.record import Record
 from tf_wu_shard.partial_sums.rounds.rounds import Rounds
 from tf_wu_shard.partial_sums.rounds.starts import may_start
-from tf_wu_shard.partial_sums.rounds.sums import Sums
+from tf_wu_shard.partial_sums.rounds.sums import Kind, Sums
 from tf_wu_shard.partial_sums.rounds.table import RoundTable
 from tf_wu_shard.tensorflow_private import worker_collectives
 from tf_wu_shard.tensorflow_private.eager_batches import before_eager_batches
@@ -50,9 +50,6 @@ _WAITS_FOR_BATCHES = (
     " (next(iterator) in the tf.function), or repeat() the dataset"
 )
 
-# The dimensions of a value and its element type, the DataType enum's number.
-Kind: TypeAlias = tuple[Sequence[int | None] | None, int]
-
 # By their name. They last as long as the program: what waits in them is of no one function.
 _shared: dict[str, SharedRounds] = {}
 _lock = threading.Lock()
@@ -75,9 +72,9 @@ class SharedRounds:
         cluster: WorkerCluster,
         strategy: tf.distribute.Strategy,
         options: PartialSums,
-        num_gradients: int,
-        num_dense: int,
-        types: Sequence[int],
+        dense: Sequence[Kind],
+        lists: Sequence[Kind],
+        others: Sequence[Kind],
     ) -> None:
         """Begins to take part, once all workers have agreed to.
 
@@ -86,31 +83,32 @@ class SharedRounds:
             cluster: The workers.
             strategy: A MultiWorkerMirroredStrategy of them.
             options: What the user asked for.
-            num_gradients: How many gradients are exchanged; other values follow them.
-            num_dense: How many of these are dense, see `Sums`.
-            types: The element types of all that is exchanged, as the DataType enum's numbers.
+            dense: What is known of what is exchanged, see `Sums`.
+            lists: Likewise.
+            others: Likewise.
         """
         number, total = cluster.number, cluster.total
         self._total = total
-        self._num_gradients = num_gradients
+        self._num_gradients = len(dense) + len(lists)
         # How many steps there were when batches were taken outside of functions.
         self.eager_batches: collections.deque[int] = collections.deque(maxlen=1 + _ENOUGH_TO_TELL)
         self._said: dict[str, EagerCall] = {}
         self._has_batch: dict[int, EagerCall] = {}
         self._cluster = cluster
         self.group_of_one = worker_collectives.key_of_one(number, 1 + len(_shared))
-        sums = Sums(GroupOfWorkers(strategy, name), number, total, num_dense)
+        sums = Sums(GroupOfWorkers(strategy, name), number, total, dense, lists, others)
         self.rounds = Rounds(
             _THREAD,
             number,
             total,
             options.max_staleness,
             lambda one: may_start(options.mode, options.seed, one, number, total),
-            RoundTable(cluster.store, name),
+            RoundTable(cluster.store, name, cluster.has_left),
             sums,
             sums.add,
             worker_collectives.give_up,
         )
+        types = [dtype for _, dtype in itertools.chain(dense, lists, others)]
         self.exchange = EagerCall(self._exchange, types)
         before_epochs_end(flush_partial_sums)
         before_eager_batches(_notice_eager_batch)
@@ -218,11 +216,7 @@ def rounds_of(
     with _lock:
         if digest not in _shared:
             _agree(cluster, sorted(weights), digest, repr(options))
-            types = [dtype for _, dtype in itertools.chain(dense, lists, others)]
-            count = len(dense) + len(lists)
-            _shared[digest] = SharedRounds(
-                digest, cluster, strategy, options, count, len(dense), types
-            )
+            _shared[digest] = SharedRounds(digest, cluster, strategy, options, dense, lists, others)
         return _shared[digest]
 
 

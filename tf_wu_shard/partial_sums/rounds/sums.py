@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -17,6 +17,11 @@ _ALONE = (tf.int64, tf.uint64, tf.complex64, tf.complex128)
 
 # What a list is filled up with.
 _NO_ROW = -1
+
+
+# The dimensions of a value, but for how long a list is, and its element type, the DataType enum's
+# number.
+Kind: TypeAlias = tuple[tuple[int, ...], int]
 
 
 class Group(Protocol):
@@ -41,27 +46,38 @@ class Sums:
     collective of its own.
     """
 
-    def __init__(self, group: Group, number: int, total: int, num_dense: int) -> None:
+    def __init__(
+        self,
+        group: Group,
+        number: int,
+        total: int,
+        dense: Sequence[Kind],
+        lists: Sequence[Kind],
+        others: Sequence[Kind],
+    ) -> None:
         """Prepares; nothing travels yet.
 
         Args:
             group: The workers.
             number: This worker's number.
             total: How many there are.
-            num_dense: How many gradients are dense. They come first, and then for each sparse one
-                its rows, and the numbers of these.
+            dense: What is known of the dense gradients. They come first.
+            lists: Of the rows of each sparse one, and of the numbers of these.
+            others: Of the other values.
         """
         self._group = group
         self._number = number
         self._total = total
-        self._num_dense = num_dense
-        self._nothing: Sequence[tf.Tensor] = ()
+        self._num_dense = len(dense)
+        # What a worker hands in that has nothing.
+        self._nothing = [*map(_zeros, dense), *map(_no_rows, lists)]
+        self._no_values = [*map(_zeros, others)]
 
     def __call__(self, contribution: Contribution) -> RoundSum:
         """The sums over all workers, the same on each.
 
         Args:
-            contribution: This worker's; the first one has gradients.
+            contribution: This worker's.
         """
         with steady_context.in_use():
             gradients = self._total_of(contribution.gradients)
@@ -88,11 +104,6 @@ class Sums:
         if not steps:
             return self._nothing
         total, *others = steps
-        if not self._nothing:
-            self._nothing = [
-                _zeros(one) if number < self._num_dense else one[:0]
-                for number, one in enumerate(total)
-            ]
         for other in others:
             # In the order in which they came, so that the sum's bits are no matter of luck.
             total = self.add(total, other)
@@ -117,7 +128,8 @@ class Sums:
         self, contribution: Contribution, own: np.ndarray
     ) -> tuple[Sequence[tf.Tensor], Sequence[tf.Tensor | None], np.ndarray]:
         """The sums of the other values, of those that were said, and what all workers noted."""
-        together = [one for one in contribution.values if one.dtype not in _ALONE]
+        given = self._no_values if contribution.values is None else contribution.values
+        together = [one for one in given if one.dtype not in _ALONE]
         flat = [_flat(one) for one in together]
         for value, is_there in contribution.said:
             flat.append(tf.concat([_flat(value), [float(is_there)]], 0))
@@ -126,7 +138,7 @@ class Sums:
         summed = iter(found)
         values = [
             self._group.sum(one) if one.dtype in _ALONE else _shaped(next(summed), one)
-            for one in contribution.values
+            for one in given
         ]
         said = [self._said(next(summed), like) for like, _ in contribution.said]
         return values, said, noted.numpy().reshape(own.shape)
@@ -137,10 +149,16 @@ class Sums:
         return _shaped(summed[:-1] * (self._total / count), like) if count else None
 
 
-def _zeros(like: tf.Tensor) -> tf.Tensor:
+def _zeros(kind: Kind) -> tf.Tensor:
+    dims, dtype = kind
     # -0.0, as x + -0.0 = x for all x. Made by NumPy: TensorFlow takes 0.0 and -0.0 for one number,
     # and keeps a tensor of it.
-    return tf.constant(np.full(like.shape, -0.0, like.dtype.as_numpy_dtype))
+    return tf.constant(np.full(dims, -0.0).astype(tf.as_dtype(dtype).as_numpy_dtype))
+
+
+def _no_rows(kind: Kind) -> tf.Tensor:
+    dims, dtype = kind
+    return tf.zeros([0, *dims[1:]], tf.as_dtype(dtype))
 
 
 def _filled(rows: tf.Tensor, missing: int, value: int) -> tf.Tensor:

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
-from tf_wu_shard.workers.store import Store
+from tf_wu_shard.workers.store import Store, StoreError
 
 # Keys are removed a block at a time, so that few calls are made for that.
 _BLOCK = 64
 
 _HAS = "has"
 
+# Each look that finds nothing leaves a call behind until the key comes, see `worker_cluster.get`.
+_SECONDS_BETWEEN_LOOKS = 5.0
+
 
 class RoundTable:
     """The rounds of one step, see `rounds.Table`."""
 
-    def __init__(self, store: Store, name: str) -> None:
+    def __init__(
+        self, store: Store, name: str, has_left: Callable[[int], bool] = lambda worker: False
+    ) -> None:
         """Uses the keys below a name.
 
         Args:
             store: The table.
             name: The same on all workers; no other rounds have it.
+            has_left: Whether the program of a worker has ended, so that it says nothing more.
         """
+        self._has_left = has_left
         self._store = store
         self._name = f"rounds/{name}"
 
@@ -72,9 +80,19 @@ class RoundTable:
             worker: The worker's number.
 
         Raises:
-            StoreError: The cluster is lost.
+            StoreError: The cluster is lost, or the program of the worker has ended.
         """
-        return self._store.get(self._key(number, worker), math.inf) == _HAS
+        key = self._key(number, worker)
+        found = None
+        while found is None:
+            is_last = self._has_left(worker)
+            found = self._store.get(key, _SECONDS_BETWEEN_LOOKS)
+            if found is None and is_last:
+                raise StoreError(
+                    f"the program of worker {worker} has ended, and this worker waits for it to say"
+                    " whether it has a batch"
+                )
+        return found == _HAS
 
     def _key(self, number: int, worker: int | None = None) -> str:
         key = f"{self._name}/{number // _BLOCK}/{number}"
