@@ -72,7 +72,7 @@ def update_of(step: Step, sums: Sequence[Value]) -> Callable[[Sequence[Any]], No
     captured = [handles[name] for name in used]
 
     def update(gradients: Sequence[Any]) -> None:
-        function.call_flat(*captured, *gradients)
+        function.call_flat(*captured, *map(tf.convert_to_tensor, gradients))
 
     return update
 
