@@ -42,6 +42,7 @@ def _compared(strategy: tf.distribute.Strategy, name: str) -> Any:
     facts, found = program_run.run(strategy, program, sharded=False)
     tf.config.optimizer.set_experimental_options({FLAG: False})
     if facts["error"]:
+        print(name, facts["error"], file=sys.stderr)
         return facts["error"].strip().splitlines()[-1]
     # What is seen of a step, such as its loss, may be of the round before.
     kept = [key for key in wanted if not key.startswith("seen")]

@@ -73,8 +73,10 @@ def told(step: Step, sums: StepSums) -> Step:
         _count(step, edit, op, found[0])
     for op in sums_of_others:
         _tell(step, edit, op, found[0])
+    said = "a worker that has a batch asks no other for one" if counts else ""
     if sums_of_others:
-        edit.report(FLAG, f"{len(sums_of_others)} sums are of the round before")
+        said = f"{len(sums_of_others)} sums are of the round before"
+    edit.report(FLAG, said)
     return edit.done()
 
 
@@ -175,20 +177,12 @@ class _Exchange:
             trained,
             self._options,
             [self._kind(op.inputs[0]) for op in self._gradients],
-            [self._kind(one, first=1) for one in lists],
+            [self._kind(one) for one in lists],
             [self._kind(op.inputs[0]) for op in self._others],
         )
 
-    def _kind(self, value: Value, first: int = 0) -> Kind:
-        """What is known of a value; nothing of its dimensions before the `first`."""
-        dims = self._view.stated(value)
-        known = () if dims is None else tuple(size for size in dims[first:] if size is not None)
-        if dims is None or len(known) < len(dims) - first:
-            raise WuShardError(
-                f"{value}, which is summed over the workers, has another shape from step to step;"
-                " sum a scalar, or keep it out of the step"
-            )
-        return (0,) * first + known, self._view.dtype(value)
+    def _kind(self, value: Value) -> Kind:
+        return self._view.stated(value), self._view.dtype(value)
 
 
 def _call(at: Emitter, operands: list[Value], call: EagerCall, name: str) -> Value:

@@ -147,7 +147,8 @@ class SharedRounds:
             WuShardError: Another worker has another, or none.
         """
         if name not in self._said:
-            nothing = tf.constant(np.zeros(shape, tf.as_dtype(dtype).as_numpy_dtype))
+            with tf.init_scope():
+                nothing = tf.constant(np.zeros(shape, tf.as_dtype(dtype).as_numpy_dtype))
             number = self.rounds.new_value(nothing)
             total = self._total
 
@@ -211,7 +212,10 @@ def rounds_of(
     Raises:
         WuShardError: Not all workers want the same.
     """
-    asked = repr((sorted(weights), options, dense, lists, others))
+    # Of shapes a trace for one batch may know more than one for another, and workers trace at times
+    # of their own.
+    types = [[dtype for _, dtype in kinds] for kinds in (dense, lists, others)]
+    asked = repr((sorted(weights), options, types))
     digest = hashlib.sha256(asked.encode()).hexdigest()[:16]
     with _lock:
         if digest not in _shared:

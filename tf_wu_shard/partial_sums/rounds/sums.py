@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.partial_sums.rounds.contributions import Contribution, RoundSum
 from tf_wu_shard.partial_sums.rounds.record import NUM_NUMBERS, Part
 from tf_wu_shard.tensorflow_private import steady_context
@@ -19,9 +20,9 @@ _MOST_JOINED = 1 << 18
 _NO_ROW = -1
 
 
-# The dimensions of a value, but for how long a list is, and its element type, the DataType enum's
+# The dimensions of a value, as far as they are known, and its element type, the DataType enum's
 # number.
-Kind: TypeAlias = tuple[tuple[int, ...], int]
+Kind: TypeAlias = tuple[tuple[int | None, ...] | None, int]
 
 
 class Group(Protocol):
@@ -69,8 +70,9 @@ class Sums:
         self._total = total
         self._num_dense = len(dense)
         # What a worker hands in that has nothing.
-        self._nothing = [*map(_zeros, dense), *map(_no_rows, lists)]
+        self._nothing: list[tf.Tensor | None] = [*map(_zeros, dense), *map(_no_rows, lists)]
         self._no_values = [*map(_zeros, others)]
+        self._has_learnt = False
 
     def __call__(self, contribution: Contribution) -> RoundSum:
         """The sums over all workers, the same on each.
@@ -81,7 +83,9 @@ class Sums:
         with steady_context.in_use():
             gradients = self._total_of(contribution.gradients)
             dense, lists = gradients[: self._num_dense], gradients[self._num_dense :]
-            values = self._no_values if contribution.values is None else contribution.values
+            values = contribution.values
+            if values is None:
+                values = [_known(one) for one in self._no_values]
             said = [value for value, _ in contribution.said]
             there = np.array([is_there for _, is_there in contribution.said], np.float32)
             own = np.zeros([self._total, NUM_NUMBERS + len(lists)], np.float32)
@@ -136,8 +140,17 @@ class Sums:
     def _total_of(self, steps: Sequence[Sequence[tf.Tensor]]) -> Sequence[tf.Tensor]:
         """The sum of the gradients of some steps; zeros of none."""
         if not steps:
-            return self._nothing
+            return [_known(one) for one in self._nothing]
         total, *others = steps
+        if not self._has_learnt:
+            # Not all shapes are known as a step is traced.
+            self._nothing = [
+                _zeros((tuple(one.shape), one.dtype.as_datatype_enum))
+                if number < self._num_dense
+                else one[:0]
+                for number, one in enumerate(total)
+            ]
+            self._has_learnt = True
         for other in others:
             # In the order in which they came, so that the sum's bits are no matter of luck.
             total = self.add(total, other)
@@ -166,16 +179,29 @@ def _array(value: Any) -> np.ndarray | None:
     return np.asarray(value)
 
 
-def _zeros(kind: Kind) -> tf.Tensor:
+def _zeros(kind: Kind) -> tf.Tensor | None:
+    """A tensor of zeros; None where its shape is not known."""
     dims, dtype = kind
+    if dims is None or None in dims:
+        return None
     # -0.0, as x + -0.0 = x for all x. Made by NumPy: TensorFlow takes 0.0 and -0.0 for one number,
     # and keeps a tensor of it.
-    return tf.constant(np.full(dims, -0.0).astype(tf.as_dtype(dtype).as_numpy_dtype))
+    zeros = np.full([size or 0 for size in dims], -0.0)
+    return tf.constant(zeros.astype(tf.as_dtype(dtype).as_numpy_dtype))
 
 
-def _no_rows(kind: Kind) -> tf.Tensor:
+def _no_rows(kind: Kind) -> tf.Tensor | None:
     dims, dtype = kind
-    return tf.zeros([0, *dims[1:]], tf.as_dtype(dtype))
+    return None if dims is None else _zeros(((0, *dims[1:]), dtype))
+
+
+def _known(nothing: tf.Tensor | None) -> tf.Tensor:
+    if nothing is None:
+        raise WuShardError(
+            "a worker that has no batch for its first step cannot take part in rounds: the shape of"
+            " what is summed is known only from a batch; give each worker one"
+        )
+    return nothing
 
 
 def _filled(rows: tf.Tensor, missing: int, value: int) -> tf.Tensor:
