@@ -32,8 +32,9 @@ def _train(
         time.sleep(pause)
         if not rounds.has_batch(not out):
             break
+        # What is computed without a batch is of none.
         own = (worker + 1) * 1000 ** (number % 4) if not out else 7
-        taken.handed_in += own
+        taken.handed_in += own if not out else 0
         found = rounds.exchange([np.array([own])], [np.array(worker + 10 * number)])
         taken.gradients.append(int(found.gradients[0].sum()))
         taken.values.append(int(found.values[0]))

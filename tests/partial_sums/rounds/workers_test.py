@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.workers.processes import launch, running
+from tests.workers.processes import CompletedWorker, launch, running
 from tf_wu_shard.partial_sums.options import FLAG
 
 _RUN = "tests.partial_sums.rounds.workers_run"
@@ -25,10 +25,16 @@ def test_weights_are_less_by_all_gradients(mode: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def scenarios(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What each worker came to in each scenario."""
+def done(tmp_path_factory: pytest.TempPathFactory) -> list[CompletedWorker]:
+    """The workers that went through all scenarios."""
     run, folder = "tests.partial_sums.rounds.scenarios_run", tmp_path_factory.mktemp("backups")
-    return [one.answer for one in launch(run, [str(folder)], workers=2, seconds=240)]
+    return launch(run, [str(folder)], workers=2, seconds=240)
+
+
+@pytest.fixture(scope="module")
+def scenarios(done: list[CompletedWorker]) -> list[dict[str, Any]]:
+    """What each worker came to in each scenario."""
+    return [one.answer for one in done]
 
 
 def test_rows_of_a_table_are_less_by_all_gradients(scenarios: list[dict[str, Any]]) -> None:
@@ -47,6 +53,10 @@ def test_fit_waits_in_no_collective(scenarios: list[dict[str, Any]]) -> None:
     assert first["losses"][-1] < first["losses"][0]
     assert first["steps"] == 4 * 6
     assert set(first["collectives"]) == {f"{FLAG}/alive"}
+
+
+def test_who_keeps_a_momentum_is_warned_of_solo_rounds(done: list[CompletedWorker]) -> None:
+    assert all(one.errors.count("trainings have diverged that way") == 1 for one in done)
 
 
 def test_a_training_goes_on_from_its_backup(scenarios: list[dict[str, Any]]) -> None:

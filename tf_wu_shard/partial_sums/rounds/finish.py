@@ -52,7 +52,8 @@ def update_of(step: Step, sums: Sequence[Value]) -> Callable[[Sequence[Any]], No
         for value, placeholder in given.items()
     ]
     # The function is made among all inputs that the step has.
-    nodes += [op.node for op in view if op.type == "Placeholder" and op.name not in needed]
+    inputs = {tensor.op.name for tensor in step.graph.inputs} - needed
+    nodes += [op.node for op in view if op.name in inputs]
     for op in ops:
         shape = _fixed_shape(view, op)
         if shape is not None:

@@ -90,8 +90,6 @@ class Rounds:
         self._out_at = -1
         # The sum for a step that this worker has no batch for, but others have.
         self._taken_before: RoundSum | None = None
-        # Whether it took a sum before it handed in what belongs to that step.
-        self._owes = False
         self._carried: Sequence[Any] | None = None
         self._sums: collections.deque[RoundSum] = collections.deque()
         self._num_handed_in = 0
@@ -123,9 +121,7 @@ class Rounds:
         with self._changed:
             taken, self._taken_before = self._taken_before, None
             if taken is not None:
-                # It had no batch of its own, and what it computed instead is of the next round.
-                self._pending.append((self._num_taken - 1, gradients))
-                self._settled()
+                # It had no batch of its own, and what it computed instead is of none.
                 return taken
             self._pending.append((self._num_handed_in, gradients))
             self._values = values
@@ -135,7 +131,7 @@ class Rounds:
         """Whether any worker has a batch for the next step; where this one has, it knows.
 
         Otherwise the round of that step tells, or the workers that were not in time for it do when
-        they come so far. Where none has a batch there is no step, and all have handed in all that
+        they come so far; what this worker computes in the place of a batch is not handed in. Where none has a batch there is no step, and all have handed in all that
         they had: one more round sums what is left of it, and what was late is given to `finish`.
 
         Args:
@@ -154,9 +150,7 @@ class Rounds:
         if in_time or any(self._table.ask(number, one) for one in others):
             self._taken_before = found
             return True
-        self._settled()
         _, rest = self._take_without_batch()
-        self._settled()
         self._num_finished = self._num_handed_in
         if is_left or any(part.gradients for part in (*found.parts, *rest.parts)):
             # A round that no worker hands anything in for has nothing but zeros.
@@ -169,12 +163,6 @@ class Rounds:
             number = self._num_handed_in
             self._out_at = number
         return number, self._take()
-
-    def _settled(self) -> None:
-        """Hands in nothing for the step that a sum was taken for before."""
-        with self._changed:
-            self._owes = False
-            self._changed.notify_all()
 
     def _finish(self, gradients: Sequence[Any]) -> None:
         if self.finish is None:
@@ -193,11 +181,10 @@ class Rounds:
             if not self._sums:
                 raise RoundsEndedError(self._ended)
             self._num_taken += 1
-            self._owes = self._out_at == number
             self._changed.notify_all()
             self.record.steps.append(StepTimes(begun, time.monotonic()))
             found = self._sums.popleft()
-        if not self._owes and not any(part.in_time for part in found.parts):
+        if self._out_at != number and not any(part.in_time for part in found.parts):
             # Whoever started the round has no batch, and asks who has.
             self._table.say(number, self._number, True)
         if self._carried is not None:
@@ -321,7 +308,7 @@ class Rounds:
 
         def has_room() -> bool:
             # Of the first round all are in time: there are no values of any before.
-            behind = number - self._num_taken + self._owes
+            behind = number - self._num_taken
             return behind < self._max_staleness and self._num_handed_in > 0
 
         with self._changed:
