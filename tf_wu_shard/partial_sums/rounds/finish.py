@@ -52,8 +52,8 @@ def update_of(step: Step, sums: Sequence[Value]) -> Callable[[Sequence[Any]], No
         for value, placeholder in given.items()
     ]
     # The function is made among all inputs that the step has.
-    inputs = {tensor.op.name for tensor in step.graph.inputs} - needed
-    nodes += [op.node for op in view if op.name in inputs]
+    others = {tensor.op.name for tensor in step.graph.inputs} - needed
+    nodes += [op.node for op in view if op.name in others]
     for op in ops:
         shape = _fixed_shape(view, op)
         if shape is not None:

@@ -131,8 +131,9 @@ class Rounds:
         """Whether any worker has a batch for the next step; where this one has, it knows.
 
         Otherwise the round of that step tells, or the workers that were not in time for it do when
-        they come so far; what this worker computes in the place of a batch is not handed in. Where none has a batch there is no step, and all have handed in all that
-        they had: one more round sums what is left of it, and what was late is given to `finish`.
+        they come so far; what this worker computes in the place of a batch is not handed in. Where
+        none has a batch there is no step, and all have handed in all that they had: one more round
+        sums what is left of it, and what was late is given to `finish`.
 
         Args:
             own: Whether this worker has one.
