@@ -9,6 +9,8 @@ handed in for the next round.
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -22,7 +24,12 @@ from tf_wu_shard.grounds.dialect import Gathered
 from tf_wu_shard.partial_sums.options import FLAG, PartialSums
 from tf_wu_shard.partial_sums.rounds.checks import check, warn_of_momentum
 from tf_wu_shard.partial_sums.rounds.finish import update_of
-from tf_wu_shard.partial_sums.rounds.shared import SharedRounds, rounds_called_in, rounds_of
+from tf_wu_shard.partial_sums.rounds.shared import (
+    SharedRounds,
+    calls_of_rounds,
+    rounds_called_in,
+    rounds_of,
+)
 from tf_wu_shard.partial_sums.rounds.sums import Kind
 from tf_wu_shard.partial_sums.steps.entries import Entries
 from tf_wu_shard.partial_sums.steps.sums import StepSums
@@ -69,8 +76,9 @@ def told(step: Step, sums: StepSums) -> Step:
         )
     edit = StepEdit(step)
     counts, sums_of_others = _counts_of_batches(step)
+    steps = calls_of_rounds(step.view)
     for op in counts:
-        _count(step, edit, op, found[0])
+        _count(step, edit, op, found[0], {name: name for name in steps})
     for op in sums_of_others:
         _tell(step, edit, op, found[0])
     said = "a worker that has a batch asks no other for one" if counts else ""
@@ -124,8 +132,9 @@ class _Exchange:
             self._replace_entries(at, one, [next(results) for _ in one.lists], alive)
         for op in self._others:
             self._edit.replace_op(op.name, self._result(at, next(results), op, alive))
+        carriers = [op.name for op in [*self._gradients, *_gathering(self._view, self._sums)]]
         for op in self._counts:
-            _count(self._step, self._edit, op, shared)
+            _count(self._step, self._edit, op, shared, dict.fromkeys(carriers, made.op))
         for op in self._made_of_sums:
             _tell(self._step, self._edit, op, shared)
         count = len(self._sums.of_weights)
@@ -135,7 +144,7 @@ class _Exchange:
         done = self._edit.done()
         count = len(dense) + len(lists)
         sums_of_gradients = [Value(made.op, number) for number in range(count)]
-        shared.rounds.finish = update_of(done, sums_of_gradients)
+        shared.rounds.finish = update_of(done, sums_of_gradients, [*self._sums.gradients])
         refusal = refusals.Topology.SUMMED_IN_ROUNDS.at()
         return dataclasses.replace(done, unsharded=refusal)
 
@@ -169,11 +178,10 @@ class _Exchange:
         weights = [*self._sums.gradients, *(one.table for one in self._sums.entries)]
         trained = [name_of(key, variables.get(key)) for key in weights]
         distributed = next(ref.key for ref in self._view.variables.values() if ref.trainable)
-        strategy = variables[distributed].distribute_strategy
         lists = [part.operands[0] for one in self._sums.entries for part in one.lists]
         return rounds_of(
             cluster,
-            strategy,
+            variables[distributed],
             trained,
             self._options,
             [self._kind(op.inputs[0]) for op in self._gradients],
@@ -185,8 +193,15 @@ class _Exchange:
         return self._view.stated(value), self._view.dtype(value)
 
 
-def _call(at: Emitter, operands: list[Value], call: EagerCall, name: str) -> Value:
-    return at.op(EAGER_CALL, operands, name, token=call.token, is_async=False, Tout=[*call.types])
+def _call(
+    at: Emitter,
+    operands: list[Value],
+    call: EagerCall,
+    name: str,
+    controls: Collection[str] = (),
+) -> Value:
+    attributes = {"token": call.token, "is_async": False, "Tout": [*call.types]}
+    return at.op(EAGER_CALL, operands, name, controls=controls, **attributes)
 
 
 def _alive(at: Emitter, after: Value, shared: SharedRounds) -> Value:
@@ -212,15 +227,33 @@ def _tell(step: Step, edit: StepEdit, op: Op, shared: SharedRounds) -> None:
             " another sum is made into it; sum a real scalar, or keep it out of the step"
         )
     at = edit.at(0, f"{op.name}/said")
-    made = _call(at, [operand], shared.said(f"{step.graph.name}/{op.name}", shape, dtype), "call")
+    # Each process numbers its graphs by itself.
+    name = f"{re.sub('[0-9]+', '', step.graph.name)}/{op.name}"
+    made = _call(at, [operand], shared.said(name, shape, dtype), "call")
     edit.replace_op(op.name, at.op("EnsureShape", [made], "sum", shape=shape))
 
 
-def _count(step: Step, edit: StepEdit, op: Op, shared: SharedRounds) -> None:
-    """Lets a worker that has a batch go on without asking whether others have one."""
+def _count(
+    step: Step, edit: StepEdit, op: Op, shared: SharedRounds, steps: Mapping[str, str]
+) -> None:
+    """Lets a worker that has a batch go on without asking whether others have one.
+
+    It is asked after the steps before it, as the program has it: an iterator is no variable of
+    theirs, and TensorFlow would do both at once.
+
+    Args:
+        step: The function.
+        edit: What is changed in it.
+        op: The sum of batches.
+        shared: The rounds.
+        steps: The ops by which steps are taken, by name, and what is to be waited for of each.
+    """
     (operand,) = op.inputs[:1]
     at = edit.at(0, f"{op.name}/has_batch")
-    made = _call(at, [operand], shared.has_batch(step.view.dtype(operand)), "call")
+    after = _behind(step.view, [op])
+    waits = {waited for name, waited in steps.items() if name not in after}
+    call = shared.has_batch(step.view.dtype(operand))
+    made = _call(at, [operand], call, "call", controls=waits)
     shape = step.view.shape(operand)
     if shape is not None:
         made = at.op("EnsureShape", [made], "count", shape=shape)

@@ -6,7 +6,7 @@ is no step of its own: what counts steps stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -24,23 +24,28 @@ from tf_wu_shard.tensorflow_private.graph_rebuilding import NewBody, make_functi
 _ON_VARIABLES = frozenset({READ, *WRITES})
 
 
-def update_of(step: Step, sums: Sequence[Value]) -> Callable[[Sequence[Any]], None] | None:
+def update_of(
+    step: Step, sums: Sequence[Value], weights: Collection[str]
+) -> Callable[[Sequence[Any]], None] | None:
     """What updates the weights of a step with other sums.
 
     Args:
         step: The step.
         sums: The sums of gradients that its update takes.
+        weights: The weights, by key.
 
     Returns:
         It takes a tensor for each of `sums`; None where an update needs more than them, variables
-        and constants.
+        and constants, or is not seen to write all weights.
     """
     view = step.view
     handles = {placeholder.op.name: handle for handle, placeholder in step.graph.captures}
-    writes = {op.name for op in _following(view, sums) if op.type in WRITES}
+    writes = _updates(view, sums)
     needed = {*reachable(writes, lambda name: _before(view, view.ops[name], sums, writes))}
     ops = [op for op in view if op.name in needed]
-    if not writes or not all(_is_known(view, op, handles) for op in ops):
+    refs = (view.variables.get(view.ops[one].inputs[0].op) for one in writes)
+    written = {ref.key for ref in refs if ref is not None}
+    if not {*weights} <= written or not all(_is_known(view, op, handles) for op in ops):
         return None
     given = {value: Value(f"{value.op}_{value.index}_given") for value in sums}
     nodes = [
@@ -76,6 +81,27 @@ def update_of(step: Step, sums: Sequence[Value]) -> Callable[[Sequence[Any]], No
         function.call_flat(*captured, *map(tf.convert_to_tensor, gradients))
 
     return update
+
+
+def _updates(view: GraphView, sums: Sequence[Value]) -> set[str]:
+    """Names of the ops that write variables with sums, or with what was written with them before.
+
+    An optimizer writes its momentum, reads it again, and writes the weight.
+    """
+    found: set[str] = set()
+    values = [*sums]
+    while True:
+        writes = [op for op in _following(view, values) if op.type in WRITES]
+        found |= {op.name for op in writes}
+        written = {op.inputs[0]: op.name for op in writes}
+        again = [
+            Value(op.name)
+            for op in view
+            if op.type == READ and written.get(op.inputs[0]) in op.controls
+        ]
+        if {*again} <= {*values}:
+            return found
+        values += again
 
 
 def _following(view: GraphView, values: Sequence[Value]) -> Iterator[Op]:

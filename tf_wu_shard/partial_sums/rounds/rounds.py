@@ -151,7 +151,11 @@ class Rounds:
         if in_time or any(self._table.ask(number, one) for one in others):
             self._taken_before = found
             return True
-        _, rest = self._take_without_batch()
+        number, rest = self._take_without_batch()
+        # Whoever goes on may end its collectives: all have to be through with this one before.
+        self._table.say(number, self._number, False)
+        for one in others:
+            self._table.ask(number, one)
         self._num_finished = self._num_handed_in
         if is_left or any(part.gradients for part in (*found.parts, *rest.parts)):
             # A round that no worker hands anything in for has nothing but zeros.

@@ -9,6 +9,7 @@ import importlib.metadata
 import itertools
 import operator
 import threading
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ import tensorflow as tf
 from absl import logging
 
 from tf_wu_shard.errors import WuShardError
+from tf_wu_shard.graph.calls import callee_names, is_call
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.partial_sums.options import PartialSums
 from tf_wu_shard.partial_sums.rounds.contributions import RoundsEndedError
@@ -25,6 +27,7 @@ from tf_wu_shard.partial_sums.rounds.rounds import Rounds
 from tf_wu_shard.partial_sums.rounds.starts import may_start
 from tf_wu_shard.partial_sums.rounds.sums import Kind, Sums
 from tf_wu_shard.partial_sums.rounds.table import RoundTable
+from tf_wu_shard.reachable import reachable
 from tf_wu_shard.tensorflow_private import worker_collectives
 from tf_wu_shard.tensorflow_private.eager_batches import before_eager_batches
 from tf_wu_shard.tensorflow_private.epoch_ends import before_epochs_end
@@ -50,9 +53,12 @@ _WAITS_FOR_BATCHES = (
     " (next(iterator) in the tf.function), or repeat() the dataset"
 )
 
-# By their name. They last as long as the program: what waits in them is of no one function.
+# By their name. They last as long as the weights: what waits in them is of no one function.
 _shared: dict[str, SharedRounds] = {}
 _lock = threading.Lock()
+
+# Of groups of one; 0 is another's.
+_numbers = itertools.count(1)
 
 
 class SharedRounds:
@@ -95,7 +101,7 @@ class SharedRounds:
         self._said: dict[str, EagerCall] = {}
         self._has_batch: dict[int, EagerCall] = {}
         self._cluster = cluster
-        self.group_of_one = worker_collectives.key_of_one(number, 1 + len(_shared))
+        self.group_of_one = worker_collectives.key_of_one(number, next(_numbers))
         sums = Sums(GroupOfWorkers(strategy, name), number, total, dense, lists, others)
         self.rounds = Rounds(
             _THREAD,
@@ -191,7 +197,7 @@ class SharedRounds:
 
 def rounds_of(
     cluster: WorkerCluster,
-    strategy: tf.distribute.Strategy,
+    weight: Any,
     weights: Sequence[str],
     options: PartialSums,
     dense: Sequence[Kind],
@@ -202,7 +208,8 @@ def rounds_of(
 
     Args:
         cluster: The workers.
-        strategy: A MultiWorkerMirroredStrategy of them.
+        weight: One of the weights, a variable of a MultiWorkerMirroredStrategy. The rounds end with
+            it.
         weights: The weights, as all workers call them.
         options: What the user asked for.
         dense: What is known of the dense gradients.
@@ -220,8 +227,22 @@ def rounds_of(
     with _lock:
         if digest not in _shared:
             _agree(cluster, sorted(weights), digest, repr(options))
-            _shared[digest] = SharedRounds(digest, cluster, strategy, options, dense, lists, others)
+            strategy = weight.distribute_strategy
+            # A step is being traced.
+            with tf.init_scope():
+                _shared[digest] = SharedRounds(
+                    digest, cluster, strategy, options, dense, lists, others
+                )
+            weakref.finalize(weight, _drop, digest).atexit = False
         return _shared[digest]
+
+
+def _drop(digest: str) -> None:
+    """Ends the rounds of weights that are gone; those of others may go on as long as they like."""
+    found = _shared.pop(digest, None)
+    if found is not None:
+        found.rounds.finish = None
+        found.rounds.end("the weights are gone")
 
 
 def flush_partial_sums() -> None:
@@ -266,13 +287,36 @@ def rounds_called_in(view: GraphView) -> list[SharedRounds]:
     Args:
         view: The graph.
     """
-    tokens = {
-        node.attr["token"].s.decode()
-        for function in view.functions.values()
-        for node in function.node_def
-        if node.op == EAGER_CALL
-    }
+    tokens = {token for name in view.functions for token in _tokens_in(view, name)}
     return [one for one in _shared.values() if one.exchange.token in tokens]
+
+
+def calls_of_rounds(view: GraphView) -> list[str]:
+    """Names of the ops of a graph that call functions which take part in rounds.
+
+    Args:
+        view: The graph.
+    """
+    known = {one.exchange.token for one in _shared.values()}
+
+    def called(name: str) -> list[str]:
+        nodes = view.functions[name].node_def if name in view.functions else ()
+        return [callee for node in nodes if is_call(node.op) for callee in callee_names(node)]
+
+    return [
+        op.name
+        for op in view
+        if is_call(op.type)
+        and any(
+            not known.isdisjoint(_tokens_in(view, name))
+            for name in reachable(callee_names(op.node), called)
+        )
+    ]
+
+
+def _tokens_in(view: GraphView, name: str) -> set[str]:
+    nodes = view.functions[name].node_def if name in view.functions else ()
+    return {node.attr["token"].s.decode() for node in nodes if node.op == EAGER_CALL}
 
 
 def _agree(cluster: WorkerCluster, about: Sequence[str], plan: str, options: str = "") -> None:
@@ -280,4 +324,7 @@ def _agree(cluster: WorkerCluster, about: Sequence[str], plan: str, options: str
     proposal = Proposal({"version": version, "options": options, PLAN: plan})
     decision = cluster.agree(["partial sums", *about], proposal, _SECONDS)
     if not decision.agreed:
-        raise WuShardError(f"not all workers sum the same in rounds: {decision.summary}")
+        raise WuShardError(
+            f"not all workers sum the same in rounds: {decision.summary}; set the same flag, with"
+            " the same options, on all workers, and trace the same step there"
+        )
