@@ -9,7 +9,14 @@ from tests.real.program import WORKERS
 from tests.workers.processes import launch
 
 # Why they cannot be summed in rounds.
-REFUSED: dict[str, str] = {}
+REFUSED = {
+    "gan": "follows from another sum of the same step",
+    "simclr": "follows from another sum of the same step",
+    "wgan_gp": "has 3 gradients that are summed in one step",
+    "loop_over_padded": "made of what replicas put together before",
+    "keras_two_mixed_float16": "takes the gradients of 8 weights",
+    "keras_two_words_counted": "takes another sum over the replicas",
+}
 
 NAMES = sorted(name for name, program in programs().items() if WORKERS not in program.refused)
 GROUPS = [NAMES[start::15] for start in range(15)]

@@ -47,6 +47,7 @@ class _Scenarios:
         tf.config.optimizer.set_experimental_options({FLAG: PartialSums(mode="solo")})
         return {
             "table": self.table(),
+            "momentum": self.momentum(),
             "in_a_loop": self.in_a_loop(),
             "fit": self.fit(),
             "restart": self.restart(folder),
@@ -81,6 +82,37 @@ class _Scenarios:
                     step(tf.constant(rows, tf.int32))
         tf_wu_shard.flush_partial_sums()
         return {"is_complete": bool(np.array_equal(table.numpy(), expected))}
+
+    def momentum(self) -> dict[str, Any]:
+        """What is late at the end reaches a weight whose optimizer writes a slot first."""
+        with self._strategy.scope():
+            weight = tf.Variable(tf.zeros([5]))
+            optimizer = keras.optimizers.SGD(1.0, momentum=1.0)
+            optimizer.build([weight])
+
+        def replica(batch: tf.Tensor) -> None:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(weight * batch)
+            optimizer.apply_gradients([(tape.gradient(loss, weight), weight)])
+
+        @tf.function
+        def step(batch: tf.Tensor) -> None:
+            self._strategy.run(replica, (batch,))
+
+        for _ in range(4):
+            # The first is always in time, the other never.
+            time.sleep(0.1 * self._number)
+            step(tf.fill([5], float(self._number)))
+        momentum = optimizer.variables[-1]
+        before = [weight.numpy(), momentum.numpy()]
+        tf_wu_shard.flush_partial_sums()
+        moved = [momentum.numpy() - before[1], weight.numpy() - before[0]]
+        # All that the second gave is in the momentum, and the last of it moves the weight as well.
+        return {
+            "momentum": momentum.numpy().tolist(),
+            "is_moved_by_it": bool(np.array_equal(weight.numpy(), before[0] + momentum.numpy())),
+            "was_late": bool(np.any(moved[0])),
+        }
 
     def in_a_loop(self) -> dict[str, Any]:
         """A whole epoch in a function, of datasets of which one is longer than the other."""

@@ -41,6 +41,13 @@ def test_rows_of_a_table_are_less_by_all_gradients(scenarios: list[dict[str, Any
     assert all(one["table"] == {"is_complete": True} for one in scenarios)
 
 
+def test_what_is_late_at_the_end_moves_weights_by_their_momentum(
+    scenarios: list[dict[str, Any]],
+) -> None:
+    expected = {"momentum": [-4.0] * 5, "is_moved_by_it": True, "was_late": True}
+    assert all(one["momentum"] == expected for one in scenarios)
+
+
 def test_all_take_as_many_steps_as_the_longest_dataset_has_batches(
     scenarios: list[dict[str, Any]],
 ) -> None:

@@ -59,6 +59,10 @@ class _Trainer:
             else False
         )
         tf.config.optimizer.set_experimental_options({FLAG: asked})
+        if name == "text":
+            # Threads add to one row of its table in any order otherwise, without the flag too, and
+            # workers' weights would not be the same to the bit.
+            tf.config.experimental.enable_op_determinism()
         todo = task(name, seed)
         keras.utils.set_random_seed(seed)
         with self._strategy.scope():

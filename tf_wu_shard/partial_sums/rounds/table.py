@@ -83,15 +83,16 @@ class RoundTable:
             StoreError: The cluster is lost, or the program of the worker has ended.
         """
         key = self._key(number, worker)
-        found = None
+        is_last, found = False, None
         while found is None:
-            is_last = self._has_left(worker)
+            # Looked at when nothing came: that takes a tenth of a second.
             found = self._store.get(key, _SECONDS_BETWEEN_LOOKS)
             if found is None and is_last:
                 raise StoreError(
                     f"the program of worker {worker} has ended, and this worker waits for it to say"
                     " whether it has a batch"
                 )
+            is_last = found is None and self._has_left(worker)
         return found == _HAS
 
     def _key(self, number: int, worker: int | None = None) -> str:
