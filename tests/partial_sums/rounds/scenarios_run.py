@@ -49,6 +49,7 @@ class _Scenarios:
             "table": self.table(),
             "momentum": self.momentum(),
             "in_a_loop": self.in_a_loop(),
+            "batches_outside": self.batches_outside(),
             "fit": self.fit(),
             "restart": self.restart(folder),
             "both_flags": self.both_flags(),
@@ -146,6 +147,29 @@ class _Scenarios:
             steps += 1
         count = sum(4 + 3 * worker for worker in range(self._total))
         return {"steps": steps, "is_complete": bool(np.all(weight.numpy() == -count))}
+
+    def batches_outside(self) -> dict[str, Any]:
+        """Batches of a finite dataset are taken outside of the step: nothing is wrong, but slow."""
+        with self._strategy.scope():
+            weight = tf.Variable(tf.zeros([5]))
+            optimizer = keras.optimizers.SGD(1.0)
+            optimizer.build([weight])
+
+        def replica(batch: tf.Tensor) -> None:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(weight * tf.reduce_sum(batch, 0))
+            optimizer.apply_gradients([(tape.gradient(loss, weight), weight)])
+
+        @tf.function
+        def step(batch: Any) -> None:
+            self._strategy.run(replica, (batch,))
+
+        data = tf.data.Dataset.from_tensor_slices(tf.ones([12, 5])).batch(self._total)
+        for batch in self._strategy.experimental_distribute_dataset(data):
+            self._dawdle()
+            step(batch)
+        tf_wu_shard.flush_partial_sums()
+        return {"is_complete": bool(np.all(weight.numpy() == -12))}
 
     def fit(self) -> dict[str, Any]:
         """Keras' fit, with an accuracy, statistics of batches and callbacks."""

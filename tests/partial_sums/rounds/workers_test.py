@@ -54,6 +54,13 @@ def test_all_take_as_many_steps_as_the_longest_dataset_has_batches(
     assert all(one["in_a_loop"] == {"steps": 7, "is_complete": True} for one in scenarios)
 
 
+def test_who_takes_batches_outside_of_the_step_is_told_that_it_waits(
+    done: list[CompletedWorker], scenarios: list[dict[str, Any]]
+) -> None:
+    assert all(one["batches_outside"] == {"is_complete": True} for one in scenarios)
+    assert all(one.errors.count("next(iterator) outside of a tf.function") == 1 for one in done)
+
+
 def test_fit_waits_in_no_collective(scenarios: list[dict[str, Any]]) -> None:
     first, other = (one["fit"] for one in scenarios)
     assert first == other
