@@ -38,7 +38,10 @@ nitpick_ignore_regex = [
     # Python does so too.
     (r"py:class", r"(collections\.abc|os)\..*"),
     # What grounds and passes of one's own are given says in its docstring what it is.
-    (r"py:class", r"tf_wu_shard\.(graph|grounds|replicas|step|tensorflow_private)\..*|MakeDialect"),
+    (
+        r"py:class",
+        r"tf_wu_shard\.(graph|grounds|refusals|replicas|step|tensorflow_private)\..*|MakeDialect",
+    ),
 ]
 
 # Blocks of pages say what they are; those of docstrings are formulas.

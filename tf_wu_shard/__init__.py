@@ -98,6 +98,8 @@ def __getattr__(name: str) -> Any:
 
         return deadline.deadline_dataset
     if name == "flush_partial_sums":
+        # First, as it has the passes imported, and they this module.
+        importlib.import_module("tensorflow")
         from tf_wu_shard.partial_sums.rounds import shared
 
         return shared.flush_partial_sums

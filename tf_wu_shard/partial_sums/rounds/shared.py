@@ -251,11 +251,11 @@ def flush_partial_sums() -> None:
     Call it on all workers, after as many steps on each, at the end of a training or before a
     checkpoint; at the end of each epoch Keras' `fit` has it called. It waits for all of them, takes
     no step of the optimizer's count, and does nothing where nothing is late, or replicas of one
-    process take all steps together.
+    process take all steps together. Where another worker is gone it ends with TensorFlow's
+    `UnavailableError`.
 
     Raises:
         WuShardError: Another worker goes on to its next step.
-        tf.errors.UnavailableError: Another worker is gone.
     """
     for one in [*_shared.values()]:
         one.flush()
