@@ -144,7 +144,7 @@ class _Exchange:
         done = self._edit.done()
         count = len(dense) + len(lists)
         sums_of_gradients = [Value(made.op, number) for number in range(count)]
-        shared.rounds.finish = update_of(done, sums_of_gradients, [*self._sums.gradients])
+        shared.rounds.finish = update_of(done, sums_of_gradients, self._weights)
         refusal = refusals.Topology.SUMMED_IN_ROUNDS.at()
         return dataclasses.replace(done, unsharded=refusal)
 
@@ -171,12 +171,16 @@ class _Exchange:
                 results = self._view.results(carrier)
                 self._edit.replace_op(carrier, *(instead.get(one) for one in results))
 
+    @property
+    def _weights(self) -> list[str]:
+        """What is trained: weights by key, tables as users call them."""
+        return [*self._sums.gradients, *(one.table for one in self._sums.entries)]
+
     def _shared(self) -> SharedRounds:
         cluster = workers_of(self._step.captured)
         assert cluster is not None, "its replicas are in several processes"
         variables = self._step.captured.variables
-        weights = [*self._sums.gradients, *(one.table for one in self._sums.entries)]
-        trained = [name_of(key, variables.get(key)) for key in weights]
+        trained = [name_of(key, variables.get(key)) for key in self._weights]
         distributed = next(ref.key for ref in self._view.variables.values() if ref.trainable)
         lists = [part.operands[0] for one in self._sums.entries for part in one.lists]
         return rounds_of(

@@ -32,7 +32,7 @@ def update_of(
     Args:
         step: The step.
         sums: The sums of gradients that its update takes.
-        weights: The weights, by key.
+        weights: The weights, each by its key or its name.
 
     Returns:
         It takes a tensor for each of `sums`; None where an update needs more than them, variables
@@ -44,7 +44,8 @@ def update_of(
     needed = {*reachable(writes, lambda name: _before(view, view.ops[name], sums, writes))}
     ops = [op for op in view if op.name in needed]
     refs = (view.variables.get(view.ops[one].inputs[0].op) for one in writes)
-    written = {ref.key for ref in refs if ref is not None}
+    trained = [ref for ref in refs if ref is not None and ref.trainable]
+    written = {name for ref in trained for name in (ref.key, ref.name)}
     if not {*weights} <= written or not all(_is_known(view, op, handles) for op in ops):
         return None
     given = {value: Value(f"{value.op}_{value.index}_given") for value in sums}
