@@ -44,9 +44,11 @@ def update_of(
     needed = {*reachable(writes, lambda name: _before(view, view.ops[name], sums, writes))}
     ops = [op for op in view if op.name in needed]
     refs = (view.variables.get(view.ops[one].inputs[0].op) for one in writes)
-    trained = [ref for ref in refs if ref is not None and ref.trainable]
-    written = {name for ref in trained for name in (ref.key, ref.name)}
-    if not {*weights} <= written or not all(_is_known(view, op, handles) for op in ops):
+    found = [ref for ref in refs if ref is not None]
+    written = {name for ref in found for name in (ref.key, ref.name)}
+    # Of a table the name may be that of a slot, which is written before it.
+    is_whole = {*weights} <= written and len(weights) <= len({r.key for r in found if r.trainable})
+    if not is_whole or not all(_is_known(view, op, handles) for op in ops):
         return None
     given = {value: Value(f"{value.op}_{value.index}_given") for value in sums}
     nodes = [
