@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pathlib
+
 import numpy as np
 import pytest
 
@@ -11,10 +13,11 @@ from tf_wu_shard.partial_sums.options import FLAG
 
 
 @pytest.mark.parametrize("mode", ["sharded", pytest.param("unsharded", marks=pytest.mark.slow)])
-def test_random_lateness_is_as_in_numpy(mode: str) -> None:
+def test_random_lateness_is_as_in_numpy(mode: str, tmp_path: pathlib.Path) -> None:
     gradients, late = random_lateness(2)
     weight, waiting = by_numpy(gradients, late)
-    for worker in launch("tests.partial_sums.workers_run", [mode], workers=2, seconds=120):
+    asked = [mode, str(tmp_path / "held")]
+    for worker in launch("tests.partial_sums.workers_run", asked, workers=2, seconds=120):
         found = worker.answer
         held = [np.frombuffer(bytes.fromhex(one), np.float32) for one in found["held"]]
         np.testing.assert_array_equal(held[0], weight.ravel())
@@ -24,4 +27,5 @@ def test_random_lateness_is_as_in_numpy(mode: str) -> None:
         assert (
             f"{in_time:.1f} % of them were in time in {len(late)} steps" in found["changes"][FLAG]
         )
+        assert "no checkpoint can hold them" in found["checkpoint"]
         assert found["verdict"] == ("sharded" if mode == "sharded" else "nothing sharded")

@@ -8,7 +8,12 @@ import sys
 import pytest
 import tensorflow as tf  # noqa: F401
 
-from tf_wu_shard.tensorflow_private.training_modules import OPTIMIZERS, TPU_MODULES, TRAINERS
+from tf_wu_shard.tensorflow_private.training_modules import (
+    MODELS,
+    OPTIMIZERS,
+    TPU_MODULES,
+    TRAINERS,
+)
 
 
 @pytest.mark.parametrize("package", TRAINERS)
@@ -23,6 +28,13 @@ def test_an_optimizer_applies_gradients_by_the_method_that_is_named(package: str
     assert TRAINERS.keys() == OPTIMIZERS.keys()
     for module, name, method in OPTIMIZERS[package]:
         assert callable(getattr(getattr(importlib.import_module(module), name), method))
+
+
+@pytest.mark.parametrize("package", MODELS)
+def test_a_model_is_saved_by_the_methods_that_are_wrapped(package: str) -> None:
+    module, name = MODELS[package]
+    model = getattr(importlib.import_module(module), name)
+    assert callable(model.save) and callable(model.save_weights)
 
 
 def test_tensorflow_has_modules_that_look_for_a_tpu() -> None:

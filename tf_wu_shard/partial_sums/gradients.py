@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +42,8 @@ from tf_wu_shard.step.edit import StepEdit
 from tf_wu_shard.step.reductions import GradientReduction
 from tf_wu_shard.step.replicas import workers_of
 from tf_wu_shard.step.step import Step
+from tf_wu_shard.storage import late_gradients
+from tf_wu_shard.storage.late_gradients import ReplicasOwn, late_gradients_of
 from tf_wu_shard.storage.own_variables import OwnVariables, beside
 from tf_wu_shard.tensorflow_private import marked_batches
 
@@ -51,8 +54,14 @@ class PartialGradientSums:
     flag = FLAG
 
     def parse(self, value: object) -> PartialSums | None:
-        """Reads a value of the flag, see `parse_flag`."""
-        return parse_flag(value)
+        """Reads a value of the flag, see `parse_flag`; once it is on checkpoints know of lateness.
+
+        One that has late gradients may be restored before any step is traced.
+        """
+        options = parse_flag(value)
+        if options is not None:
+            late_gradients.install()
+        return options
 
     def apply(self, step: Step, options: PartialSums) -> Step:
         """Lets a step's replicas be late; a step whose batches never are stays as it is."""
@@ -114,6 +123,7 @@ class _LateStep:
             variable = self._step.captured.variables[key]
             for number, reduction in enumerate(found):
                 own = beside(variable, f"{FLAG}/{number}", dtype=reduction.dtype, fill=-0.0)
+                self._keep(variable, str(number), {late_gradients.dense(number): own})
                 self._let_wait(key, reduction, own, tuple(variable.shape))
         for number, entries in enumerate(self._sums.entries):
             self._let_entries_wait(number, entries)
@@ -126,6 +136,11 @@ class _LateStep:
         weights = f"{count} gradients" if count > 1 else "1 gradient"
         self._edit.report(FLAG, lambda: f"{weights} may be late; {_share(rounds)}")
         return self._edit.done()
+
+    def _keep(self, variable: Any, name: str, parts: dict[str, OwnVariables]) -> None:
+        """Lets checkpoints of a weight hold what waits."""
+        own = ReplicasOwn(parts, are_all_here=workers_of(self._step.captured) is None)
+        late_gradients_of(variable).attach(name, own)
 
     def _batches(self, marks: list[marked_batches.Mark]) -> list[list[marked_batches.Mark]]:
         """Per copy of the replicas' program, what it was given."""
@@ -191,9 +206,11 @@ class _LateStep:
             shape = self._view.shape(values.operands[0])
             if shape is not None:
                 own = self._own(f"rows_{number}", shape, values.dtype, fill=-0.0)
+                self._keep_entries(number, entries, {late_gradients.FIXED_ROWS: own})
                 self._let_wait(f"{entries.table}/rows_{number}", values, own, shape)
                 return
-        for part in entries.lists:
+        lists: dict[str, OwnVariables] = {}
+        for kept, part in zip(late_gradients.LISTS, entries.lists, strict=True):
             assert part.gathered is not None
             dims = self._view.stated(part.operands[0])
             width = tuple(size for size in (dims or ())[1:] if size is not None)
@@ -202,7 +219,7 @@ class _LateStep:
                     f"the rows of the sparse gradient of {entries.table} have no width"
                 )
             name = f"{part.gathered.name.lower()}_{number}"
-            own = self._own(name, (None, *width), part.dtype)
+            own = lists[kept] = self._own(name, (None, *width), part.dtype)
             handles = self._edit.handles(own, f"{entries.table}/late_{name}")
             for copy, (mine, handle) in enumerate(zip(part.operands, handles, strict=True)):
                 at, late = self._edit.at(copy, f"{entries.table}/late"), self._lateness[copy]
@@ -219,6 +236,12 @@ class _LateStep:
                 some = _if(at, late.is_held, total, rank, keep=False)
                 sent = at.op("ConcatV2", [some, nothing, at.constant(0)], "sent")
                 self._edit.replace_operand(part, copy, sent, any_length=True)
+        self._keep_entries(number, entries, lists)
+
+    def _keep_entries(self, number: int, entries: Entries, parts: dict[str, OwnVariables]) -> None:
+        if entries.key is not None:
+            variable = self._step.captured.variables[entries.key]
+            self._keep(variable, f"{self._step.graph.name}/{number}", parts)
 
     def _own(
         self, name: str, shape: Sequence[int | None], dtype: int, fill: float = 0.0

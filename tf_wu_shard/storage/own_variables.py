@@ -2,7 +2,7 @@
 
 What a pass wants to remember between steps, and no replica shares: what was rounded away, what came
 too late. They last as long as the variable that they stand beside, and are the same for every
-trace. They are no slots: no checkpoint holds them.
+trace. They are no slots: a checkpoint holds of them what their pass sees to.
 """
 
 from __future__ import annotations
@@ -48,10 +48,28 @@ class OwnVariables:
         self._shards = tuple(
             resources.Shard(shape, dtype, component.device) for component in like.values
         )
+        self._shape, self._dtype, self._fill = shape, dtype, fill
+        self.restart()
+
+    def restart(self, first: np.ndarray | None = None) -> None:
+        """Gives them the values that they had at first.
+
+        Args:
+            first: What to give to the first replica's instead.
+
+        Raises:
+            ValueError: It has another shape than they have.
+        """
         with tf.init_scope():
             # Of a number TensorFlow keeps a tensor, and takes 0.0 and -0.0 for the same number.
-            first = tf.constant(np.full([size or 0 for size in shape], fill, dtype.as_numpy_dtype))
-            resources.refill(self.handles, [first] * len(self._shards))
+            sizes = [size or 0 for size in self._shape]
+            nothing = tf.constant(np.full(sizes, self._fill, self._dtype.as_numpy_dtype))
+            new = [nothing] * len(self._shards)
+            if first is not None:
+                new[0] = tf.cast(tf.constant(first), self._dtype)
+                if not new[0].shape.is_compatible_with(self._shape):
+                    raise ValueError(f"{first.shape} is not {self._shape}")
+            resources.refill(self.handles, new)
 
     @property
     def handles(self) -> tuple[tf.Tensor, ...]:

@@ -38,10 +38,21 @@ REQUIRED = {
     "core.protobuf.meta_graph_pb2": ("MetaGraphDef",),
     "core.protobuf.saved_model_pb2": ("SavedModel",),
     "core.protobuf.tensor_bundle_pb2": ("BundleEntryProto",),
+    "python.checkpoint.async_checkpoint_helper": ("AsyncCheckpointHelper",),
+    "python.checkpoint.async_checkpoint_helper:AsyncCheckpointHelper": (
+        *("_write", "checkpointer", "save"),
+    ),
+    "python.checkpoint.checkpoint": ("Checkpoint", "TrackableSaver"),
+    "python.checkpoint.checkpoint:Checkpoint": ("_saver",),
+    "python.checkpoint.checkpoint:TrackableSaver": (
+        *("_graph_view", "_object_map", "restore", "save"),
+    ),
     "python.checkpoint.functional_saver": ("MultiDeviceSaver",),
     "python.checkpoint.functional_saver:MultiDeviceSaver": (
         *("_num_unique_tasks", "_registered_savers", "_shardable_tensors_by_task", "save"),
     ),
+    "python.checkpoint.graph_view": ("ObjectGraphView",),
+    "python.checkpoint.graph_view:ObjectGraphView": ("breadth_first_traversal",),
     "python.checkpoint.sharding.sharding_util": ("ShardableTensor",),
     "python.checkpoint.sharding.sharding_util:ShardableTensor": (
         *("_tensor_save_spec", "checkpoint_key", "device", "slice_spec"),
@@ -193,7 +204,9 @@ REQUIRED = {
     ),
     "python.tpu.tpu_system_metadata": ("TPUSystemMetadata",),
     "python.tpu.tpu_system_metadata:TPUSystemMetadata": ("devices", "topology"),
-    "python.trackable.base": ("VARIABLE_VALUE_KEY",),
+    "python.trackable.base": ("SaveType", "Trackable", "VARIABLE_VALUE_KEY"),
+    "python.trackable.base:SaveType": ("CHECKPOINT",),
+    "python.trackable.base:Trackable": ("_lookup_dependency", "_trackable_children"),
     "python.training.saving.saveable_object": ("SaveSpec", "SaveableObject"),
     "python.training.saving.saveable_object:SaveSpec": ("tensor",),
     "python.training.saving.saveable_object:SaveableObject": ("specs",),

@@ -14,6 +14,12 @@ CALLBACK_LISTS = {
     "tf_keras": ("tf_keras.src.callbacks", "CallbackList"),
 }
 
+# Where models are that users save, by the package that is imported.
+MODELS = {
+    "keras": ("keras.src.models.model", "Model"),
+    "tf_keras": ("tf_keras.src.engine.training", "Model"),
+}
+
 # Where optimizers are, and by which method they apply gradients.
 OPTIMIZERS = {
     "keras": (("keras.src.optimizers.base_optimizer", "BaseOptimizer", "apply"),),

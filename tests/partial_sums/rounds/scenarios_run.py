@@ -48,6 +48,7 @@ class _Scenarios:
         return {
             "table": self.table(),
             "momentum": self.momentum(),
+            "needs_more": self.needs_more(),
             "in_a_loop": self.in_a_loop(),
             "batches_outside": self.batches_outside(),
             "fit": self.fit(),
@@ -114,6 +115,32 @@ class _Scenarios:
             "is_moved_by_it": bool(np.array_equal(weight.numpy(), before[0] + momentum.numpy())),
             "was_late": bool(np.any(moved[0])),
         }
+
+    def needs_more(self) -> dict[str, Any]:
+        """An update by a rate that each step is given: it cannot run by itself."""
+        with self._strategy.scope():
+            table = tf.Variable(tf.zeros([5, 2]))
+
+        def replica(batch: tf.Tensor, rate: tf.Tensor) -> None:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(tf.gather(table, [1, 3]) * batch)
+            gradient = tf.convert_to_tensor(tape.gradient(loss, table))
+            summed = tf.distribute.get_replica_context().all_reduce("SUM", gradient)
+            table.assign_sub(summed * rate)
+
+        @tf.function
+        def step(batch: tf.Tensor, rate: tf.Tensor) -> None:
+            self._strategy.run(replica, (batch, rate))
+
+        rate = tf.constant(0.5)
+        for _ in range(4):
+            # The first is always in time, the other never.
+            time.sleep(0.1 * self._number)
+            step(tf.ones([2, 2]), rate)
+        tf_wu_shard.flush_partial_sums()
+        before = table.numpy()[1].tolist()
+        step(tf.zeros([2, 2]), rate)
+        return {"flushed": before, "after": table.numpy()[1].tolist()}
 
     def in_a_loop(self) -> dict[str, Any]:
         """A whole epoch in a function, of datasets of which one is longer than the other."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pathlib
 from typing import Any
 
 import pytest
@@ -48,6 +49,14 @@ def test_what_is_late_at_the_end_moves_weights_by_their_momentum(
     assert all(one["momentum"] == expected for one in scenarios)
 
 
+def test_what_cannot_be_handed_in_waits_for_the_next_step(
+    done: list[CompletedWorker], scenarios: list[dict[str, Any]]
+) -> None:
+    assert all(one["needs_more"]["after"] == [-4.0, -4.0] for one in scenarios)
+    assert all(one["needs_more"]["flushed"] > [-4.0, -4.0] for one in scenarios)
+    assert all(one.errors.count("what is late is not in the weights") == 1 for one in done)
+
+
 def test_all_take_as_many_steps_as_the_longest_dataset_has_batches(
     scenarios: list[dict[str, Any]],
 ) -> None:
@@ -83,6 +92,19 @@ def test_a_step_in_rounds_is_not_sharded(scenarios: list[dict[str, Any]]) -> Non
         assert "1 gradient summed in rounds (solo)" in one["both_flags"]
         assert "nothing sharded" in one["both_flags"]
         assert "rounds that no step waits for" in one["both_flags"]
+
+
+def test_a_checkpoint_holds_what_is_late_for_any_number_of_workers(tmp_path: pathlib.Path) -> None:
+    run = "tests.partial_sums.rounds.checkpoint_run"
+    key = "weight/late_gradients/.ATTRIBUTES/py_state"
+    for one in launch(run, ["write", str(tmp_path)], workers=3, seconds=120):
+        assert not one.answer["was_complete"]
+        assert one.answer["is_complete"]
+        assert one.answer["late"] == [[key], [key]]
+    found = [one.answer for one in launch(run, ["read", str(tmp_path)], workers=2, seconds=120)]
+    assert all(one["is_complete"] and one["is_taken_back"] for one in found)
+    assert [one["steps"] for one in found] == [6, 6]
+    assert "do it on all workers, after as many steps on each" in found[0]["alone"]
 
 
 @pytest.mark.parametrize(

@@ -22,14 +22,11 @@ from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Gathered
 from tf_wu_shard.partial_sums.options import FLAG, PartialSums
+from tf_wu_shard.partial_sums.rounds.calls import calls_of_rounds, rounds_called_in
 from tf_wu_shard.partial_sums.rounds.checks import check, warn_of_momentum
 from tf_wu_shard.partial_sums.rounds.finish import update_of
-from tf_wu_shard.partial_sums.rounds.shared import (
-    SharedRounds,
-    calls_of_rounds,
-    rounds_called_in,
-    rounds_of,
-)
+from tf_wu_shard.partial_sums.rounds.late import InRounds, places_of
+from tf_wu_shard.partial_sums.rounds.shared import SharedRounds, rounds_of
 from tf_wu_shard.partial_sums.rounds.sums import Kind
 from tf_wu_shard.partial_sums.steps.entries import Entries
 from tf_wu_shard.partial_sums.steps.sums import StepSums
@@ -37,6 +34,7 @@ from tf_wu_shard.reachable import reachable
 from tf_wu_shard.step.edit import StepEdit
 from tf_wu_shard.step.replicas import workers_of
 from tf_wu_shard.step.step import Step
+from tf_wu_shard.storage.late_gradients import late_gradients_of
 from tf_wu_shard.tensorflow_private.python_calls import EAGER_CALL, EagerCall
 from tf_wu_shard.workers.cluster import name_of
 
@@ -120,10 +118,10 @@ class _Exchange:
         """The step with everything in it."""
         shared = self._shared()
         at = self._edit.at(0, FLAG)
-        dense = [op.inputs[0] for op in self._gradients]
+        own = [op.inputs[0] for op in self._gradients]
         lists = [part.operands[0] for one in self._sums.entries for part in one.lists]
         others = [op.inputs[0] for op in self._others]
-        made = _call(at, [*dense, *lists, *others], shared.exchange, "round")
+        made = _call(at, [*own, *lists, *others], shared.exchange, "round")
         alive = _alive(at, made, shared)
         results = iter([Value(made.op, number) for number in range(len(shared.exchange.types))])
         for op in self._gradients:
@@ -142,7 +140,7 @@ class _Exchange:
         mode, record = self._options.mode, shared.rounds.record
         self._edit.report(FLAG, lambda: f"{weights} summed in rounds ({mode}); {record.summary}")
         done = self._edit.done()
-        count = len(dense) + len(lists)
+        count = len(own) + len(lists)
         sums_of_gradients = [Value(made.op, number) for number in range(count)]
         shared.rounds.finish = update_of(done, sums_of_gradients, self._weights)
         refusal = refusals.Topology.SUMMED_IN_ROUNDS.at()
@@ -183,7 +181,7 @@ class _Exchange:
         trained = [name_of(key, variables.get(key)) for key in self._weights]
         distributed = next(ref.key for ref in self._view.variables.values() if ref.trainable)
         lists = [part.operands[0] for one in self._sums.entries for part in one.lists]
-        return rounds_of(
+        shared = rounds_of(
             cluster,
             variables[distributed],
             trained,
@@ -192,6 +190,9 @@ class _Exchange:
             [self._kind(one) for one in lists],
             [self._kind(op.inputs[0]) for op in self._others],
         )
+        for key, places in places_of(self._sums, [op.name for op in self._gradients]).items():
+            late_gradients_of(variables[key]).attach(shared.name, InRounds(shared, places))
+        return shared
 
     def _kind(self, value: Value) -> Kind:
         return self._view.stated(value), self._view.dtype(value)

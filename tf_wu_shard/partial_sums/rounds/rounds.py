@@ -55,7 +55,7 @@ class Rounds:
         may_start: Callable[[int], bool],
         table: Table,
         sum_up: Callable[[Contribution], RoundSum],
-        add: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]],
+        add: Callable[[Sequence[Any | None], Sequence[Any]], Sequence[Any]],
         once_failed: Callable[[str], None],
     ) -> None:
         """Begins to take part.
@@ -68,7 +68,7 @@ class Rounds:
             may_start: Whether this worker starts a round, by its number.
             table: Where rounds are started.
             sum_up: Takes part in a round; blocks until all do.
-            add: Adds up the gradients of two steps.
+            add: Adds up the gradients of two steps; the first may have None for nothing.
             once_failed: Called with what happened where a thread can go on no more.
         """
         self.record = Record(total)
@@ -90,7 +90,7 @@ class Rounds:
         self._out_at = -1
         # The sum for a step that this worker has no batch for, but others have.
         self._taken_before: RoundSum | None = None
-        self._carried: Sequence[Any] | None = None
+        self._carried: Sequence[Any | None] | None = None
         self._sums: collections.deque[RoundSum] = collections.deque()
         self._num_handed_in = 0
         self._num_taken = 0
@@ -127,7 +127,7 @@ class Rounds:
             self._values = values
         return self._take()
 
-    def has_batch(self, own: bool) -> bool:
+    def has_batch(self, own: bool, *, keeps: bool = False) -> bool:
         """Whether any worker has a batch for the next step; where this one has, it knows.
 
         Otherwise the round of that step tells, or the workers that were not in time for it do when
@@ -137,6 +137,7 @@ class Rounds:
 
         Args:
             own: Whether this worker has one.
+            keeps: Whether what was late is not given to `finish`, but to the next step.
 
         Raises:
             RoundsEndedError: No other worker says any more.
@@ -159,7 +160,11 @@ class Rounds:
         self._num_finished = self._num_handed_in
         if is_left or any(part.gradients for part in (*found.parts, *rest.parts)):
             # A round that no worker hands anything in for has nothing but zeros.
-            self._finish(self._add(found.gradients, rest.gradients))
+            late = self._add(found.gradients, rest.gradients)
+            if keeps or self.finish is None:
+                self._carried = late
+            else:
+                self.finish(late)
         return False
 
     def _take_without_batch(self) -> tuple[int, RoundSum]:
@@ -168,12 +173,6 @@ class Rounds:
             number = self._num_handed_in
             self._out_at = number
         return number, self._take()
-
-    def _finish(self, gradients: Sequence[Any]) -> None:
-        if self.finish is None:
-            self._carried = gradients
-        else:
-            self.finish(gradients)
 
     def _take(self) -> RoundSum:
         """Counts as handed in, and waits for the sum of the round that has the step's number."""
@@ -235,9 +234,17 @@ class Rounds:
 
     @property
     def carried(self) -> Sequence[Any]:
-        """The sums of gradients, the same on all workers, that no step has taken yet."""
+        """The sums of gradients, the same on all workers, that no step has taken yet.
+
+        There are none where there is nothing; None is one without anything.
+        """
         with self._changed:
             return self._carried or ()
+
+    @carried.setter
+    def carried(self, sums: Sequence[Any]) -> None:
+        with self._changed:
+            self._carried = sums or None
 
     @property
     def num_steps(self) -> int:
@@ -248,6 +255,11 @@ class Rounds:
     def is_used(self) -> bool:
         """Whether any step was taken since the last end of all batches."""
         return self._num_handed_in > self._num_finished
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is late, and no sum of what was waits for a step."""
+        return not self.is_used and (self._carried is None or not self._num_taken)
 
     @property
     def ended(self) -> str | None:

@@ -18,8 +18,6 @@ import tensorflow as tf
 from absl import logging
 
 from tf_wu_shard.errors import WuShardError
-from tf_wu_shard.graph.calls import callee_names, is_call
-from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.partial_sums.options import PartialSums
 from tf_wu_shard.partial_sums.rounds.contributions import RoundsEndedError
 from tf_wu_shard.partial_sums.rounds.record import Record
@@ -27,11 +25,11 @@ from tf_wu_shard.partial_sums.rounds.rounds import Rounds
 from tf_wu_shard.partial_sums.rounds.starts import may_start
 from tf_wu_shard.partial_sums.rounds.sums import Kind, Sums
 from tf_wu_shard.partial_sums.rounds.table import RoundTable
-from tf_wu_shard.reachable import reachable
 from tf_wu_shard.tensorflow_private import worker_collectives
 from tf_wu_shard.tensorflow_private.eager_batches import before_eager_batches
 from tf_wu_shard.tensorflow_private.epoch_ends import before_epochs_end
-from tf_wu_shard.tensorflow_private.python_calls import EAGER_CALL, EagerCall
+from tf_wu_shard.tensorflow_private.keras_saves import before_saves
+from tf_wu_shard.tensorflow_private.python_calls import EagerCall
 from tf_wu_shard.tensorflow_private.worker_group import GroupOfWorkers
 from tf_wu_shard.workers.agreement import PLAN, Proposal
 from tf_wu_shard.workers.cluster import WorkerCluster
@@ -53,6 +51,24 @@ _WAITS_FOR_BATCHES = (
     " (next(iterator) in the tf.function), or repeat() the dataset"
 )
 
+_GOES_ON = (
+    "flush_partial_sums was called on this worker, or a checkpoint is written or restored there,"
+    " and another one takes its next step: do it on all workers, after as many steps on each"
+)
+
+_IS_LEFT = (
+    "tf_wu_shard: what is late is not in the weights, and is added to the next step's sum: the"
+    " update follows from more than gradients and variables, so that it cannot run by itself."
+    " Take one more step, on a batch of any kind, or let no update follow from what a step is given"
+)
+
+_WAITS_FOR_OTHERS = (
+    "tf_wu_shard: this worker is in flush_partial_sums, or writes or restores a checkpoint, and"
+    " waits for others to do the same: what is late is summed over all workers"
+)
+
+_SECONDS_TO_WAIT_IN_SILENCE = 30.0
+
 # By their name. They last as long as the weights: what waits in them is of no one function.
 _shared: dict[str, SharedRounds] = {}
 _lock = threading.Lock()
@@ -65,7 +81,9 @@ class SharedRounds:
     """What ops of traced functions call.
 
     Attributes:
+        name: The same on all workers.
         rounds: This worker's part.
+        kinds: What is known of each gradient, and of the lists of sparse ones.
         eager_batches: Of the last batches that were taken outside of functions, how many steps
             there were before each.
         exchange: Called with gradients and other values; see `Rounds.exchange`.
@@ -94,8 +112,9 @@ class SharedRounds:
             others: Likewise.
         """
         number, total = cluster.number, cluster.total
+        self.name = name
         self._total = total
-        self._num_gradients = len(dense) + len(lists)
+        self.kinds = [*dense, *lists]
         # How many steps there were when batches were taken outside of functions.
         self.eager_batches: collections.deque[int] = collections.deque(maxlen=1 + _ENOUGH_TO_TELL)
         self._said: dict[str, EagerCall] = {}
@@ -117,24 +136,40 @@ class SharedRounds:
         types = [dtype for _, dtype in itertools.chain(dense, lists, others)]
         self.exchange = EagerCall(self._exchange, types)
         before_epochs_end(flush_partial_sums)
+        before_saves(flush_partial_sums)
         before_eager_batches(_notice_eager_batch)
         # Before the worker takes its leave, which says in how many collectives it took part.
         atexit.register(self.rounds.end, _ENDED)
 
     def flush(self) -> None:
         """See `flush_partial_sums`."""
-        if not self.rounds.is_used:
-            return
+        if not self.rounds.is_settled:
+            self._hand_in(keeps=False)
+            if self.rounds.carried:
+                logging.warning(_IS_LEFT)
+
+    def settle(self) -> None:
+        """Lets all workers hand in what is late; their next step takes it.
+
+        Raises:
+            WuShardError: Another worker goes on to its next step.
+        """
+        if self.rounds.is_used:
+            self._hand_in(keeps=True)
+
+    def _hand_in(self, *, keeps: bool) -> None:
+        told = threading.Timer(_SECONDS_TO_WAIT_IN_SILENCE, logging.warning, [_WAITS_FOR_OTHERS])
+        told.daemon = True
+        told.start()
         try:
-            goes_on = self.rounds.has_batch(False)
+            goes_on = self.rounds.has_batch(False, keeps=keeps)
         except (RoundsEndedError, StoreError) as error:
             self._raise_given_up()
             raise WuShardError(f"what is late cannot be handed in: {error}") from error
+        finally:
+            told.cancel()
         if goes_on:
-            raise WuShardError(
-                "flush_partial_sums was called on this worker, and another one takes its next step:"
-                " call it on all workers, after as many steps on each"
-            )
+            raise WuShardError(_GOES_ON)
 
     def _raise_given_up(self) -> None:
         reason = worker_collectives.are_given_up(self._cluster.number)
@@ -186,7 +221,7 @@ class SharedRounds:
         return self._has_batch[dtype]
 
     def _exchange(self, *operands: tf.Tensor) -> list[Any]:
-        count = self._num_gradients
+        count = len(self.kinds)
         try:
             found = self.rounds.exchange(operands[:count], operands[count:])
         except (RoundsEndedError, StoreError):
@@ -248,26 +283,33 @@ def _drop(digest: str) -> None:
 def flush_partial_sums() -> None:
     """Lets workers hand in what is late of all steps taken so far, and updates the weights with it.
 
-    Call it on all workers, after as many steps on each, at the end of a training or before a
-    checkpoint; at the end of each epoch Keras' `fit` has it called. It waits for all of them, takes
-    no step of the optimizer's count, and does nothing where nothing is late, or replicas of one
-    process take all steps together. Where another worker is gone it ends with TensorFlow's
-    `UnavailableError`.
+    Call it on all workers, after as many steps on each, at the end of a training or before a model
+    is saved; at the end of each epoch Keras' `fit` has it called, and so have `Model.save` and
+    `Model.save_weights`. A `tf.train.Checkpoint` holds what is late by itself.
+
+    It waits for all of them, takes no step of the optimizer's count, and does nothing where nothing
+    is late, or replicas of one process take all steps together. Where another worker is gone it
+    ends with TensorFlow's `UnavailableError`.
 
     Raises:
         WuShardError: Another worker goes on to its next step.
     """
-    for one in [*_shared.values()]:
+    for one in begun_rounds():
         one.flush()
 
 
 def _notice_eager_batch() -> None:
     """Warns once where each step in rounds waits for all workers before it begins."""
-    for one in [*_shared.values()]:
+    for one in begun_rounds():
         one.eager_batches.append(one.rounds.num_steps)
         steps = [*one.eager_batches]
         if len(steps) > _ENOUGH_TO_TELL and all(map(operator.lt, steps, steps[1:])):
             logging.log_first_n(logging.WARNING, _WAITS_FOR_BATCHES, 1)
+
+
+def begun_rounds() -> list[SharedRounds]:
+    """All rounds of this process, in the order in which they were begun."""
+    return [*_shared.values()]
 
 
 def last_record() -> Record:
@@ -278,45 +320,7 @@ def last_record() -> Record:
     """
     if not _shared:
         raise WuShardError("no step of this process is summed in rounds")
-    return [*_shared.values()][-1].rounds.record
-
-
-def rounds_called_in(view: GraphView) -> list[SharedRounds]:
-    """The rounds in which functions take part that a graph calls.
-
-    Args:
-        view: The graph.
-    """
-    tokens = {token for name in view.functions for token in _tokens_in(view, name)}
-    return [one for one in _shared.values() if one.exchange.token in tokens]
-
-
-def calls_of_rounds(view: GraphView) -> list[str]:
-    """Names of the ops of a graph that call functions which take part in rounds.
-
-    Args:
-        view: The graph.
-    """
-    known = {one.exchange.token for one in _shared.values()}
-
-    def called(name: str) -> list[str]:
-        nodes = view.functions[name].node_def if name in view.functions else ()
-        return [callee for node in nodes if is_call(node.op) for callee in callee_names(node)]
-
-    return [
-        op.name
-        for op in view
-        if is_call(op.type)
-        and any(
-            not known.isdisjoint(_tokens_in(view, name))
-            for name in reachable(callee_names(op.node), called)
-        )
-    ]
-
-
-def _tokens_in(view: GraphView, name: str) -> set[str]:
-    nodes = view.functions[name].node_def if name in view.functions else ()
-    return {node.attr["token"].s.decode() for node in nodes if node.op == EAGER_CALL}
+    return begun_rounds()[-1].rounds.record
 
 
 def _agree(cluster: WorkerCluster, about: Sequence[str], plan: str, options: str = "") -> None:

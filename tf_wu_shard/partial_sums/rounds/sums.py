@@ -129,13 +129,20 @@ class Sums:
             for one, is_small in zip(arrays, joins, strict=True)
         ]
 
-    def add(self, one: Sequence[tf.Tensor], other: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """The gradients of two steps, added up; sparse ones one after the other."""
+    def add(self, one: Sequence[tf.Tensor | None], other: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """The gradients of two steps, added up; sparse ones one after the other.
+
+        Args:
+            one: Of the first; None for nothing.
+            other: Of the second.
+        """
         both = zip(one, other, strict=True)
-        return [
-            first + second if number < self._num_dense else tf.concat([first, second], 0)
-            for number, (first, second) in enumerate(both)
-        ]
+        return [self._added(number, *pair) for number, pair in enumerate(both)]
+
+    def _added(self, number: int, first: tf.Tensor | None, second: tf.Tensor) -> tf.Tensor:
+        if first is None:
+            return second
+        return first + second if number < self._num_dense else tf.concat([first, second], 0)
 
     def _total_of(self, steps: Sequence[Sequence[tf.Tensor]]) -> Sequence[tf.Tensor]:
         """The sum of the gradients of some steps; zeros of none."""

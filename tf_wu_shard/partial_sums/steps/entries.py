@@ -28,10 +28,12 @@ class Entries:
 
     Attributes:
         table: What users call the variable that it updates.
+        key: That variable's key in the step; None where it is not known.
         parts: What is known of it and of its entries: reductions of which each yields one part.
     """
 
     table: str
+    key: str | None
     parts: dict[Gathered, GradientReduction]
 
     def has_fixed_rows(self, view: GraphView, flow: BatchFlow) -> bool:
@@ -93,11 +95,11 @@ def entries_in(view: GraphView, reductions: Iterable[GradientReduction]) -> list
     for one in reductions:
         if one.gathered is not None:
             found.setdefault(one.carriers, {})[one.gathered] = one
-    return [Entries(_table(view, parts[Gathered.VALUES]), parts) for parts in found.values()]
+    return [Entries(*_table(view, parts[Gathered.VALUES]), parts) for parts in found.values()]
 
 
-def _table(view: GraphView, values: GradientReduction) -> str:
-    """The name of the variable that entries update, or of a slot of it."""
+def _table(view: GraphView, values: GradientReduction) -> tuple[str, str | None]:
+    """The name and the key of the variable that entries update, or of a slot of it."""
     written = [
         view.variables[handle.op]
         for value in reachable(values.results[:1], lambda v: _following(view, v))
@@ -105,8 +107,8 @@ def _table(view: GraphView, values: GradientReduction) -> str:
         for handle in op.inputs[: num_written(op.type)]
         if handle.op in view.variables
     ]
-    names = [ref.name for ref in sorted(written, key=lambda ref: not ref.trainable)]
-    return names[0] if names else values.carriers[0]
+    found = min(written, key=lambda ref: not ref.trainable, default=None)
+    return (found.name, found.key) if found is not None else (values.carriers[0], None)
 
 
 def _following(view: GraphView, value: Value) -> list[Value]:

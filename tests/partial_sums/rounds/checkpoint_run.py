@@ -1,0 +1,110 @@
+"""Workers that write a checkpoint while one is late, or that go on from one, as many or others.
+
+    python -m tests.partial_sums.rounds.checkpoint_run write|read FOLDER
+
+with TF_CONFIG. It prints what is to be compared as a line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import sys
+import time
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+import tf_wu_shard
+from tests.partial_sums.late_training import SHAPE
+from tests.partial_sums.rounds.workers_run import Training
+from tests.strategies import worker_strategy
+from tf_wu_shard import WuShardError
+
+STEPS = 6
+
+
+def gradients(total: int) -> np.ndarray:
+    """What each worker's gradient is in each step; integers, of which all sums are exact."""
+    return np.random.default_rng(total).integers(-9, 10, (STEPS, total, *SHAPE))
+
+
+class Run:
+    """What one worker does."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        strategy = worker_strategy()
+        self._number = strategy.cluster_resolver.task_id
+        self._folder = folder
+        self._own = gradients(strategy.num_replicas_in_sync).astype(np.float32)
+        # The weight is less by all gradients of all steps; its optimizer counts them.
+        self._training = Training(strategy, "solo")
+        weight, optimizer = self._training.weight, self._training.optimizer
+        self._checkpoint = tf.train.Checkpoint(weight=weight, optimizer=optimizer)
+
+    def _takes(self, steps: np.ndarray) -> None:
+        self._training.run(steps, None)
+
+    @property
+    def _weight(self) -> np.ndarray:
+        return np.asarray(self._training.weight.numpy())
+
+    def write(self) -> dict[str, object]:
+        """Writes one after all steps, for the last of which the first worker is late; goes on."""
+        own, name = self._own, f"worker-{self._number}"
+        self._takes(own[:-1])
+        tf_wu_shard.flush_partial_sums()
+        time.sleep(0.5 if self._number == 0 else 0.0)
+        self._takes(own[-1:])
+        before = self._weight
+        paths = [self._checkpoint.write(str(self._folder / one)) for one in (name, f"{name}-again")]
+        self._takes(np.zeros_like(own[:1]))
+        expected = -own.sum((0, 1))
+        names = [[name for name, _ in tf.train.list_variables(path)] for path in paths]
+        return {
+            "was_complete": bool(np.array_equal(before, expected)),
+            "is_complete": bool(np.array_equal(self._weight, expected)),
+            "late": [[name for name in held if "late" in name] for held in names],
+        }
+
+    def read(self) -> dict[str, object]:
+        """Goes on from one that three workers have written."""
+        own, written = self._own, -gradients(3).sum((0, 1))
+        status = self._checkpoint.read(str(self._folder / "worker-0"))
+        self._takes(own[:1])
+        status.assert_consumed()
+        self._takes(own[1:])
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        # A file of Keras' has no place for what is late.
+        model.save_weights(str(self._folder / f"keras-{self._number}.weights.h5"))
+        complete = self._weight
+        # One that is restored in the midst of a training takes back what is late.
+        time.sleep(0.3 if self._number == 0 else 0.0)
+        self._takes(own[:1])
+        self._checkpoint.read(str(self._folder / "worker-0"))
+        tf_wu_shard.flush_partial_sums()
+        taken_back = self._weight
+        steps = int(self._training.optimizer.iterations.numpy())
+        self._takes(own[:1])
+        return {
+            "is_complete": bool(np.array_equal(complete, written - own.sum((0, 1)))),
+            "is_taken_back": bool(np.array_equal(taken_back, written)),
+            "steps": steps,
+            "alone": self._alone(),
+        }
+
+    def _alone(self) -> str:
+        """What the first worker is told that writes one while the other takes its next step."""
+        if self._number:
+            self._takes(self._own[:1])
+            return ""
+        try:
+            return self._checkpoint.write(str(self._folder / "alone"))
+        except WuShardError as error:
+            return str(error)
+
+
+if __name__ == "__main__":
+    run = Run(pathlib.Path(sys.argv[2]))
+    print(json.dumps(run.write() if sys.argv[1] == "write" else run.read()))
