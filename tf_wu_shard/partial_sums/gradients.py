@@ -69,7 +69,7 @@ class PartialGradientSums:
         sums = sums_of(step)
         on_workers = len(step.replicas.local) < step.replicas.total and workers_of(step.captured)
         if on_workers and not marks:
-            return exchanged(step, sums, options) if sums.of_weights else told(step, sums)
+            return exchanged(step, sums, options) if sums.of_weights else told(step)
         if sums.of_weights and not marks:
             said = "no gradient is ever late: its batches come from no deadline_dataset"
             return dataclasses.replace(step, changes={**step.changes, FLAG: said})

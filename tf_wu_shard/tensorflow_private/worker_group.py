@@ -48,10 +48,10 @@ class GroupOfWorkers:
         """Makes a group of its own.
 
         Args:
-            strategy: A MultiWorkerMirroredStrategy of one replica a worker.
+            strategy: A MultiWorkerMirroredStrategy; the first device of each worker takes part.
             name: The same on all workers; no other group has it.
         """
-        (launcher,) = strategy.extended._cross_device_ops._launchers
+        launcher = strategy.extended._cross_device_ops._launchers[0]
         self._device = launcher._device
         self._options = launcher._options
         self._size = count_of(strategy)

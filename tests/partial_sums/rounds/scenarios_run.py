@@ -1,9 +1,9 @@
 """Trainings of workers in rounds, one after the other: what users do, and what is refused.
 
-    python -m tests.partial_sums.rounds.scenarios_run FOLDER
+    python -m tests.partial_sums.rounds.scenarios_run FOLDER [REPLICAS]
 
-with TF_CONFIG; all workers have the folder. It prints what is to be compared as a line of JSON, by
-the name of a scenario.
+with TF_CONFIG; all workers have the folder. Each has so many replicas, or one. It prints what is to
+be compared as a line of JSON, by the name of a scenario.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ _STEPS = 12
 class _Scenarios:
     """All of them, on one strategy."""
 
-    def __init__(self) -> None:
-        self._strategy = worker_strategy()
+    def __init__(self, replicas: int) -> None:
+        self._strategy = worker_strategy(replicas)
         self._number = self._strategy.cluster_resolver.task_id
-        self._total = self._strategy.num_replicas_in_sync
+        self._replicas = replicas
+        self._total = self._strategy.num_replicas_in_sync // replicas
         self._pause = random.Random(self._number)
 
     def run(self, folder: str) -> dict[str, Any]:
@@ -78,7 +79,7 @@ class _Scenarios:
             for worker in range(self._total):
                 drawn = np.random.default_rng((number, worker))
                 rows = drawn.integers(0, 11, drawn.integers(1, 6))
-                np.subtract.at(expected, rows, 1.0)
+                np.subtract.at(expected, rows, float(self._replicas))
                 if worker == self._number:
                     self._dawdle()
                     step(tf.constant(rows, tf.int32))
@@ -191,7 +192,9 @@ class _Scenarios:
         def step(batch: Any) -> None:
             self._strategy.run(replica, (batch,))
 
-        data = tf.data.Dataset.from_tensor_slices(tf.ones([12, 5])).batch(self._total)
+        data = tf.data.Dataset.from_tensor_slices(tf.ones([12, 5])).batch(
+            self._total * self._replicas
+        )
         for batch in self._strategy.experimental_distribute_dataset(data):
             self._dawdle()
             step(batch)
@@ -327,4 +330,5 @@ class _Scenarios:
 
 
 if __name__ == "__main__":
-    print(json.dumps(_Scenarios().run(sys.argv[1])))
+    folder, *replicas = sys.argv[1:]
+    print(json.dumps(_Scenarios(*map(int, replicas or ["1"])).run(folder)))

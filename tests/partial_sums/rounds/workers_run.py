@@ -1,6 +1,6 @@
 """Workers that are late at random: integers whose sum says whether anything was lost.
 
-    python -m tests.partial_sums.rounds.workers_run MODE [SCENARIO]
+    python -m tests.partial_sums.rounds.workers_run MODE [late] [two replicas]
 
 with TF_CONFIG. It prints what is to be compared as a line of JSON.
 """
@@ -39,9 +39,9 @@ class Training(LateTraining):
         tf.config.optimizer.set_experimental_options({FLAG: asked})
 
 
-def main(mode: str, *, is_late: bool) -> None:
+def main(mode: str, replicas: int, *, is_late: bool) -> None:
     """Trains and prints."""
-    strategy = worker_strategy()
+    strategy = worker_strategy(replicas)
     training = Training(strategy, mode)
     number, total = strategy.cluster_resolver.task_id, strategy.num_replicas_in_sync
     gradients = np.random.default_rng(4).integers(-9, 10, (STEPS, total, *SHAPE))
@@ -50,7 +50,8 @@ def main(mode: str, *, is_late: bool) -> None:
     for step in gradients.astype(np.float32):
         if is_late and pause.random() < 0.4:
             time.sleep(0.03)
-        given.append(float(training.run(step[None], None)[0]))
+        (loss,) = training.run(step[None], None)
+        given.append(float(strategy.experimental_local_results(loss)[0]))
         # What all workers have after as many steps.
         seen.append(training.weight.numpy().tobytes().hex()[:64])
     before = training.weight.numpy()
@@ -74,4 +75,4 @@ def main(mode: str, *, is_late: bool) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], is_late="late" in sys.argv[2:])
+    main(sys.argv[1], 2 if "two replicas" in sys.argv else 1, is_late="late" in sys.argv)

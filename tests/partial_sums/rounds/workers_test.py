@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pathlib
+import re
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from tests.workers.processes import CompletedWorker, launch, running
+from tests.workers.processes import CompletedWorker, completed, launch, running
 from tf_wu_shard.partial_sums.options import FLAG
 
 _RUN = "tests.partial_sums.rounds.workers_run"
@@ -15,7 +17,32 @@ _RUN = "tests.partial_sums.rounds.workers_run"
 
 @pytest.mark.parametrize("mode", ["majority", pytest.param("solo", marks=pytest.mark.slow)])
 def test_weights_are_less_by_all_gradients(mode: str) -> None:
-    done = [one.answer for one in launch(_RUN, [mode, "late"], workers=3, seconds=120)]
+    _check_sums(mode, launch(_RUN, [mode, "late"], workers=3, seconds=120))
+
+
+def test_workers_of_several_replicas_are_late_as_one() -> None:
+    _check_sums("solo", launch(_RUN, ["solo", "late", "two replicas"], workers=2, seconds=120))
+
+
+@pytest.mark.slow
+def test_workers_of_several_replicas_go_through_all_scenarios(tmp_path: pathlib.Path) -> None:
+    run = "tests.partial_sums.rounds.scenarios_run"
+    found = [one.answer for one in launch(run, [str(tmp_path), "2"], workers=2, seconds=240)]
+    for one in found:
+        assert one["table"] == {"is_complete": True}
+        assert one["momentum"]["momentum"] == [-8.0] * 5
+        assert one["needs_more"]["after"] == [-8.0, -8.0]
+        # A dataset's batches are for all replicas of a worker.
+        assert one["in_a_loop"] == {"steps": 4, "is_complete": True}
+        assert one["batches_outside"] == {"is_complete": True}
+        assert set(one["fit"]["collectives"]) == {f"{FLAG}/alive"}
+        assert one["restart"] == {"first_epoch": 2, "is_restored": True, "steps": 3 * 6}
+        assert all(one["refused"].values())
+    assert found[0]["fit"] == found[1]["fit"]
+
+
+def _check_sums(mode: str, workers: Sequence[CompletedWorker]) -> None:
+    done = [one.answer for one in workers]
     # After as many steps all workers have the same, to the bit.
     assert len({tuple(one["seen"]) for one in done}) == 1
     for one in done:
@@ -126,3 +153,14 @@ def test_a_worker_that_is_killed_in_a_round_ends_the_others() -> None:
         for worker in (workers[0], workers[2]):
             assert worker.line("ended by", 30) == "ended by UnavailableError"
             assert worker.line("threads", 30) == "threads: []"
+
+
+def test_who_is_slow_for_ever_is_named_and_may_end_in_the_midst_of_a_round() -> None:
+    with running("tests.partial_sums.rounds.endless_run", ["1"], workers=3) as workers:
+        for worker in (workers[0], workers[2]):
+            said = worker.line("takes steps", 60)
+            assert re.search(r"; the others waited for worker 1 to catch up in \d+", said)
+            assert worker.line("ended by", 60) == "ended by UnavailableError"
+            assert worker.line("threads", 30) == "threads: []"
+        slow, *_ = completed([workers[1]], 30)
+        assert slow.returncode == 0, slow.shown

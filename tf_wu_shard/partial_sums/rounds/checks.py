@@ -10,6 +10,7 @@ from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.partial_sums.options import PartialSums
+from tf_wu_shard.partial_sums.rounds.carried import sums_of_workers
 from tf_wu_shard.partial_sums.steps.batch_flow import BatchFlow
 from tf_wu_shard.partial_sums.steps.effects import check_gradients, check_updates
 from tf_wu_shard.partial_sums.steps.sums import StepSums
@@ -34,13 +35,11 @@ def check(step: Step, sums: StepSums, counts: set[str]) -> None:
         counts: The carriers of those that count batches; the step knows their results by itself.
     """
     view = step.view
-    if step.refused:
-        raise WuShardError(f"of a sum over replicas, {step.refused[0].reason}")
-    if len(step.replicas.local) > 1:
-        raise WuShardError(
-            f"a worker has {len(step.replicas.local)} replicas; rounds are between workers of one"
-        )
-    carriers = {carrier for one in step.reductions for carrier in one.carriers}
+    of_workers = {op.name for op in sums_of_workers(step)}
+    refused = [one for one in step.refused if one.where not in of_workers]
+    if refused:
+        raise WuShardError(f"of a sum over replicas, {refused[0].reason}")
+    carriers = {carrier for one in step.reductions for carrier in one.carriers} | of_workers
     for op in view:
         if op.type.startswith("Collective") and op.name not in carriers and op.name in view.live:
             raise WuShardError(f"{op.name} ({op.type}) waits for all workers, and is no sum")

@@ -23,6 +23,13 @@ from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Gathered
 from tf_wu_shard.partial_sums.options import FLAG, PartialSums
 from tf_wu_shard.partial_sums.rounds.calls import calls_of_rounds, rounds_called_in
+from tf_wu_shard.partial_sums.rounds.carried import (
+    Carried,
+    added,
+    counts_of_batches,
+    joined,
+    names_of,
+)
 from tf_wu_shard.partial_sums.rounds.checks import check, warn_of_momentum
 from tf_wu_shard.partial_sums.rounds.finish import update_of
 from tf_wu_shard.partial_sums.rounds.late import InRounds, places_of
@@ -39,7 +46,6 @@ from tf_wu_shard.tensorflow_private.python_calls import EAGER_CALL, EagerCall
 from tf_wu_shard.workers.cluster import name_of
 
 _SUM = "CollectiveReduceV2"
-_HAS_BATCH = "OptionalHasValue"
 
 
 def exchanged(step: Step, sums: StepSums, options: PartialSums) -> Step:
@@ -56,29 +62,28 @@ def exchanged(step: Step, sums: StepSums, options: PartialSums) -> Step:
     return _Exchange(step, sums, options).done()
 
 
-def told(step: Step, sums: StepSums) -> Step:
+def told(step: Step) -> Step:
     """A function that calls a step, and waits for no other worker either.
 
     Args:
         step: A function that sums no gradients.
-        sums: What it sums.
     """
     found = rounds_called_in(step.view)
-    if not found or not sums.others:
+    counts, sums_of_others = counts_of_batches(step)
+    first = next(iter([*counts, *sums_of_others]), None)
+    if not found or first is None:
         return step
     if len(found) > 1:
         raise WuShardError(
-            f"it sums {sums.others[0].carriers[0]}, and calls steps of {len(found)} sets of"
-            " weights: which of their rounds it is of is not known; sum it in a function of its"
-            " own"
+            f"it sums {first[0].name}, and calls steps of {len(found)} sets of weights: which of"
+            " their rounds it is of is not known; sum it in a function of its own"
         )
     edit = StepEdit(step)
-    counts, sums_of_others = _counts_of_batches(step)
     steps = calls_of_rounds(step.view)
-    for op in counts:
-        _count(step, edit, op, found[0], {name: name for name in steps})
-    for op in sums_of_others:
-        _tell(step, edit, op, found[0])
+    for one in counts:
+        _count(step, edit, one, found[0], {name: name for name in steps})
+    for one in sums_of_others:
+        _tell(step, edit, one, found[0])
     said = "a worker that has a batch asks no other for one" if counts else ""
     if sums_of_others:
         said = f"{len(sums_of_others)} sums are of the round before"
@@ -95,75 +100,77 @@ class _Exchange:
         self._sums = sums
         self._options = options
         self._edit = StepEdit(step)
-        self._counts, carriers = _counts_of_batches(step)
-        check(step, sums, {op.name for op in self._counts})
-        of_gradients = {name for one in sums.dense for name in one.carriers}
-        self._gradients = [op for op in carriers if op.name in of_gradients]
+        self._counts, carried = counts_of_batches(step)
+        check(step, sums, {op.name for one in self._counts for op in one})
+        of_gradients = {one.carriers for one in sums.dense}
+        self._gradients = [one for one in carried if names_of(one) in of_gradients]
         warn_of_momentum(self._view, sums, options)
-        others = [op for op in carriers if op.name not in of_gradients]
+        others = [one for one in carried if names_of(one) not in of_gradients]
+        carriers = [op for one in carried for op in one]
         behind = _behind(self._view, [*carriers, *_gathering(self._view, sums)])
-        late = [op for op in others if op.inputs[0].op in behind]
-        handed_in = [op.inputs[0] for op in self._gradients]
-        handed_in += [part.operands[0] for one in sums.entries for part in one.lists]
+        late = [one for one in others if any(op.inputs[0].op in behind for op in one)]
+        handed_in = [op.inputs[0] for one in self._gradients for op in one]
+        handed_in += [own for one in sums.entries for part in one.lists for own in part.operands]
         for value in handed_in:
             if value.op in behind:
                 raise WuShardError(
                     f"a gradient, {value.op}, follows from another sum of the same step, such as a"
                     " second update; only one round is taken in a step"
                 )
-        self._others = [op for op in others if op not in late]
+        self._others = [one for one in others if one not in late]
         self._made_of_sums = late
 
     def done(self) -> Step:
         """The step with everything in it."""
         shared = self._shared()
         at = self._edit.at(0, FLAG)
-        own = [op.inputs[0] for op in self._gradients]
-        lists = [part.operands[0] for one in self._sums.entries for part in one.lists]
-        others = [op.inputs[0] for op in self._others]
-        made = _call(at, [*own, *lists, *others], shared.exchange, "round")
+        dense = [added(at, one) for one in self._gradients]
+        lists = [joined(at, part) for one in self._sums.entries for part in one.lists]
+        others = [added(at, one) for one in self._others]
+        made = _call(at, [*dense, *lists, *others], shared.exchange, "round")
         alive = _alive(at, made, shared)
         results = iter([Value(made.op, number) for number in range(len(shared.exchange.types))])
-        for op in self._gradients:
-            self._edit.replace_op(op.name, self._result(at, next(results), op, alive))
-        for one in self._sums.entries:
-            self._replace_entries(at, one, [next(results) for _ in one.lists], alive)
-        for op in self._others:
-            self._edit.replace_op(op.name, self._result(at, next(results), op, alive))
-        carriers = [op.name for op in [*self._gradients, *_gathering(self._view, self._sums)]]
-        for op in self._counts:
-            _count(self._step, self._edit, op, shared, dict.fromkeys(carriers, made.op))
-        for op in self._made_of_sums:
-            _tell(self._step, self._edit, op, shared)
+        for one in self._gradients:
+            self._replace(one, next(results), alive)
+        for entries in self._sums.entries:
+            self._replace_entries(entries, [next(results) for _ in entries.lists], alive)
+        for one in self._others:
+            self._replace(one, next(results), alive)
+        carriers = [op.name for one in self._gradients for op in one]
+        carriers += [op.name for op in _gathering(self._view, self._sums)]
+        for one in self._counts:
+            _count(self._step, self._edit, one, shared, dict.fromkeys(carriers, made.op))
+        for one in self._made_of_sums:
+            _tell(self._step, self._edit, one, shared)
         count = len(self._sums.of_weights)
         weights = f"{count} gradients" if count > 1 else "1 gradient"
         mode, record = self._options.mode, shared.rounds.record
         self._edit.report(FLAG, lambda: f"{weights} summed in rounds ({mode}); {record.summary}")
         done = self._edit.done()
-        count = len(own) + len(lists)
+        count = len(dense) + len(lists)
         sums_of_gradients = [Value(made.op, number) for number in range(count)]
         shared.rounds.finish = update_of(done, sums_of_gradients, self._weights)
         refusal = refusals.Topology.SUMMED_IN_ROUNDS.at()
         return dataclasses.replace(done, unsharded=refusal)
 
-    def _result(self, at: Emitter, value: Value, op: Op, alive: Value) -> Value:
-        """A sum as it takes the place of another, once collectives are known to work."""
-        dims = self._view.stated(op.inputs[0])
-        return _checked(at.within(op.name), value, dims, [alive.op])
+    def _replace(self, carried: Carried, value: Value, alive: Value) -> None:
+        """Lets a round's sum take the place of another, once collectives are known to work."""
+        for copy, op in enumerate(carried):
+            at = self._edit.at(copy, f"{FLAG}/{op.name}")
+            dims = self._view.stated(op.inputs[0])
+            self._edit.replace_op(op.name, _checked(at, value, dims, [alive.op]))
 
-    def _replace_entries(
-        self, at: Emitter, entries: Entries, lists: list[Value], alive: Value
-    ) -> None:
+    def _replace_entries(self, entries: Entries, lists: list[Value], alive: Value) -> None:
         """Lets an update take the rows of a round."""
         instead: dict[Value, Value] = {}
         for part, value in zip(entries.lists, lists, strict=True):
-            dims = self._view.stated(part.operands[0])
-            own = at.within(part.results[0].op)
-            found = _checked(own, value, dims and (None, *dims[1:]), [alive.op])
-            instead[part.results[0]] = found
+            for copy, result in enumerate(part.results):
+                dims = self._view.stated(part.operands[copy])
+                at = self._edit.at(copy, f"{FLAG}/{result.op}")
+                instead[result] = _checked(at, value, dims and (None, *dims[1:]), [alive.op])
         shape = entries.parts.get(Gathered.SHAPE)
         if shape is not None:
-            instead[shape.results[0]] = shape.operands[0]
+            instead.update(zip(shape.results, shape.operands, strict=True))
         for part in entries.parts.values():
             for carrier in part.carriers:
                 results = self._view.results(carrier)
@@ -186,11 +193,11 @@ class _Exchange:
             variables[distributed],
             trained,
             self._options,
-            [self._kind(op.inputs[0]) for op in self._gradients],
+            [self._kind(one[0].inputs[0]) for one in self._gradients],
             [self._kind(one) for one in lists],
-            [self._kind(op.inputs[0]) for op in self._others],
+            [self._kind(one[0].inputs[0]) for one in self._others],
         )
-        for key, places in places_of(self._sums, [op.name for op in self._gradients]).items():
+        for key, places in places_of(self._sums, [*map(names_of, self._gradients)]).items():
             late_gradients_of(variables[key]).attach(shared.name, InRounds(shared, places))
         return shared
 
@@ -222,24 +229,26 @@ def _alive(at: Emitter, after: Value, shared: SharedRounds) -> Value:
     )
 
 
-def _tell(step: Step, edit: StepEdit, op: Op, shared: SharedRounds) -> None:
-    """Hands a sum's operand in for the next round, and takes what the last one made of it."""
-    (operand,) = op.inputs[:1]
-    shape, dtype = step.view.shape(operand), step.view.dtype(operand)
+def _tell(step: Step, edit: StepEdit, carried: Carried, shared: SharedRounds) -> None:
+    """Hands what a sum takes in for the next round, and takes what the last one made of it."""
+    first = carried[0]
+    shape, dtype = step.view.shape(first.inputs[0]), step.view.dtype(first.inputs[0])
     if shape is None or tf.as_dtype(dtype).is_complex:
         raise WuShardError(
-            f"{op.name} sums complex numbers, or what has another shape from step to step, and"
+            f"{first.name} sums complex numbers, or what has another shape from step to step, and"
             " another sum is made into it; sum a real scalar, or keep it out of the step"
         )
-    at = edit.at(0, f"{op.name}/said")
+    at = edit.at(0, f"{first.name}/said")
     # Each process numbers its graphs by itself.
-    name = f"{re.sub('[0-9]+', '', step.graph.name)}/{op.name}"
-    made = _call(at, [operand], shared.said(name, shape, dtype), "call")
-    edit.replace_op(op.name, at.op("EnsureShape", [made], "sum", shape=shape))
+    name = f"{re.sub('[0-9]+', '', step.graph.name)}/{first.name}"
+    made = _call(at, [added(at, carried)], shared.said(name, shape, dtype), "call")
+    for copy, op in enumerate(carried):
+        at = edit.at(copy, f"{op.name}/said")
+        edit.replace_op(op.name, at.op("EnsureShape", [made], "sum", shape=shape))
 
 
 def _count(
-    step: Step, edit: StepEdit, op: Op, shared: SharedRounds, steps: Mapping[str, str]
+    step: Step, edit: StepEdit, carried: Carried, shared: SharedRounds, steps: Mapping[str, str]
 ) -> None:
     """Lets a worker that has a batch go on without asking whether others have one.
 
@@ -249,41 +258,21 @@ def _count(
     Args:
         step: The function.
         edit: What is changed in it.
-        op: The sum of batches.
+        carried: The sum of batches.
         shared: The rounds.
         steps: The ops by which steps are taken, by name, and what is to be waited for of each.
     """
-    (operand,) = op.inputs[:1]
-    at = edit.at(0, f"{op.name}/has_batch")
-    after = _behind(step.view, [op])
+    first = carried[0]
+    at = edit.at(0, f"{first.name}/has_batch")
+    after = _behind(step.view, [*carried])
     waits = {waited for name, waited in steps.items() if name not in after}
-    call = shared.has_batch(step.view.dtype(operand))
-    made = _call(at, [operand], call, "call", controls=waits)
-    shape = step.view.shape(operand)
+    call = shared.has_batch(step.view.dtype(first.inputs[0]))
+    made = _call(at, [added(at, carried)], call, "call", controls=waits)
+    shape = step.view.shape(first.inputs[0])
     if shape is not None:
         made = at.op("EnsureShape", [made], "count", shape=shape)
-    edit.replace_op(op.name, made)
-
-
-def _counts_of_batches(step: Step) -> tuple[list[Op], list[Op]]:
-    """Carriers that sum how many replicas have a batch, as where a dataset ends, and all others."""
-    counts: list[Op] = []
-    others: list[Op] = []
-    for op in _carriers(step):
-        (counts if _counts_batches(step.view, op.inputs[0]) else others).append(op)
-    return counts, others
-
-
-def _counts_batches(view: GraphView, value: Value) -> bool:
-    """Whether a value says of nothing else than of iterators whether they have a batch."""
-
-    def before(value: Value) -> tuple[Value, ...]:
-        op = view.producer(value)
-        return () if op.type == _HAS_BATCH else op.inputs
-
-    ends = [view.producer(one) for one in reachable([value], before) if not before(one)]
-    types = {op.type for op in ends}
-    return _HAS_BATCH in types and types <= {_HAS_BATCH, "Const"}
+    for op in carried:
+        edit.replace_op(op.name, made)
 
 
 def _gathering(view: GraphView, sums: StepSums) -> list[Op]:
@@ -297,19 +286,6 @@ def _checked(at: Emitter, value: Value, dims: Any, controls: list[str]) -> Value
         return at.op("Identity", [value], "sum", controls=controls)
     shape = [-1 if size is None else size for size in dims]
     return at.op("EnsureShape", [value], "sum", shape=shape, controls=controls)
-
-
-def _carriers(step: Step) -> list[Op]:
-    """The ops that carry a step's sums, in their order."""
-    view = step.view
-    summed = (one for one in step.reductions if one.gathered is None)
-    names = {carrier for one in summed for carrier in one.carriers}
-    found = [op for op in view if op.name in names]
-    for op in found:
-        merge, final = (op.attribute(one).s.decode() for one in ("merge_op", "final_op"))
-        if op.type != _SUM or (merge, final) != ("Add", "Id"):
-            raise WuShardError(f"{op.name} ({op.type}) is no plain sum: {merge}, {final}")
-    return found
 
 
 def _behind(view: GraphView, sums: list[Op]) -> set[str]:

@@ -57,7 +57,7 @@ class InRounds:
         self._rounds.carried = carried if any(one is not None for one in carried) else ()
 
 
-def places_of(sums: StepSums, gradients: Sequence[str]) -> dict[str, dict[str, int]]:
+def places_of(sums: StepSums, gradients: Sequence[tuple[str, ...]]) -> dict[str, dict[str, int]]:
     """Of weights by key, which gradients of a round are theirs, by the name of the part.
 
     Args:
@@ -65,9 +65,10 @@ def places_of(sums: StepSums, gradients: Sequence[str]) -> dict[str, dict[str, i
         gradients: What carries the dense ones, in the order of the round; lists come after them.
     """
     found: dict[str, dict[str, int]] = collections.defaultdict(dict)
+    places = {carriers: place for place, carriers in enumerate(gradients)}
     for key, own in sums.gradients.items():
         for number, one in enumerate(own):
-            found[key][dense(number)] = gradients.index(one.carriers[0])
+            found[key][dense(number)] = places[one.carriers]
     for number, entries in enumerate(sums.entries):
         if entries.key is not None:
             first = len(gradients) + len(LISTS) * number

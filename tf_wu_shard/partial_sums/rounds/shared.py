@@ -114,6 +114,7 @@ class SharedRounds:
         number, total = cluster.number, cluster.total
         self.name = name
         self._total = total
+        self._num_replicas = int(strategy.num_replicas_in_sync)
         self.kinds = [*dense, *lists]
         # How many steps there were when batches were taken outside of functions.
         self.eager_batches: collections.deque[int] = collections.deque(maxlen=1 + _ENOUGH_TO_TELL)
@@ -215,7 +216,7 @@ class SharedRounds:
                 except (RoundsEndedError, StoreError):
                     # The step that comes next raises TensorFlow's own error.
                     found = True
-                return [tf.fill(own.shape, tf.cast(self._total if found else 0, own.dtype))]
+                return [tf.fill(own.shape, tf.cast(self._num_replicas if found else 0, own.dtype))]
 
             self._has_batch[dtype] = EagerCall(count, [dtype])
         return self._has_batch[dtype]
