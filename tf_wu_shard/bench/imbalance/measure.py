@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,7 +23,10 @@ MODES = (SYNCHRONOUS, "majority", "solo")
 # Plain SGD, and with the momentum that most train with: what is late comes with more weight.
 _MOMENTUMS = (0.0, 0.9)
 
-_SCORES = {"digits": "accuracy, %", "language_model": "perplexity", "text": "perplexity"}
+_SCORES = {
+    **dict.fromkeys(("digits", "digits_by_fit"), "accuracy, %"),
+    **dict.fromkeys(("language_model", "text"), "perplexity"),
+}
 
 TASKS = tuple(_SCORES)
 
@@ -65,6 +69,8 @@ def measure_imbalance(
             raise OptionError(f"{name} must be at least {least}, not {value}")
     if milliseconds < 0:
         raise OptionError(f"late must be at least 0, not {milliseconds:g}")
+    if task == "digits_by_fit" and importlib.util.find_spec("tf_keras") is None:
+        raise OptionError("the task digits_by_fit trains by tf_keras: pip install tf-keras")
     found: list[Training] = []
     with local_cluster.running(workers, "tf_wu_shard.bench.imbalance.worker") as cluster:
         for seed in range(seeds):

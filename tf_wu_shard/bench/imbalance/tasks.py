@@ -39,6 +39,7 @@ class Task:
         higher_is_better: Whether more of it is.
         rate: What SGD's learning rate is, without momentum; with one it is as much less as the
             momentum makes of each gradient more, by 1 / (1 - momentum).
+        by_fit: Whether it is trained by tf_keras' fit, see `by_fit`, with a model of its own.
     """
 
     model: Callable[[], Any]
@@ -49,16 +50,22 @@ class Task:
     score_name: str
     higher_is_better: bool
     rate: float
+    by_fit: bool = False
 
 
 def task(name: str, seed: int) -> Task:
     """The task of that name.
 
     Args:
-        name: "digits", "language_model" or "text".
+        name: "digits", "digits_by_fit", "language_model" or "text".
         seed: Of the order of the examples.
     """
-    made = {"digits": _digits, "language_model": _language_model, "text": _text}
+    made = {
+        "digits": _digits,
+        "digits_by_fit": _digits_by_fit,
+        "language_model": _language_model,
+        "text": _text,
+    }
     return made[name](seed)
 
 
@@ -75,6 +82,10 @@ def _digits(seed: int) -> Task:
         higher_is_better=True,
         rate=0.25,
     )
+
+
+def _digits_by_fit(seed: int) -> Task:
+    return dataclasses.replace(_digits(seed), by_fit=True)
 
 
 def _language_model(seed: int) -> Task:

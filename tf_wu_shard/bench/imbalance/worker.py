@@ -18,7 +18,7 @@ import tf_wu_shard
 from tf_wu_shard import PartialSums
 from tf_wu_shard.bench import custom_loop
 from tf_wu_shard.bench.conversation import serve
-from tf_wu_shard.bench.imbalance.tasks import task
+from tf_wu_shard.bench.imbalance.tasks import Batch, Task, task
 from tf_wu_shard.partial_sums.options import FLAG, Mode
 from tf_wu_shard.partial_sums.rounds.shared import last_record
 
@@ -65,23 +65,11 @@ class _Trainer:
             tf.config.experimental.enable_op_determinism()
         todo = task(name, seed)
         keras.utils.set_random_seed(seed)
-        with self._strategy.scope():
-            model = todo.model()
-            optimizer = keras.optimizers.SGD(todo.rate * (1 - momentum), momentum=momentum)
-            optimizer.build(model.trainable_variables)
         batches = [self._own(todo.batch, number, batch) for number in range(len(delays) + 1)]
-        step = custom_loop.train_function(
-            self._strategy, model, optimizer, todo.loss, _signature(batches[0])
-        )
-        # It traces, and all workers wait for each other in it.
-        step(*batches[0])
-        losses, times = [], []
-        for own, each in zip(batches[1:], delays, strict=True):
-            begun = time.monotonic()
-            time.sleep(each[self._number])
-            ready = time.monotonic()
-            losses.append(float(step(*own)))
-            times.append((begun, ready, time.monotonic()))
+        late = [each[self._number] for each in delays]
+        rate = todo.rate * (1 - momentum)
+        by = self._by_fit if todo.by_fit else self._in_a_loop
+        model, losses, times = by(todo, rate, momentum, batches, late)
         tf_wu_shard.flush_partial_sums()
         record = last_record() if rounds else None
         handed_in = [one.handed_in for one in record.steps][1:] if record else []
@@ -97,10 +85,45 @@ class _Trainer:
             "digest": custom_loop.digest(model.trainable_variables),
         }
 
-    def _own(self, batch: Any, number: int, size: int) -> tuple[tf.Tensor, ...]:
+    def _in_a_loop(
+        self, todo: Task, rate: float, momentum: float, batches: list[Batch], delays: list[float]
+    ) -> tuple[Any, list[float], list[Any]]:
+        with self._strategy.scope():
+            model = todo.model()
+            optimizer = keras.optimizers.SGD(rate, momentum=momentum)
+            optimizer.build(model.trainable_variables)
+        tensors = [tuple(map(tf.constant, own)) for own in batches]
+        step = custom_loop.train_function(
+            self._strategy, model, optimizer, todo.loss, _signature(tensors[0])
+        )
+        # It traces, and all workers wait for each other in it.
+        step(*tensors[0])
+        losses, times = [], []
+        for own, delay in zip(tensors[1:], delays, strict=True):
+            begun = time.monotonic()
+            time.sleep(delay)
+            ready = time.monotonic()
+            losses.append(float(step(*own)))
+            times.append((begun, ready, time.monotonic()))
+        return model, losses, times
+
+    def _by_fit(
+        self, todo: Task, rate: float, momentum: float, batches: list[Batch], delays: list[float]
+    ) -> tuple[Any, list[float], list[Any]]:
+        # Not all who measure have tf_keras.
+        import tf_keras
+
+        from tf_wu_shard.bench.imbalance.by_fit import train_by_fit
+
+        with self._strategy.scope():
+            optimizer = tf_keras.optimizers.SGD(rate, momentum=momentum)
+        return train_by_fit(self._strategy, optimizer, batches, delays)
+
+    def _own(self, batch: Any, number: int, size: int) -> Batch:
         """This worker's part of a global batch."""
         place = number * self._strategy.num_replicas_in_sync + self._number
-        return tuple(tf.constant(part) for part in batch(place, size))
+        found: Batch = batch(place, size)
+        return found
 
 
 def _signature(batch: tuple[tf.Tensor, ...]) -> list[tf.TensorSpec]:
