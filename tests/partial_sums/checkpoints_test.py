@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.partial_sums.late_table import RATE, Table, given
-from tests.partial_sums.late_training import SHAPE, LateTraining, random_lateness
+from tests.partial_sums import late_table
+from tests.partial_sums.late_table import Table, given
+from tests.partial_sums.late_training import RATE, SHAPE, LateTraining, random_lateness
 from tf_wu_shard.partial_sums.options import FLAG
 
 Strategies = Callable[..., tf.distribute.Strategy]
@@ -21,6 +22,15 @@ HELD, HANDS_IN = 1, 2
 
 def _keys(path: str) -> set[str]:
     return {name for name, _ in tf.train.list_variables(path) if "late" in name}
+
+
+def _late(strategy: Any) -> LateTraining:
+    """A training of which all replicas are late for the last step."""
+    gradients, late = random_lateness(strategy.num_replicas_in_sync, 12)
+    late[-1] = HELD
+    trained = LateTraining(strategy)
+    trained.run(gradients, late)
+    return trained
 
 
 def _checkpoint(trained: LateTraining) -> tf.train.Checkpoint:
@@ -39,11 +49,7 @@ def strategies(
 def test_what_is_late_is_added_up_and_given_to_one(
     strategies: tuple[Any, Any], tmp_path: pathlib.Path
 ) -> None:
-    before, after = (one.num_replicas_in_sync for one in strategies)
-    gradients, late = random_lateness(before, 12)
-    late[-1] = HELD
-    first = LateTraining(strategies[0])
-    first.run(gradients, late)
+    first, after = _late(strategies[0]), strategies[1].num_replicas_in_sync
     waiting = first.waiting
     assert waiting.any(axis=(1, 2)).all()
     path = _checkpoint(first).save(str(tmp_path / "held"))
@@ -61,6 +67,36 @@ def test_what_is_late_is_added_up_and_given_to_one(
     _checkpoint(second).restore(path)
     np.testing.assert_array_equal(second.waiting[0], waiting.sum(axis=0))
     assert not second.waiting[1:].any()
+
+
+def test_a_step_that_is_never_late_takes_what_was(
+    strategies: tuple[Any, Any], tmp_path: pathlib.Path
+) -> None:
+    first, after = _late(strategies[0]), strategies[1].num_replicas_in_sync
+    path = _checkpoint(first).write(str(tmp_path / "held"))
+    second = LateTraining(strategies[1])
+    _checkpoint(second).read(path)
+    second.optimizer.momentum = 0.0
+    weight = second.weight.numpy()
+    # Batches that say nothing of lateness.
+    second.run(np.zeros((2, after, *SHAPE), np.float32), None)
+    moved = second.weight.numpy() - weight
+    expected = -np.float32(RATE) * first.waiting.sum(axis=0)
+    np.testing.assert_allclose(moved, expected, atol=2e-7 * np.abs(weight).max())
+    assert not second.waiting.any()
+
+
+def test_what_no_step_takes_is_told(
+    strategy_of: Strategies, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = _checkpoint(_late(strategy_of(2))).write(str(tmp_path / "held"))
+    plain = LateTraining(strategy_of(2), partial=False)
+    tf.config.optimizer.set_experimental_options({FLAG: True})
+    _checkpoint(plain).read(path)
+    with caplog.at_level("WARNING"):
+        again = _checkpoint(plain).write(str(tmp_path / "again"))
+    assert "gradients of weight:0 that are late, and no step of this program takes" in caplog.text
+    assert _keys(again) == _keys(path)
 
 
 def test_where_nothing_is_late_a_checkpoint_is_as_it_was(
@@ -106,8 +142,8 @@ def test_rows_that_are_late_come_to_their_tables(
     )
     is_real = late & 2 == 0
     table = np.zeros(second.table.shape)
-    np.subtract.at(table, rows[is_real], RATE * values[is_real])
+    np.subtract.at(table, rows[is_real], late_table.RATE * values[is_real])
     np.testing.assert_array_equal(second.table.numpy(), table)
     if not is_elsewhere:
-        positions = -RATE * values[is_real].sum(axis=0)
+        positions = -late_table.RATE * values[is_real].sum(axis=0)
         np.testing.assert_array_equal(second.positions.numpy(), positions)

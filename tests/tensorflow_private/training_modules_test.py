@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import pathlib
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pytest
-import tensorflow as tf  # noqa: F401
+import tensorflow as tf
 
 from tf_wu_shard.tensorflow_private.training_modules import (
-    MODELS,
     OPTIMIZERS,
+    SAVES,
     TPU_MODULES,
     TRAINERS,
 )
@@ -30,11 +33,40 @@ def test_an_optimizer_applies_gradients_by_the_method_that_is_named(package: str
         assert callable(getattr(getattr(importlib.import_module(module), name), method))
 
 
-@pytest.mark.parametrize("package", MODELS)
-def test_a_model_is_saved_by_the_methods_that_are_wrapped(package: str) -> None:
-    module, name = MODELS[package]
-    model = getattr(importlib.import_module(module), name)
-    assert callable(model.save) and callable(model.save_weights)
+def _noting(function: Any, called: list[str]) -> Any:
+    def noted(*args: Any, **kwargs: Any) -> Any:
+        called.append(function.__name__)
+        return function(*args, **kwargs)
+
+    return noted
+
+
+def test_whatever_saves_a_model_ends_in_a_function_that_is_named(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+    for package, functions in SAVES.items():
+        importlib.import_module(package)
+        for module, name in functions:
+            owner = importlib.import_module(module)
+            monkeypatch.setattr(owner, name, _noting(getattr(owner, name), called))
+    for keras in (importlib.import_module("keras"), importlib.import_module("tf_keras")):
+        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        for number, write in enumerate(_WAYS_TO_SAVE):
+            called.clear()
+            write(keras, model, str(tmp_path / f"{keras.__name__}-{number}"))
+            assert called, (keras.__name__, number)
+
+
+# Each by a Keras, with a model and a path without an ending.
+_WAYS_TO_SAVE: list[Callable[[Any, Any, str], Any]] = [
+    lambda keras, model, path: model.save(f"{path}.keras"),
+    lambda keras, model, path: model.save(f"{path}.h5"),
+    lambda keras, model, path: model.save_weights(f"{path}.weights.h5"),
+    lambda keras, model, path: model.export(path),
+    lambda keras, model, path: keras.models.save_model(model, f"{path}.keras"),
+    lambda keras, model, path: tf.saved_model.save(model, path),
+]
 
 
 def test_tensorflow_has_modules_that_look_for_a_tpu() -> None:

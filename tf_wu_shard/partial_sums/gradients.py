@@ -70,7 +70,7 @@ class PartialGradientSums:
         on_workers = len(step.replicas.local) < step.replicas.total and workers_of(step.captured)
         if on_workers and not marks:
             return exchanged(step, sums, options) if sums.of_weights else told(step)
-        if sums.of_weights and not marks:
+        if sums.of_weights and not marks and not _is_late(step, sums):
             said = "no gradient is ever late: its batches come from no deadline_dataset"
             return dataclasses.replace(step, changes={**step.changes, FLAG: said})
         if marks and step.refused:
@@ -80,6 +80,13 @@ class PartialGradientSums:
         new = _LateStep(step, marks, sums).done()
         marked_batches.forget(step.graph)
         return new
+
+
+def _is_late(step: Step, sums: StepSums) -> bool:
+    """Whether a checkpoint that was restored holds gradients of its weights that are late."""
+    keys = {*sums.gradients, *(one.key for one in sums.entries)}
+    variables = step.captured.variables
+    return any(late_gradients_of(variables[one]).waiting for one in variables if one in keys)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,12 +160,16 @@ class _LateStep:
                     f"the batch of {mark.op} enters a part of the step that is not traced with it"
                 )
             found[devices.index(op.node.device) if len(devices) > 1 else 0].append(mark)
-        if not all(found):
+        # Without any none is ever late, but a checkpoint may have had something that was.
+        if marks and not all(found):
             raise WuShardError("not every replica gets its batches from a deadline_dataset")
         return found
 
     def _late(self, copy: int, marks: list[marked_batches.Mark]) -> _Lateness:
         at = self._edit.at(copy, "wu_shard/late")
+        if not marks:
+            never = at.op("Less", [at.constant(0), at.constant(0)], "never")
+            return _Lateness(never, never, never)
         is_held, has_none = (self._has_bit(at, marks, bit) for bit in (HELD, STAND_IN))
         is_late = at.op("LogicalOr", [is_held, has_none], "is_late")
         return _Lateness(is_held, has_none, is_late)

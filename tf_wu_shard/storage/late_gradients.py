@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import tensorflow as tf
+from absl import logging
 
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.storage.own_variables import OwnVariables
@@ -26,6 +27,12 @@ _NAME = "late_gradients"
 
 # By name: a gradient, or the rows of a sparse one and their numbers.
 Parts: TypeAlias = Mapping[str, np.ndarray]
+
+_TAKEN_BY_NONE = (
+    "tf_wu_shard: a checkpoint held gradients of %s that are late, and no step of this program"
+    " takes them: set the flag partial_gradient_sums before a step is traced, train on several"
+    " replicas, or write the checkpoint after flush_partial_sums. They stay in checkpoints"
+)
 
 # Parts of this kind stand one after the other; all others are added up.
 _LIST = "entries"
@@ -68,13 +75,15 @@ class Source(Protocol):
 class LateGradients(tf.train.experimental.PythonState):
     """All that is late of one weight's gradients."""
 
-    def __init__(self, weight: str, shape: Sequence[int]) -> None:
+    def __init__(self, weight: str, shape: Sequence[int], replicas: int = 0) -> None:
         """Of a weight of which nothing is late.
 
         Args:
             weight: What users call it.
             shape: The weight's shape.
+            replicas: How many train it; 0 where that is not known.
         """
+        self._replicas = replicas
         self._weight = weight
         self._shape = tuple(shape)
         self._sources: dict[str, Source] = {}
@@ -134,6 +143,13 @@ class LateGradients(tf.train.experimental.PythonState):
             self._give(restored, [*self._sources.values()])
         else:
             self._restored = restored
+            if self._replicas == 1:
+                logging.warning(_TAKEN_BY_NONE, self._weight)
+
+    def warn_of_rest(self) -> None:
+        """Says so where no step has taken what was restored."""
+        if self._restored:
+            logging.warning(_TAKEN_BY_NONE, self._weight)
 
     def _give(self, restored: Parts, sources: Sequence[Source]) -> None:
         for source in sources:
@@ -233,6 +249,7 @@ class _Companions:
         """Ends what is on its way, on all workers alike."""
         for one in _beside(variables):
             one.settle()
+            one.warn_of_rest()
 
     def before_restore(self, variables: Iterable[Any]) -> None:
         """Forgets what waits: it is of what is no more."""
@@ -264,7 +281,8 @@ def late_gradients_of(variable: Any) -> LateGradients:
     Args:
         variable: A distributed variable.
     """
-    made = LateGradients(variable.name, variable.shape)
+    replicas = variable.distribute_strategy.num_replicas_in_sync
+    made = LateGradients(variable.name, variable.shape, replicas)
     found: LateGradients = vars(variable).setdefault(_ATTRIBUTE, made)
     return found
 

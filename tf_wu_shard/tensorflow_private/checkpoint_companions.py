@@ -7,11 +7,11 @@ object is there has it made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import tensorflow as tf
-from tensorflow.python.checkpoint import async_checkpoint_helper, checkpoint
+from tensorflow.python.checkpoint import async_checkpoint_helper, checkpoint, graph_view
 from tensorflow.python.distribute import values
 from tensorflow.python.trackable import base
 
@@ -64,15 +64,15 @@ def install(name: str, companions: Companions) -> None:
     def save(original: Callable[..., Any], saver: Any, *args: Any, **kwargs: Any) -> Any:
         # Another thread writes copies: what they were made of may be another by now.
         if saver._object_map is None:
-            companions.before_save(_variables_of(saver))
+            companions.before_save(_variables_of(saver._graph_view))
         return original(saver, *args, **kwargs)
 
     def restore(original: Callable[..., Any], saver: Any, *args: Any, **kwargs: Any) -> Any:
-        companions.before_restore(_variables_of(saver))
+        companions.before_restore(_variables_of(saver._graph_view))
         return original(saver, *args, **kwargs)
 
     def save_aside(original: Callable[..., Any], helper: Any, *args: Any, **kwargs: Any) -> Any:
-        companions.before_save_aside(_variables_of(helper.checkpointer()._saver))
+        companions.before_save_aside(_variables_of(helper.checkpointer()._saver._graph_view))
         return original(helper, *args, **kwargs)
 
     wrap_once(base.Trackable, "_trackable_children", children)
@@ -92,8 +92,19 @@ def _variable_of(owner: Any) -> Any:
     return next((one for one in inside if isinstance(one, values.DistributedVariable)), None)
 
 
-def _variables_of(saver: Any) -> Iterator[Any]:
-    objects, _ = saver._graph_view.breadth_first_traversal()
+def variables_in(root: Any) -> list[Any]:
+    """The strategies' variables that a checkpoint of an object would hold, such as of a model.
+
+    Args:
+        root: The object; one that TensorFlow does not track has none.
+    """
+    if not isinstance(root, base.Trackable):
+        return []
+    return _variables_of(graph_view.ObjectGraphView(root))
+
+
+def _variables_of(view: graph_view.ObjectGraphView) -> list[Any]:
+    objects, _ = view.breadth_first_traversal()
     # A Keras variable and the one inside of it may both be found.
     found = {id(one): one for one in map(_variable_of, objects) if one is not None}
-    return iter(found.values())
+    return [*found.values()]

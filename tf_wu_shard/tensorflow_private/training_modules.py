@@ -14,10 +14,20 @@ CALLBACK_LISTS = {
     "tf_keras": ("tf_keras.src.callbacks", "CallbackList"),
 }
 
-# Where models are that users save, by the package that is imported.
-MODELS = {
-    "keras": ("keras.src.models.model", "Model"),
-    "tf_keras": ("tf_keras.src.engine.training", "Model"),
+# What writes models to files, by the package that is imported: all that users call ends in these.
+SAVES = {
+    "keras": (
+        ("keras.src.saving.saving_lib", "save_model"),
+        ("keras.src.saving.saving_lib", "save_weights_only"),
+        ("keras.src.legacy.saving.legacy_h5_format", "save_model_to_hdf5"),
+    ),
+    "tf_keras": (
+        ("tf_keras.src.saving.saving_lib", "save_model"),
+        ("tf_keras.src.saving.saving_lib", "save_weights_only"),
+        ("tf_keras.src.saving.legacy.save", "save_model"),
+        ("tf_keras.src.saving.legacy.save", "save_weights"),
+    ),
+    "tensorflow": (("tensorflow.python.saved_model.save", "save_and_return_nodes"),),
 }
 
 # Where optimizers are, and by which method they apply gradients.

@@ -11,6 +11,7 @@ import json
 import pathlib
 import sys
 import time
+from collections.abc import Mapping
 
 import keras
 import numpy as np
@@ -24,17 +25,48 @@ from tf_wu_shard import WuShardError
 
 STEPS = 6
 
+_LATE = "late_gradients/.ATTRIBUTES/py_state"
+
 
 def gradients(total: int) -> np.ndarray:
     """What each worker's gradient is in each step; integers, of which all sums are exact."""
     return np.random.default_rng(total).integers(-9, 10, (STEPS, total, *SHAPE))
 
 
+class Several:
+    """Weights that TensorFlow sums in one pack, the gradient of each one number."""
+
+    def __init__(self, strategy: tf.distribute.Strategy, *names: str) -> None:
+        with strategy.scope():
+            self.weights = {name: tf.Variable(tf.zeros([3]), name=name) for name in names}
+            optimizer = keras.optimizers.SGD(1.0)
+            optimizer.build([*self.weights.values()])
+
+        def replica(numbers: tf.Tensor) -> None:
+            each = zip(tf.unstack(numbers, len(names)), self.weights.values(), strict=True)
+            optimizer.apply_gradients([(tf.fill([3], number), weight) for number, weight in each])
+
+        @tf.function
+        def step(numbers: tf.Tensor) -> None:
+            strategy.run(replica, (numbers,))
+
+        self._step = step
+
+    def take(self, **numbers: float) -> None:
+        """Takes a step; the gradient of a weight that is not named is zero."""
+        self._step(tf.constant([numbers.get(name, 0.0) for name in self.weights]))
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """What each weight is, as all of its elements are the same."""
+        return {name: float(weight.numpy()[0]) for name, weight in self.weights.items()}
+
+
 class Run:
     """What one worker does."""
 
     def __init__(self, folder: pathlib.Path) -> None:
-        strategy = worker_strategy()
+        strategy = self._strategy = worker_strategy()
         self._number = strategy.cluster_resolver.task_id
         self._folder = folder
         self._own = gradients(strategy.num_replicas_in_sync).astype(np.float32)
@@ -68,14 +100,40 @@ class Run:
             "late": [[name for name in held if "late" in name] for held in names],
         }
 
+    def write_several(self) -> dict[str, object]:
+        """Writes one of several weights while their first worker is late."""
+        several = Several(self._strategy, "encoder", "head")
+        several.take()
+        time.sleep(0.5 if self._number == 0 else 0.0)
+        several.take(encoder=1.0, head=10.0)
+        path = str(self._folder / f"several-{self._number}")
+        tf.train.Checkpoint(**several.weights).write(path)
+        held = tf.train.load_checkpoint(path)
+        return {"late": [held.has_tensor(f"{name}/{_LATE}") for name in several.weights]}
+
+    def read_several(self) -> Mapping[str, object]:
+        """Goes on from one weight of them, among others and in another order."""
+        several = Several(self._strategy, "more", "head", "encoder")
+        several.take(head=7.0)
+        time.sleep(0.3 if self._number == 0 else 0.0)
+        several.take(head=7.0, more=1.0)
+        encoder = tf.train.Checkpoint(encoder=several.weights["encoder"])
+        encoder.read(str(self._folder / "several-0")).expect_partial()
+        several.take()
+        return several.numbers
+
     def read(self) -> dict[str, object]:
         """Goes on from one that three workers have written."""
         own, written = self._own, -gradients(3).sum((0, 1))
         status = self._checkpoint.read(str(self._folder / "worker-0"))
         self._takes(own[:1])
+        if self._number:
+            # A model of one worker's own, which no other one waits for.
+            _model().save(str(self._folder / "own.keras"))
         status.assert_consumed()
         self._takes(own[1:])
-        model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+        model = _model()
+        model.trained = self._training.weight
         # A file of Keras' has no place for what is late.
         model.save_weights(str(self._folder / f"keras-{self._number}.weights.h5"))
         complete = self._weight
@@ -105,6 +163,14 @@ class Run:
             return str(error)
 
 
+def _model() -> keras.Model:
+    return keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+
+
 if __name__ == "__main__":
     run = Run(pathlib.Path(sys.argv[2]))
-    print(json.dumps(run.write() if sys.argv[1] == "write" else run.read()))
+    if sys.argv[1] == "write":
+        found = run.write() | {"several": run.write_several()}
+    else:
+        found = {**run.read_several(), **run.read()}
+    print(json.dumps(found))

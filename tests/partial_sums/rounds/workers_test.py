@@ -128,8 +128,12 @@ def test_a_checkpoint_holds_what_is_late_for_any_number_of_workers(tmp_path: pat
         assert not one.answer["was_complete"]
         assert one.answer["is_complete"]
         assert one.answer["late"] == [[key], [key]]
+        assert one.answer["several"]["late"] == [True, True]
     found = [one.answer for one in launch(run, ["read", str(tmp_path)], workers=2, seconds=120)]
     assert all(one["is_complete"] and one["is_taken_back"] for one in found)
+    # Three workers gave 1 each; what is late of other weights is as it was.
+    several = {"encoder": -3.0, "head": -4 * 7.0, "more": -2.0}
+    assert all({name: one[name] for name in several} == several for one in found)
     assert [one["steps"] for one in found] == [6, 6]
     assert "do it on all workers, after as many steps on each" in found[0]["alone"]
 

@@ -66,3 +66,12 @@ class RoundSum:
 
 class RoundsEndedError(Exception):
     """No sum comes any more; the message says why."""
+
+
+def no_sum(contribution: Contribution) -> RoundSum:
+    """Takes part in no round.
+
+    Raises:
+        RoundsEndedError: Always.
+    """
+    raise RoundsEndedError

@@ -181,24 +181,33 @@ class _Exchange:
         """What is trained: weights by key, tables as users call them."""
         return [*self._sums.gradients, *(one.table for one in self._sums.entries)]
 
+    @property
+    def _variables(self) -> list[Any]:
+        """What is trained, as far as it is known as a variable."""
+        keys = dict.fromkeys([*self._sums.gradients, *(one.key for one in self._sums.entries)])
+        keys |= dict.fromkeys(r.key for r in self._view.variables.values() if r.trainable)
+        variables = self._step.captured.variables
+        return [variables[key] for key in keys if key in variables]
+
     def _shared(self) -> SharedRounds:
         cluster = workers_of(self._step.captured)
         assert cluster is not None, "its replicas are in several processes"
         variables = self._step.captured.variables
         trained = [name_of(key, variables.get(key)) for key in self._weights]
-        distributed = next(ref.key for ref in self._view.variables.values() if ref.trainable)
         lists = [part.operands[0] for one in self._sums.entries for part in one.lists]
         shared = rounds_of(
             cluster,
-            variables[distributed],
+            self._variables,
             trained,
             self._options,
             [self._kind(one[0].inputs[0]) for one in self._gradients],
             [self._kind(one) for one in lists],
             [self._kind(one[0].inputs[0]) for one in self._others],
         )
-        for key, places in places_of(self._sums, [*map(names_of, self._gradients)]).items():
-            late_gradients_of(variables[key]).attach(shared.name, InRounds(shared, places))
+        gradients = [*map(names_of, self._gradients)]
+        for key, places in places_of(self._step, self._sums, gradients).items():
+            own = InRounds(shared, places, variables[key].shape)
+            late_gradients_of(variables[key]).attach(shared.name, own)
         return shared
 
     def _kind(self, value: Value) -> Kind:

@@ -6,9 +6,7 @@ the other, with whatever was handed in until then. So every worker gets every su
 
 A worker that has not taken the sums of `max_staleness` rounds takes part in no further one until it
 has taken one of them; the others wait. Its gradient of that step is handed in before, so that it is
-never later than that.
-
-Answers: sums. It does not promise to end by itself: the program ends it.
+never later than that. Nothing here ends by itself: the program ends it.
 """
 
 from __future__ import annotations
@@ -27,6 +25,7 @@ from tf_wu_shard.partial_sums.rounds.contributions import (
     RoundsEndedError,
     RoundSum,
     Table,
+    no_sum,
 )
 from tf_wu_shard.partial_sums.rounds.record import Part, Record, StepTimes
 
@@ -72,8 +71,7 @@ class Rounds:
             once_failed: Called with what happened where a thread can go on no more.
         """
         self.record = Record(total)
-        self._number = number
-        self._total = total
+        self._number, self._total = number, total
         self._max_staleness = max_staleness
         self._may_start = may_start
         self._table = table
@@ -261,11 +259,6 @@ class Rounds:
         """Whether nothing is late, and no sum of what was waits for a step."""
         return not self.is_used and (self._carried is None or not self._num_taken)
 
-    @property
-    def ended(self) -> str | None:
-        """Why no sum comes any more; None where some may."""
-        return self._ended
-
     def end(self, reason: str) -> None:
         """Ends both threads; one that is in the midst of a round is given a few seconds.
 
@@ -273,6 +266,12 @@ class Rounds:
             reason: What steps that wait are told.
         """
         self._end(reason)
+        with self._changed:
+            # A thread that waits at the table until the program ends keeps this object.
+            self._sum_up = no_sum
+            self._pending, self._values, self._said = [], None, []
+            self._last = self._taken_before = self._carried = None
+            self._sums.clear()
         for thread in self._threads:
             if thread is not threading.current_thread():
                 thread.join(_LAST_SECONDS if self._is_summing else 0.0)
@@ -310,15 +309,18 @@ class Rounds:
             held_up = self._wait_for_room(number)
             if self._ended:
                 return
-            contribution = self._contribution(number, held_up)
-            self._is_summing = True
-            found = self._sum_up(contribution)
-            self._is_summing = False
-            with self._changed:
-                self._sums.append(found)
-                self._num_summed += 1
-                self.record.add(found.parts)
-                self._changed.notify_all()
+            self._take_part_in(self._contribution(number, held_up))
+
+    def _take_part_in(self, contribution: Contribution) -> None:
+        # Apart, as nothing is to be kept of a round while the next one is waited for.
+        self._is_summing = True
+        found = self._sum_up(contribution)
+        self._is_summing = False
+        with self._changed:
+            self._sums.append(found)
+            self._num_summed += 1
+            self.record.add(found.parts)
+            self._changed.notify_all()
 
     def _wait_for_room(self, number: int) -> bool:
         """Waits while this worker is as far behind as it may be; whether others wait with it."""

@@ -19,6 +19,7 @@ from absl import logging
 
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.partial_sums.options import PartialSums
+from tf_wu_shard.partial_sums.rounds import messages
 from tf_wu_shard.partial_sums.rounds.contributions import RoundsEndedError
 from tf_wu_shard.partial_sums.rounds.record import Record
 from tf_wu_shard.partial_sums.rounds.rounds import Rounds
@@ -26,9 +27,10 @@ from tf_wu_shard.partial_sums.rounds.starts import may_start
 from tf_wu_shard.partial_sums.rounds.sums import Kind, Sums
 from tf_wu_shard.partial_sums.rounds.table import RoundTable
 from tf_wu_shard.tensorflow_private import worker_collectives
+from tf_wu_shard.tensorflow_private.checkpoint_companions import variables_in
 from tf_wu_shard.tensorflow_private.eager_batches import before_eager_batches
 from tf_wu_shard.tensorflow_private.epoch_ends import before_epochs_end
-from tf_wu_shard.tensorflow_private.keras_saves import before_saves
+from tf_wu_shard.tensorflow_private.model_saves import before_saves
 from tf_wu_shard.tensorflow_private.python_calls import EagerCall
 from tf_wu_shard.tensorflow_private.worker_group import GroupOfWorkers
 from tf_wu_shard.workers.agreement import PLAN, Proposal
@@ -44,28 +46,6 @@ _ENDED = "the program ends"
 
 # Batches in a row that were taken outside of functions, each for a step in rounds.
 _ENOUGH_TO_TELL = 3
-
-_WAITS_FOR_BATCHES = (
-    "tf_wu_shard: next(iterator) outside of a tf.function asks all workers whether they have a"
-    " batch, so that every step waits for all of them after all. Take the batch inside of the step"
-    " (next(iterator) in the tf.function), or repeat() the dataset"
-)
-
-_GOES_ON = (
-    "flush_partial_sums was called on this worker, or a checkpoint is written or restored there,"
-    " and another one takes its next step: do it on all workers, after as many steps on each"
-)
-
-_IS_LEFT = (
-    "tf_wu_shard: what is late is not in the weights, and is added to the next step's sum: the"
-    " update follows from more than gradients and variables, so that it cannot run by itself."
-    " Take one more step, on a batch of any kind, or let no update follow from what a step is given"
-)
-
-_WAITS_FOR_OTHERS = (
-    "tf_wu_shard: this worker is in flush_partial_sums, or writes or restores a checkpoint, and"
-    " waits for others to do the same: what is late is summed over all workers"
-)
 
 _SECONDS_TO_WAIT_IN_SILENCE = 30.0
 
@@ -94,7 +74,7 @@ class SharedRounds:
         self,
         name: str,
         cluster: WorkerCluster,
-        strategy: tf.distribute.Strategy,
+        weights: Sequence[Any],
         options: PartialSums,
         dense: Sequence[Kind],
         lists: Sequence[Kind],
@@ -105,13 +85,16 @@ class SharedRounds:
         Args:
             name: The same on all workers.
             cluster: The workers.
-            strategy: A MultiWorkerMirroredStrategy of them.
+            weights: What is trained, variables of a MultiWorkerMirroredStrategy.
             options: What the user asked for.
             dense: What is known of what is exchanged, see `Sums`.
             lists: Likewise.
             others: Likewise.
         """
         number, total = cluster.number, cluster.total
+        strategy = weights[0].distribute_strategy
+        # They keep it, in what stands beside them.
+        self._weights = [weakref.ref(one) for one in weights]
         self.name = name
         self._total = total
         self._num_replicas = int(strategy.num_replicas_in_sync)
@@ -136,8 +119,8 @@ class SharedRounds:
         )
         types = [dtype for _, dtype in itertools.chain(dense, lists, others)]
         self.exchange = EagerCall(self._exchange, types)
-        before_epochs_end(flush_partial_sums)
-        before_saves(flush_partial_sums)
+        before_epochs_end(_flush_those_of)
+        before_saves(_flush_those_of)
         before_eager_batches(_notice_eager_batch)
         # Before the worker takes its leave, which says in how many collectives it took part.
         atexit.register(self.rounds.end, _ENDED)
@@ -147,7 +130,12 @@ class SharedRounds:
         if not self.rounds.is_settled:
             self._hand_in(keeps=False)
             if self.rounds.carried:
-                logging.warning(_IS_LEFT)
+                logging.warning(messages.IS_LEFT)
+
+    def trains(self, variables: Sequence[Any]) -> bool:
+        """Whether some of these variables are among what is trained."""
+        own = {id(one) for one in (weight() for weight in self._weights) if one is not None}
+        return not own.isdisjoint(map(id, variables))
 
     def settle(self) -> None:
         """Lets all workers hand in what is late; their next step takes it.
@@ -159,7 +147,9 @@ class SharedRounds:
             self._hand_in(keeps=True)
 
     def _hand_in(self, *, keeps: bool) -> None:
-        told = threading.Timer(_SECONDS_TO_WAIT_IN_SILENCE, logging.warning, [_WAITS_FOR_OTHERS])
+        told = threading.Timer(
+            _SECONDS_TO_WAIT_IN_SILENCE, logging.warning, [messages.WAITS_FOR_OTHERS]
+        )
         told.daemon = True
         told.start()
         try:
@@ -170,7 +160,7 @@ class SharedRounds:
         finally:
             told.cancel()
         if goes_on:
-            raise WuShardError(_GOES_ON)
+            raise WuShardError(messages.GOES_ON)
 
     def _raise_given_up(self) -> None:
         reason = worker_collectives.are_given_up(self._cluster.number)
@@ -233,8 +223,8 @@ class SharedRounds:
 
 def rounds_of(
     cluster: WorkerCluster,
-    weight: Any,
-    weights: Sequence[str],
+    weights: Sequence[Any],
+    names: Sequence[str],
     options: PartialSums,
     dense: Sequence[Kind],
     lists: Sequence[Kind],
@@ -244,9 +234,9 @@ def rounds_of(
 
     Args:
         cluster: The workers.
-        weight: One of the weights, a variable of a MultiWorkerMirroredStrategy. The rounds end with
-            it.
-        weights: The weights, as all workers call them.
+        weights: What is trained, variables of a MultiWorkerMirroredStrategy. The rounds end with
+            the first.
+        names: Of these, as all workers call them.
         options: What the user asked for.
         dense: What is known of the dense gradients.
         lists: Of the rows of sparse ones, and of the numbers of these.
@@ -258,18 +248,17 @@ def rounds_of(
     # Of shapes a trace for one batch may know more than one for another, and workers trace at times
     # of their own.
     types = [[dtype for _, dtype in kinds] for kinds in (dense, lists, others)]
-    asked = repr((sorted(weights), options, types))
+    asked = repr((sorted(names), options, types))
     digest = hashlib.sha256(asked.encode()).hexdigest()[:16]
     with _lock:
         if digest not in _shared:
-            _agree(cluster, sorted(weights), digest, repr(options))
-            strategy = weight.distribute_strategy
+            _agree(cluster, sorted(names), digest, repr(options))
             # A step is being traced.
             with tf.init_scope():
                 _shared[digest] = SharedRounds(
-                    digest, cluster, strategy, options, dense, lists, others
+                    digest, cluster, weights, options, dense, lists, others
                 )
-            weakref.finalize(weight, _drop, digest).atexit = False
+            weakref.finalize(weights[0], _drop, digest).atexit = False
         return _shared[digest]
 
 
@@ -285,8 +274,8 @@ def flush_partial_sums() -> None:
     """Lets workers hand in what is late of all steps taken so far, and updates the weights with it.
 
     Call it on all workers, after as many steps on each, at the end of a training or before a model
-    is saved; at the end of each epoch Keras' `fit` has it called, and so have `Model.save` and
-    `Model.save_weights`. A `tf.train.Checkpoint` holds what is late by itself.
+    is saved; at the end of each epoch Keras' `fit` has it called, and so has whatever writes a file
+    of Keras' or a SavedModel. A `tf.train.Checkpoint` holds what is late by itself.
 
     It waits for all of them, takes no step of the optimizer's count, and does nothing where nothing
     is late, or replicas of one process take all steps together. Where another worker is gone it
@@ -299,13 +288,22 @@ def flush_partial_sums() -> None:
         one.flush()
 
 
+def _flush_those_of(model: Any) -> None:
+    """Hands in what is late of a model's weights: another model may be one worker's own."""
+    rounds = [one for one in begun_rounds() if not one.rounds.is_settled]
+    variables = variables_in(model) if rounds else []
+    for one in rounds:
+        if one.trains(variables):
+            one.flush()
+
+
 def _notice_eager_batch() -> None:
     """Warns once where each step in rounds waits for all workers before it begins."""
     for one in begun_rounds():
         one.eager_batches.append(one.rounds.num_steps)
         steps = [*one.eager_batches]
         if len(steps) > _ENOUGH_TO_TELL and all(map(operator.lt, steps, steps[1:])):
-            logging.log_first_n(logging.WARNING, _WAITS_FOR_BATCHES, 1)
+            logging.log_first_n(logging.WARNING, messages.WAITS_FOR_BATCHES, 1)
 
 
 def begun_rounds() -> list[SharedRounds]:

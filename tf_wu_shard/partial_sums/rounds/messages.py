@@ -1,0 +1,25 @@
+"""What the user of rounds is told while a program runs."""
+
+from __future__ import annotations
+
+WAITS_FOR_BATCHES = (
+    "tf_wu_shard: next(iterator) outside of a tf.function asks all workers whether they have a"
+    " batch, so that every step waits for all of them after all. Take the batch inside of the step"
+    " (next(iterator) in the tf.function), or repeat() the dataset"
+)
+
+GOES_ON = (
+    "flush_partial_sums was called on this worker, or a checkpoint is written or restored there,"
+    " and another one takes its next step: do it on all workers, after as many steps on each"
+)
+
+IS_LEFT = (
+    "tf_wu_shard: what is late is not in the weights, and is added to the next step's sum: the"
+    " update follows from more than gradients and variables, so that it cannot run by itself."
+    " Take one more step, on a batch of any kind, or let no update follow from what a step is given"
+)
+
+WAITS_FOR_OTHERS = (
+    "tf_wu_shard: this worker is in flush_partial_sums, or writes or restores a checkpoint, and"
+    " waits for others to do the same: what is late is summed over all workers"
+)
