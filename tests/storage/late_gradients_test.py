@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from tf_wu_shard import WuShardError
-from tf_wu_shard.storage.late_gradients import FIXED_ROWS, LISTS, LateGradients, dense
+from tf_wu_shard.storage.late_gradients import FIXED_ROWS, LISTS, LateGradients, ReplicasOwn, dense
 
 
 class _Place:
@@ -81,3 +81,37 @@ def test_what_was_late_of_another_kind_is_told() -> None:
     late.deserialize(saved)
     with pytest.raises(WuShardError, match=said):
         late.attach("later", other)
+
+
+class _Own:
+    """What replicas keep of a part."""
+
+    def __init__(self, *values: Any) -> None:
+        self._values = [np.array(value, np.float32) for value in values]
+        self.first: Any = None
+
+    def values(self) -> list[tf.Tensor]:
+        return [tf.constant(value) for value in self._values]
+
+    def restart(self, first: Any) -> None:
+        self.first = first
+
+
+@pytest.mark.parametrize(("worker", "takes"), [(None, True), (0, True), (1, False)])
+def test_one_worker_of_all_takes_what_is_restored(worker: int | None, takes: bool) -> None:
+    own: Any = _Own([0.0], [0.0])
+    ReplicasOwn({dense(0): own}, worker).replace({dense(0): np.ones(1)})
+    assert (own.first is not None) == takes
+
+
+def test_no_worker_writes_what_others_have_as_well() -> None:
+    own: Any = _Own([1.0], [2.0])
+    assert ReplicasOwn({dense(0): own}, None).waiting() == {dense(0): [3.0]}
+    with pytest.raises(WuShardError, match="other workers have others"):
+        ReplicasOwn({dense(0): own}, 0).waiting()
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK", b"no file of NumPy's"])
+def test_a_damaged_checkpoint_is_told(damage: bytes) -> None:
+    with pytest.raises(WuShardError, match="of table as late_gradients is damaged"):
+        _with().deserialize(damage)

@@ -146,7 +146,8 @@ class _LateStep:
 
     def _keep(self, variable: Any, name: str, parts: dict[str, OwnVariables]) -> None:
         """Lets checkpoints of a weight hold what waits."""
-        own = ReplicasOwn(parts, are_all_here=workers_of(self._step.captured) is None)
+        workers = workers_of(self._step.captured)
+        own = ReplicasOwn(parts, None if workers is None else workers.number)
         late_gradients_of(variable).attach(name, own)
 
     def _batches(self, marks: list[marked_batches.Mark]) -> list[list[marked_batches.Mark]]:

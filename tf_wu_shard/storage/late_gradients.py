@@ -8,6 +8,7 @@ is the one that it always was.
 from __future__ import annotations
 
 import io
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -135,9 +136,18 @@ class LateGradients(tf.train.experimental.PythonState):
         return file.getvalue()
 
     def deserialize(self, string_value: bytes) -> None:
-        """Lets what a file of NumPy's holds wait, and nothing else."""
-        with np.load(io.BytesIO(string_value), allow_pickle=False) as file:
-            restored = {name: file[name] for name in file.files}
+        """Lets what a file of NumPy's holds wait, and nothing else.
+
+        Raises:
+            WuShardError: It cannot be read, or no step of this program can take it.
+        """
+        try:
+            with np.load(io.BytesIO(string_value), allow_pickle=False) as file:
+                restored = {name: file[name] for name in file.files}
+        except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+            raise WuShardError(
+                f"what a checkpoint holds of {self._weight} as {_NAME} is damaged: {error}"
+            ) from error
         self.clear()
         if self._sources:
             self._give(restored, [*self._sources.values()])
@@ -196,16 +206,16 @@ class LateGradients(tf.train.experimental.PythonState):
 class ReplicasOwn:
     """Gradients that wait in variables of the replicas' own."""
 
-    def __init__(self, parts: Mapping[str, OwnVariables], *, are_all_here: bool) -> None:
+    def __init__(self, parts: Mapping[str, OwnVariables], worker: int | None) -> None:
         """Of one weight.
 
         Args:
             parts: The variables, by the name of the part.
-            are_all_here: Whether all replicas are of this process.
+            worker: The number of this process among those that train; None where it is alone.
         """
         self.names: Sequence[str] = [*parts]
         self._parts = parts
-        self._are_all_here = are_all_here
+        self._worker = worker
 
     def settle(self) -> None:
         """Nothing is on its way."""
@@ -220,7 +230,7 @@ class ReplicasOwn:
         found = {name: _together(name, parts) for name, parts in own.items()}
         if not is_late(found):
             return {}
-        if not self._are_all_here:
+        if self._worker is not None:
             raise WuShardError(
                 "gradients wait that came too late by with_lateness, and other workers have others:"
                 " no checkpoint can hold them; take a step for which none is late before it"
@@ -228,9 +238,9 @@ class ReplicasOwn:
         return found
 
     def replace(self, parts: Parts) -> None:
-        """Gives the first replica all of it, and the others nothing."""
+        """Gives the first replica of all processes all of it, and the others nothing."""
         for name, own in self._parts.items():
-            own.restart(parts.get(name))
+            own.restart(None if self._worker else parts.get(name))
 
 
 class _Companions:

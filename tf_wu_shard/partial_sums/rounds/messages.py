@@ -13,6 +13,11 @@ GOES_ON = (
     " and another one takes its next step: do it on all workers, after as many steps on each"
 )
 
+LOST = (
+    "what is late cannot be handed in by all workers, as flush_partial_sums, a checkpoint or a"
+    " saved model need it: another worker has ended, or has failed"
+)
+
 IS_LEFT = (
     "tf_wu_shard: what is late is not in the weights, and is added to the next step's sum: the"
     " update follows from more than gradients and variables, so that it cannot run by itself."

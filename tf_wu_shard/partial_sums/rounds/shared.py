@@ -155,17 +155,15 @@ class SharedRounds:
         try:
             goes_on = self.rounds.has_batch(False, keeps=keeps)
         except (RoundsEndedError, StoreError) as error:
-            self._raise_given_up()
-            raise WuShardError(f"what is late cannot be handed in: {error}") from error
+            reason = worker_collectives.are_given_up(self._cluster.number)
+            if reason is not None:
+                said = f"{messages.LOST}: {reason}"
+                raise tf.errors.UnavailableError(None, None, said) from error
+            raise WuShardError(f"{messages.LOST}: {error}") from error
         finally:
             told.cancel()
         if goes_on:
             raise WuShardError(messages.GOES_ON)
-
-    def _raise_given_up(self) -> None:
-        reason = worker_collectives.are_given_up(self._cluster.number)
-        if reason is not None:
-            raise tf.errors.UnavailableError(None, None, reason)
 
     def said(self, name: str, shape: Sequence[int], dtype: int) -> EagerCall:
         """Called with a value after an exchange; see `Rounds.say`. All workers agree on it first.
