@@ -49,7 +49,7 @@ def sums_of_workers(step: Step) -> list[Op]:
     with metrics. To a step they are sums over some replicas, which it refuses.
     """
     view, replicas = step.view, step.replicas
-    if not replicas.local:
+    if len(replicas.local) < 2:
         return []
     workers = (replicas.total // len(replicas.local),)
     ops = (view.ops[one.where] for one in step.refused if one.where in view.ops)

@@ -69,9 +69,11 @@ def told(step: Step) -> Step:
         step: A function that sums no gradients.
     """
     found = rounds_called_in(step.view)
+    if not found:
+        return step
     counts, sums_of_others = counts_of_batches(step)
     first = next(iter([*counts, *sums_of_others]), None)
-    if not found or first is None:
+    if first is None:
         return step
     if len(found) > 1:
         raise WuShardError(
