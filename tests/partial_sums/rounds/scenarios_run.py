@@ -296,9 +296,28 @@ class _Scenarios:
             return replicas().all_gather(tape.gradient(loss, weight)[None], 0)[0]
 
         return {
+            "a loss among gradients": self._loss_among_gradients(),
             "a sum of a sum": self._one_weight(clipped),
             "a gather": self._one_weight(maximum),
         }
+
+    def _loss_among_gradients(self) -> Callable[[], None]:
+        with self._strategy.scope():
+            weight = tf.Variable(tf.zeros([64]))
+
+        def replica() -> tf.Tensor:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(weight * weight)
+            both = [tape.gradient(loss, weight), loss]
+            gradient, total = tf.distribute.get_replica_context().all_reduce("SUM", both)
+            weight.assign_sub(gradient)
+            return total
+
+        @tf.function
+        def step() -> Any:
+            return self._strategy.run(replica)
+
+        return step
 
     def _one_weight(self, gradient: Callable[[Any, Any, Any], Any]) -> Callable[[], None]:
         with self._strategy.scope():

@@ -141,6 +141,7 @@ def test_a_checkpoint_holds_what_is_late_for_any_number_of_workers(tmp_path: pat
 @pytest.mark.parametrize(
     ("name", "said"),
     [
+        ("a loss among gradients", "is summed together with gradients, which are added up"),
         ("a sum of a sum", "made of what replicas put together before"),
         ("a gather", "CollectiveGatherV2) waits for all workers, and is no sum"),
     ],

@@ -105,6 +105,12 @@ class _Exchange:
         self._counts, carried = counts_of_batches(step)
         check(step, sums, {op.name for one in self._counts for op in one})
         of_gradients = {one.carriers for one in sums.dense}
+        for other in sums.others:
+            if other.carriers in of_gradients:
+                raise WuShardError(
+                    f"{other.operands[0].op} is summed together with gradients, which are added up"
+                    " where they are late, and it must not be: sum it by a call of its own"
+                )
         self._gradients = [one for one in carried if names_of(one) in of_gradients]
         warn_of_momentum(self._view, sums, options)
         others = [one for one in carried if names_of(one) not in of_gradients]
