@@ -111,6 +111,31 @@ class Run:
         held = tf.train.load_checkpoint(path)
         return {"late": [held.has_tensor(f"{name}/{_LATE}") for name in several.weights]}
 
+    def table(self) -> list[float]:
+        """Writes and reads again what is late of a table, looked up as often in every step."""
+        with self._strategy.scope():
+            table = tf.Variable(tf.zeros([5, 2]))
+            optimizer = keras.optimizers.SGD(1.0)
+            optimizer.build([table])
+
+        def replica(rows: tf.Tensor, scale: tf.Tensor) -> None:
+            with tf.GradientTape() as tape:
+                loss = scale * tf.reduce_sum(tf.gather(table, rows))
+            optimizer.apply_gradients([(tape.gradient(loss, table), table)])
+
+        @tf.function(input_signature=[tf.TensorSpec([3], tf.int32), tf.TensorSpec([])])
+        def step(rows: tf.Tensor, scale: tf.Tensor) -> None:
+            self._strategy.run(replica, (rows, scale))
+
+        rows = tf.constant([1, 3, 3])
+        for _ in range(3):
+            time.sleep(0.2 if self._number == 0 else 0.0)
+            step(rows, tf.constant(1.0))
+        checkpoint = tf.train.Checkpoint(table=table)
+        checkpoint.read(checkpoint.write(str(self._folder / f"table-{self._number}")))
+        step(rows, tf.constant(0.0))
+        return [float(row[0]) for row in table.numpy()]
+
     def read_several(self) -> Mapping[str, object]:
         """Goes on from one weight of them, among others and in another order."""
         several = Several(self._strategy, "more", "head", "encoder")
@@ -170,7 +195,7 @@ def _model() -> keras.Model:
 if __name__ == "__main__":
     run = Run(pathlib.Path(sys.argv[2]))
     if sys.argv[1] == "write":
-        found = run.write() | {"several": run.write_several()}
+        found = run.write() | {"several": run.write_several(), "table": run.table()}
     else:
         found = {**run.read_several(), **run.read()}
     print(json.dumps(found))

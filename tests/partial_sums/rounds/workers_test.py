@@ -129,6 +129,7 @@ def test_a_checkpoint_holds_what_is_late_for_any_number_of_workers(tmp_path: pat
         assert one.answer["is_complete"]
         assert one.answer["late"] == [[key], [key]]
         assert one.answer["several"]["late"] == [True, True]
+        assert one.answer["table"] == [0.0, -9.0, 0.0, -18.0, 0.0]
     found = [one.answer for one in launch(run, ["read", str(tmp_path)], workers=2, seconds=120)]
     assert all(one["is_complete"] and one["is_taken_back"] for one in found)
     # Three workers gave 1 each; what is late of other weights is as it was.

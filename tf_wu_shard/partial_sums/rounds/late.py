@@ -7,7 +7,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -17,6 +17,8 @@ from tf_wu_shard.partial_sums.rounds.shared import SharedRounds
 from tf_wu_shard.partial_sums.steps.sums import StepSums
 from tf_wu_shard.step.step import Step
 from tf_wu_shard.storage.late_gradients import LISTS, Parts, dense, is_late
+
+Dims: TypeAlias = tuple[int | None, ...] | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,11 +82,18 @@ class InRounds:
         """Gives the next step other sums of this weight to take, on all workers alike."""
         carried: list[Any | None] = [*self._rounds.carried] or [None] * len(self._shared.kinds)
         for name, place in self._places.items():
-            carried[place.number] = self._replaced(carried[place.number], place, parts.get(name))
+            dims, _ = self._shared.kinds[place.number]
+            if name in LISTS:
+                # A list of what is late is longer than that of any step.
+                dims = dims and (None, *dims[1:])
+            before = carried[place.number]
+            carried[place.number] = self._replaced(before, place, dims, parts.get(name))
         self._rounds.carried = carried if any(one is not None for one in carried) else ()
 
-    def _replaced(self, summed: Any | None, place: Place, part: np.ndarray | None) -> Any | None:
-        dims, number = self._shared.kinds[place.number]
+    def _replaced(
+        self, summed: Any | None, place: Place, dims: Dims, part: np.ndarray | None
+    ) -> Any | None:
+        _, number = self._shared.kinds[place.number]
         dtype = tf.as_dtype(number)
         if place.elements is not None:
             # Beside what waits of other weights; -0.0, as x + -0.0 = x for all x.
