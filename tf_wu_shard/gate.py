@@ -37,6 +37,10 @@ WRITING = frozenset(WRITES)
 # Branches are no calls here: what they do stands in the function itself.
 _CALLED = CALLS - STATEFUL_BRANCHES
 
+# What replicas do together. A function that does so may do it to what calls train, or wait where
+# these do not.
+_TOGETHER = SUMS | {"CollectiveGatherV2"}
+
 # What yields a value that was there before.
 _HELD = frozenset({READ, "Const", "Placeholder"})
 
@@ -87,9 +91,8 @@ def look(graph: Any, wanted: bool, *, every_trace: bool = False) -> Sight:
         written = function_graph.taken_by(distributed, WRITING | STATEFUL_BRANCHES)
         trains = any(map(is_of_replicas, written)) or bool(tpu_graph.replicated_variables(graph))
     calls: tuple[str, ...] = ()
-    # Only what is summed here may train what calls are handed.
     hands_on = wanted and not trains and function_graph.may_write(graph, _CALLED)
-    if hands_on and function_graph.op_types(graph) & SUMS:
+    if hands_on and function_graph.op_types(graph) & _TOGETHER:
         calls = function_graph.takers(distributed, _CALLED, is_of_replicas)
     return Sight(wanted, handles, in_shards, trains, calls)
 

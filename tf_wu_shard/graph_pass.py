@@ -180,7 +180,10 @@ def _processed(
     try:
         captured = capture(graph)
         if not eligibility.is_eligible(graph, captured.view, sight):
-            return None
+            # There is nothing to shard, but a pass may have changed what it calls.
+            asked, options = _Asked(None, passes.called_in(captured.view, asked.others)), None
+            if not asked.others:
+                return None
         step = step_of(graph, captured, options)
         if asked.others:
             _check_in_reach(step)

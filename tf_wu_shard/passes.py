@@ -14,11 +14,15 @@ from tf_wu_shard.config import FLAG
 from tf_wu_shard.errors import OptionError, WuShardError
 
 if TYPE_CHECKING:
+    from tf_wu_shard.graph.view import GraphView
     from tf_wu_shard.step.step import Step
 
 
 class Pass(Protocol):
     """A change of train steps, behind a flag of its own.
+
+    A pass may have one more method, `is_called_in(view) -> bool`: whether a function that trains
+    nothing itself calls what the pass has changed, so that it is to see that function as well.
 
     Attributes:
         flag: The key of `tf.config.optimizer.set_experimental_options` that switches it on.
@@ -86,6 +90,21 @@ def switched_on() -> list[tuple[Pass, Any]]:
 
     asked = [(one, one.parse(context_options.option(flag))) for flag, one in _registered.items()]
     return [(one, options) for one, options in asked if options is not None]
+
+
+def called_in(view: GraphView, passes: Iterable[tuple[Pass, Any]]) -> list[tuple[Pass, Any]]:
+    """Those that have changed what a graph calls, each with its options.
+
+    Args:
+        view: The graph.
+        passes: The passes, each with its options.
+    """
+    asked = ((getattr(one, "is_called_in", None), one, options) for one, options in passes)
+    return [
+        (one, options)
+        for is_called_in, one, options in asked
+        if is_called_in is not None and is_called_in(view)
+    ]
 
 
 def applied(step: Step, passes: Iterable[tuple[Pass, Any]]) -> Step:

@@ -74,7 +74,7 @@ def test_what_was_late_of_another_kind_is_told() -> None:
     place, other = _Place(dense(0)), _Place(FIXED_ROWS)
     place.parts = {dense(0): np.ones(3)}
     saved = _with(place).serialize()
-    said = "of table that are late, as gradient/0; the step that trains it now has rows"
+    said = "late, as tensors of its shape; the step that trains it now has rows that are the same"
     with pytest.raises(WuShardError, match=said):
         _with(other).deserialize(saved)
     late = _with()

@@ -22,9 +22,11 @@ from tf_wu_shard.dtypes import INT32, INT64
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Gathered
 from tf_wu_shard.partial_sums.lateness import HELD, STAND_IN
 from tf_wu_shard.partial_sums.options import FLAG, PartialSums, parse_flag
+from tf_wu_shard.partial_sums.rounds.calls import rounds_called_in
 from tf_wu_shard.partial_sums.rounds.exchange import exchanged, told
 from tf_wu_shard.partial_sums.steps.batch_flow import BatchFlow
 from tf_wu_shard.partial_sums.steps.effects import (
@@ -63,6 +65,10 @@ class PartialGradientSums:
             late_gradients.install()
         return options
 
+    def is_called_in(self, view: GraphView) -> bool:
+        """Whether a function calls steps in rounds, so that its own sums must not wait either."""
+        return bool(rounds_called_in(view))
+
     def apply(self, step: Step, options: PartialSums) -> Step:
         """Lets a step's replicas be late; a step whose batches never are stays as it is."""
         marks = marked_batches.marks_of(step.graph)
@@ -72,6 +78,8 @@ class PartialGradientSums:
             return exchanged(step, sums, options) if sums.of_weights else told(step)
         if sums.of_weights and not marks and not _is_late(step, sums):
             said = "no gradient is ever late: its batches come from no deadline_dataset"
+            for one in _trained(step, sums):
+                late_gradients_of(one).pass_by()
             return dataclasses.replace(step, changes={**step.changes, FLAG: said})
         if marks and step.refused:
             raise WuShardError(f"of a sum over replicas, {step.refused[0].reason}")
@@ -84,9 +92,13 @@ class PartialGradientSums:
 
 def _is_late(step: Step, sums: StepSums) -> bool:
     """Whether a checkpoint that was restored holds gradients of its weights that are late."""
+    return any(late_gradients_of(one).waiting for one in _trained(step, sums))
+
+
+def _trained(step: Step, sums: StepSums) -> list[Any]:
+    """The variables of which a step sums gradients."""
     keys = {*sums.gradients, *(one.key for one in sums.entries)}
-    variables = step.captured.variables
-    return any(late_gradients_of(variables[one]).waiting for one in variables if one in keys)
+    return [variable for key, variable in step.captured.variables.items() if key in keys]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -31,8 +31,8 @@ Parts: TypeAlias = Mapping[str, np.ndarray]
 
 _TAKEN_BY_NONE = (
     "tf_wu_shard: a checkpoint held gradients of %s that are late, and no step of this program"
-    " takes them: set the flag partial_gradient_sums before a step is traced, train on several"
-    " replicas, or write the checkpoint after flush_partial_sums. They stay in checkpoints"
+    " takes them: set the flag partial_gradient_sums and restore before a step is traced, train on"
+    " several replicas, or write the checkpoint after flush_partial_sums. They stay in checkpoints"
 )
 
 # Parts of this kind stand one after the other; all others are added up.
@@ -84,7 +84,8 @@ class LateGradients(tf.train.experimental.PythonState):
             shape: The weight's shape.
             replicas: How many train it; 0 where that is not known.
         """
-        self._replicas = replicas
+        # A step of one replica sums nothing.
+        self._is_passed_by = replicas == 1
         self._weight = weight
         self._shape = tuple(shape)
         self._sources: dict[str, Source] = {}
@@ -107,6 +108,10 @@ class LateGradients(tf.train.experimental.PythonState):
         if self._restored:
             restored, self._restored = self._restored, {}
             self._give(restored, [source])
+
+    def pass_by(self) -> None:
+        """Notes that a step trains the weight, and takes nothing that may be restored later."""
+        self._is_passed_by = True
 
     def settle(self) -> None:
         """Ends what is on its way."""
@@ -153,7 +158,7 @@ class LateGradients(tf.train.experimental.PythonState):
             self._give(restored, [*self._sources.values()])
         else:
             self._restored = restored
-            if self._replicas == 1:
+            if self._is_passed_by:
                 logging.warning(_TAKEN_BY_NONE, self._weight)
 
     def warn_of_rest(self) -> None:
@@ -173,11 +178,11 @@ class LateGradients(tf.train.experimental.PythonState):
                         f" shape than the step has that trains it now: {error}"
                     ) from error
                 return
+        own = _in_words(sources[0].names)
         raise WuShardError(
             f"a checkpoint holds gradients of {self._weight} that are late, as"
-            f" {' and '.join(sorted(restored))}; the step that trains it now has"
-            f" {' and '.join(sources[0].names)}: write the checkpoint after a flush, or train on by"
-            " the step that it was written of"
+            f" {_in_words(restored)}; the step that trains it now has {own}:"
+            " write the checkpoint after a flush, or train on by the step that it was written of"
         )
 
     def _as(self, parts: Parts, names: Sequence[str]) -> Parts | None:
@@ -309,6 +314,12 @@ def is_late(parts: Parts) -> bool:
 def _beside(variables: Iterable[Any]) -> Iterable[LateGradients]:
     found = (vars(one).get(_ATTRIBUTE) for one in variables)
     return (one for one in found if one is not None)
+
+
+def _in_words(names: Iterable[str]) -> str:
+    words = {name: "rows of a table and their numbers" for name in LISTS}
+    words[FIXED_ROWS] = "rows that are the same in every step"
+    return " and ".join(dict.fromkeys(words.get(one, "tensors of its shape") for one in names))
 
 
 def _together(name: str, parts: Sequence[np.ndarray]) -> np.ndarray:

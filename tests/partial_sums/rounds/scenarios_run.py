@@ -54,6 +54,7 @@ class _Scenarios:
             "batches_outside": self.batches_outside(),
             "fit": self.fit(),
             "restart": self.restart(folder),
+            "caller": self.caller(),
             "both_flags": self.both_flags(),
             "refused": {name: self._error_of(step) for name, step in self._refused().items()},
         }
@@ -296,22 +297,77 @@ class _Scenarios:
             return replicas().all_gather(tape.gradient(loss, weight)[None], 0)[0]
 
         return {
-            "a loss among gradients": self._loss_among_gradients(),
+            "a loss among gradients": self._by_hand(lambda gradient, loss: [gradient, loss]),
+            "a statistic": self._by_hand(lambda gradient, loss: [gradient], self._statistic()),
+            "tokens": self._called_by(self._by_tokens),
+            "a gather by the caller": self._called_by(self._gathered),
             "a sum of a sum": self._one_weight(clipped),
             "a gather": self._one_weight(maximum),
         }
 
-    def _loss_among_gradients(self) -> Callable[[], None]:
+    def _called_by(self, caller: Callable[[Any, tf.Tensor], Any]) -> Any:
+        """A function that calls a step, which is a function of its own."""
+        with self._strategy.scope():
+            weight = tf.Variable(tf.zeros([4]))
+
+        @tf.function
+        def replica(batch: tf.Tensor, tokens: tf.Tensor) -> Any:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(weight * batch) / tokens
+            gradient = tape.gradient(loss, weight)
+            weight.assign_sub(tf.distribute.get_replica_context().all_reduce("SUM", gradient))
+            return loss
+
+        @tf.function
+        def step() -> Any:
+            return caller(replica, tf.ones([4]))
+
+        return step
+
+    def _by_tokens(self, replica: Any, batch: tf.Tensor) -> None:
+        tokens = self._strategy.reduce("SUM", tf.reduce_sum(batch), axis=None)
+        self._strategy.run(replica, (batch, tokens))
+
+    def _gathered(self, replica: Any, batch: tf.Tensor) -> Any:
+        losses = self._strategy.run(replica, (batch, tf.constant(1.0)))
+        return self._strategy.gather(tf.reshape(losses, [1]), axis=0)
+
+    def _averaged(self, replica: Any, batch: tf.Tensor) -> Any:
+        losses = self._strategy.run(replica, (batch, tf.constant(1.0)))
+        return self._strategy.reduce("MEAN", losses, axis=None)
+
+    def caller(self) -> dict[str, Any]:
+        """What sums the losses that a step returns waits for nobody either."""
+        step = self._called_by(self._averaged)
+        losses = [float(step()) for _ in range(3)]
+        tf_wu_shard.flush_partial_sums()
+        types = [op.type for op in step.get_concrete_function().graph.get_operations()]
+        return {
+            "is_less": losses[-1] < losses[0],
+            "collectives": [one for one in types if one.startswith("Collective")],
+            "said": [one.changes[FLAG] for one in tf_wu_shard.reports()][-1],
+        }
+
+    def _statistic(self) -> tf.Variable:
+        with self._strategy.scope():
+            # As variables are trainable where nobody says otherwise.
+            return tf.Variable(0.0, aggregation=tf.VariableAggregation.MEAN)
+
+    def _by_hand(
+        self, summed: Callable[[Any, Any], list[Any]], statistic: tf.Variable | None = None
+    ) -> Callable[[], None]:
         with self._strategy.scope():
             weight = tf.Variable(tf.zeros([64]))
 
-        def replica() -> tf.Tensor:
+        def replica() -> Any:
             with tf.GradientTape() as tape:
                 loss = tf.reduce_sum(weight * weight)
-            both = [tape.gradient(loss, weight), loss]
-            gradient, total = tf.distribute.get_replica_context().all_reduce("SUM", both)
+            if statistic is not None:
+                statistic.assign(loss)
+            own = summed(tape.gradient(loss, weight), loss)
+            gradient, *others = tf.distribute.get_replica_context().all_reduce("SUM", own)
             weight.assign_sub(gradient)
-            return total
+            return others
 
         @tf.function
         def step() -> Any:

@@ -109,6 +109,12 @@ def test_who_keeps_a_momentum_is_warned_of_solo_rounds(done: list[CompletedWorke
     assert all(one.errors.count("trainings have diverged that way") == 1 for one in done)
 
 
+def test_who_calls_a_step_waits_in_no_collective(scenarios: list[dict[str, Any]]) -> None:
+    said = "1 sums are of the round before"
+    expected = {"is_less": True, "collectives": [], "said": said}
+    assert all(one["caller"] == expected for one in scenarios)
+
+
 def test_a_training_goes_on_from_its_backup(scenarios: list[dict[str, Any]]) -> None:
     expected = {"first_epoch": 2, "is_restored": True, "steps": 3 * 6}
     assert all(one["restart"] == expected for one in scenarios)
@@ -143,6 +149,9 @@ def test_a_checkpoint_holds_what_is_late_for_any_number_of_workers(tmp_path: pat
     ("name", "said"),
     [
         ("a loss among gradients", "is summed together with gradients, which are added up"),
+        ("tokens", "is handed to a step that is summed in rounds, and would be of another round"),
+        ("a gather by the caller", "waits for all workers, and is no sum"),
+        ("a statistic", "with a sum over the replicas that is not seen to be its gradient"),
         ("a sum of a sum", "made of what replicas put together before"),
         ("a gather", "CollectiveGatherV2) waits for all workers, and is no sum"),
     ],

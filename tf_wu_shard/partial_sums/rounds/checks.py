@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from absl import logging
 
 from tf_wu_shard.errors import WuShardError
+from tf_wu_shard.graph.calls import PLAIN_CALLS
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.partial_sums.options import PartialSums
-from tf_wu_shard.partial_sums.rounds.carried import sums_of_workers
+from tf_wu_shard.partial_sums.rounds.calls import calls_of_rounds
+from tf_wu_shard.partial_sums.rounds.carried import Carried, sums_of_workers
 from tf_wu_shard.partial_sums.steps.batch_flow import BatchFlow
 from tf_wu_shard.partial_sums.steps.effects import check_gradients, check_updates
 from tf_wu_shard.partial_sums.steps.sums import StepSums
@@ -35,19 +37,52 @@ def check(step: Step, sums: StepSums, counts: set[str]) -> None:
         counts: The carriers of those that count batches; the step knows their results by itself.
     """
     view = step.view
-    of_workers = {op.name for op in sums_of_workers(step)}
-    refused = [one for one in step.refused if one.where not in of_workers]
-    if refused:
-        raise WuShardError(f"of a sum over replicas, {refused[0].reason}")
-    carriers = {carrier for one in step.reductions for carrier in one.carriers} | of_workers
-    for op in view:
-        if op.type.startswith("Collective") and op.name not in carriers and op.name in view.live:
-            raise WuShardError(f"{op.name} ({op.type}) waits for all workers, and is no sum")
+    check_nothing_waits(step)
     others = [one for one in sums.others if counts.isdisjoint(one.carriers)]
     flow = BatchFlow(view, [], sums.of_weights, others)
     check_gradients(flow, sums.of_weights)
     check_updates(view, flow)
     _check_others(view, flow)
+
+
+def check_nothing_waits(step: Step) -> None:
+    """Raises WuShardError where a function waits for all workers by anything but a sum.
+
+    Args:
+        step: The function.
+    """
+    view, of_workers = step.view, {op.name for op in sums_of_workers(step)}
+    refused = [one for one in step.refused if one.where not in of_workers]
+    if refused:
+        raise WuShardError(
+            f"of a sum over replicas, {refused[0].where}, {refused[0].reason}; sum one value of"
+            " each replica, and write it to no trainable variable"
+        )
+    carriers = {carrier for one in step.reductions for carrier in one.carriers} | of_workers
+    for op in view:
+        if op.type.startswith("Collective") and op.name not in carriers and op.name in view.live:
+            raise WuShardError(f"{op.name} ({op.type}) waits for all workers, and is no sum")
+
+
+def check_is_not_handed_on(view: GraphView, carried: Carried) -> None:
+    """Raises WuShardError where a function hands what it sums to a step in rounds that it calls.
+
+    What it has of it is of the round before, and the step's gradients would follow from it.
+
+    Args:
+        view: The function.
+        carried: The sum.
+    """
+    steps = {*calls_of_rounds(view)}
+    sums = [result for op in carried for result in view.results(op.name)]
+    for value in reachable(sums, lambda value: _following(view, value)):
+        for op, _ in view.consumers(value):
+            if op.name in steps and op.type in PLAIN_CALLS:
+                raise WuShardError(
+                    f"{carried[0].name}, a sum over replicas, is handed to a step that is summed in"
+                    " rounds, and would be of another round than its gradients; such as a number of"
+                    " tokens that they are divided by, or a mean of all batches"
+                )
 
 
 def warn_of_momentum(view: GraphView, sums: StepSums, options: PartialSums) -> None:

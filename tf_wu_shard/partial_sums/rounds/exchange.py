@@ -30,7 +30,12 @@ from tf_wu_shard.partial_sums.rounds.carried import (
     joined,
     names_of,
 )
-from tf_wu_shard.partial_sums.rounds.checks import check, warn_of_momentum
+from tf_wu_shard.partial_sums.rounds.checks import (
+    check,
+    check_is_not_handed_on,
+    check_nothing_waits,
+    warn_of_momentum,
+)
 from tf_wu_shard.partial_sums.rounds.finish import update_of
 from tf_wu_shard.partial_sums.rounds.late import InRounds, places_of
 from tf_wu_shard.partial_sums.rounds.shared import SharedRounds, rounds_of
@@ -72,9 +77,12 @@ def told(step: Step) -> Step:
     if not found:
         return step
     counts, sums_of_others = counts_of_batches(step)
+    check_nothing_waits(step)
     first = next(iter([*counts, *sums_of_others]), None)
     if first is None:
         return step
+    for one in sums_of_others:
+        check_is_not_handed_on(step.view, one)
     if len(found) > 1:
         raise WuShardError(
             f"it sums {first[0].name}, and calls steps of {len(found)} sets of weights: which of"

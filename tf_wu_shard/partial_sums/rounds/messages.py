@@ -20,11 +20,18 @@ LOST = (
 
 IS_LEFT = (
     "tf_wu_shard: what is late is not in the weights, and is added to the next step's sum: the"
-    " update follows from more than gradients and variables, so that it cannot run by itself."
-    " Take one more step, on a batch of any kind, or let no update follow from what a step is given"
+    " update follows from more than gradients and variables, or the shape of a gradient is not"
+    " known, so that it cannot run by itself. Take one more step, on a batch of any kind, or let no"
+    " update follow from what a step is given"
 )
 
 WAITS_FOR_OTHERS = (
     "tf_wu_shard: this worker is in flush_partial_sums, or writes or restores a checkpoint, and"
     " waits for others to do the same: what is late is summed over all workers"
+)
+
+OTHER_SHAPES = (
+    "what is summed beside gradients has another shape from step to step, %s and %s: of a worker"
+    " that is late its last value counts, which must have the shape that the others' have; sum a"
+    " mean or a total of each replica, not a value of each example"
 )

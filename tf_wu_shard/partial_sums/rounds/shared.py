@@ -99,6 +99,7 @@ class SharedRounds:
         self._total = total
         self._num_replicas = int(strategy.num_replicas_in_sync)
         self.kinds = [*dense, *lists]
+        self._others = [*others]
         # How many steps there were when batches were taken outside of functions.
         self.eager_batches: collections.deque[int] = collections.deque(maxlen=1 + _ENOUGH_TO_TELL)
         self._said: dict[str, EagerCall] = {}
@@ -131,6 +132,16 @@ class SharedRounds:
             self._hand_in(keeps=False)
             if self.rounds.carried:
                 logging.warning(messages.IS_LEFT)
+
+    def check_shapes(self, others: Sequence[Kind]) -> None:
+        """Raises WuShardError where values beside gradients have no shape of all steps.
+
+        Args:
+            others: What is known of them in one more trace.
+        """
+        for (before, _), (dims, _) in zip(self._others, others, strict=True):
+            if before is not None and dims is not None and (before != dims or None in dims):
+                raise WuShardError(messages.OTHER_SHAPES % (before, dims))
 
     def trains(self, variables: Sequence[Any]) -> bool:
         """Whether some of these variables are among what is trained."""
@@ -257,6 +268,7 @@ def rounds_of(
                     digest, cluster, weights, options, dense, lists, others
                 )
             weakref.finalize(weights[0], _drop, digest).atexit = False
+        _shared[digest].check_shapes(others)
         return _shared[digest]
 
 
