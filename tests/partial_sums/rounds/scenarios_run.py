@@ -316,7 +316,7 @@ class _Scenarios:
                 loss = tf.reduce_sum(weight * batch) / tokens
             gradient = tape.gradient(loss, weight)
             weight.assign_sub(tf.distribute.get_replica_context().all_reduce("SUM", gradient))
-            return loss
+            return loss[None]
 
         @tf.function
         def step() -> Any:
@@ -330,11 +330,11 @@ class _Scenarios:
 
     def _gathered(self, replica: Any, batch: tf.Tensor) -> Any:
         losses = self._strategy.run(replica, (batch, tf.constant(1.0)))
-        return self._strategy.gather(tf.reshape(losses, [1]), axis=0)
+        return self._strategy.gather(losses, axis=0)
 
     def _averaged(self, replica: Any, batch: tf.Tensor) -> Any:
         losses = self._strategy.run(replica, (batch, tf.constant(1.0)))
-        return self._strategy.reduce("MEAN", losses, axis=None)
+        return self._strategy.reduce("MEAN", losses, axis=None)[0]
 
     def caller(self) -> dict[str, Any]:
         """What sums the losses that a step returns waits for nobody either."""
