@@ -8,6 +8,7 @@ from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.partial_sums.steps.entries import following
 from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.writes import WRITES
 from tf_wu_shard.step.reductions import GradientReduction
@@ -61,16 +62,13 @@ def sums_of_workers(step: Step) -> list[Op]:
 def _is_written(view: GraphView, op: Op) -> bool:
     """Whether a variable that is trained is written with what follows from an op."""
 
-    def following(value: Value) -> list[Value]:
-        return [result for user, _ in view.consumers(value) for result in view.results(user.name)]
-
     def trains(user: Op) -> bool:
         ref = view.variables.get(user.inputs[0].op) if user.type in WRITES else None
         return ref.trainable if ref is not None else view.has_effect(user)
 
     return any(
         trains(user)
-        for value in reachable(view.results(op.name), following)
+        for value in reachable(view.results(op.name), lambda value: following(view, value))
         for user, _ in view.consumers(value)
     )
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from absl import logging
 
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.calls import PLAIN_CALLS
-from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.partial_sums.options import PartialSums
 from tf_wu_shard.partial_sums.rounds.calls import calls_of_rounds
 from tf_wu_shard.partial_sums.rounds.carried import Carried, sums_of_workers
 from tf_wu_shard.partial_sums.steps.batch_flow import BatchFlow
 from tf_wu_shard.partial_sums.steps.effects import check_gradients, check_updates
+from tf_wu_shard.partial_sums.steps.entries import following
 from tf_wu_shard.partial_sums.steps.sums import StepSums
 from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.writes import WRITES
@@ -75,7 +73,7 @@ def check_is_not_handed_on(view: GraphView, carried: Carried) -> None:
     """
     steps = {*calls_of_rounds(view)}
     sums = [result for op in carried for result in view.results(op.name)]
-    for value in reachable(sums, lambda value: _following(view, value)):
+    for value in reachable(sums, lambda value: following(view, value)):
         for op, _ in view.consumers(value):
             if op.name in steps and op.type in PLAIN_CALLS:
                 raise WuShardError(
@@ -118,7 +116,7 @@ def _check_others(view: GraphView, flow: BatchFlow) -> None:
     updates = [op for op in view if op.type in WRITES and flow.of_op(op) & flow.joined]
     updates += [
         op
-        for value in reachable(reads, lambda value: _following(view, value))
+        for value in reachable(reads, lambda value: following(view, value))
         for op, _ in view.consumers(value)
         if op.type in WRITES
     ]
@@ -129,8 +127,3 @@ def _check_others(view: GraphView, flow: BatchFlow) -> None:
                 f"{ref.name} is updated with a sum over the replicas that is not seen to be its"
                 " gradient, so that nothing can be added to what came too late of it"
             )
-
-
-def _following(view: GraphView, value: Value) -> Iterator[Value]:
-    for op, _ in view.consumers(value):
-        yield from view.results(op.name)

@@ -67,7 +67,7 @@ class Entries:
         Args:
             view: The step.
         """
-        for value in reachable(self.parts[Gathered.ROWS].results, lambda v: _following(view, v)):
+        for value in reachable(self.parts[Gathered.ROWS].results, lambda v: following(view, v)):
             for op, _ in view.consumers(value):
                 write = WRITES.get(op.type)
                 adds = write is not None and (write.is_plain or op.type in _ADDING_ROWS)
@@ -102,7 +102,7 @@ def _table(view: GraphView, values: GradientReduction) -> tuple[str, str | None]
     """The name and the key of the variable that entries update, or of a slot of it."""
     written = [
         view.variables[handle.op]
-        for value in reachable(values.results[:1], lambda v: _following(view, v))
+        for value in reachable(values.results[:1], lambda v: following(view, v))
         for op, _ in view.consumers(value)
         for handle in op.inputs[: num_written(op.type)]
         if handle.op in view.variables
@@ -111,5 +111,6 @@ def _table(view: GraphView, values: GradientReduction) -> tuple[str, str | None]
     return (found.name, found.key) if found is not None else (values.carriers[0], None)
 
 
-def _following(view: GraphView, value: Value) -> list[Value]:
+def following(view: GraphView, value: Value) -> list[Value]:
+    """What the ops that take a value yield."""
     return [result for op, _ in view.consumers(value) for result in view.results(op.name)]
