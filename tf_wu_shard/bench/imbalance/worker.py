@@ -90,7 +90,8 @@ class _Trainer:
     ) -> tuple[Any, list[float], list[Any]]:
         with self._strategy.scope():
             model = todo.model()
-            optimizer = keras.optimizers.SGD(rate, momentum=momentum)
+            falling = keras.optimizers.schedules.CosineDecay(rate, len(batches))
+            optimizer = keras.optimizers.SGD(falling, momentum=momentum)
             optimizer.build(model.trainable_variables)
         tensors = [tuple(map(tf.constant, own)) for own in batches]
         step = custom_loop.train_function(
@@ -116,7 +117,8 @@ class _Trainer:
         from tf_wu_shard.bench.imbalance.by_fit import train_by_fit
 
         with self._strategy.scope():
-            optimizer = tf_keras.optimizers.SGD(rate, momentum=momentum)
+            falling = tf_keras.optimizers.schedules.CosineDecay(rate, len(batches))
+            optimizer = tf_keras.optimizers.SGD(falling, momentum=momentum)
         return train_by_fit(self._strategy, optimizer, batches, delays)
 
     def _own(self, batch: Any, number: int, size: int) -> Batch:
