@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tf_wu_shard.graph_def import RewrittenGraphDef, VariableInShards, rewrite_graph_def
     from tf_wu_shard.partial_sums.deadline import deadline_dataset
     from tf_wu_shard.partial_sums.lateness import with_lateness
-    from tf_wu_shard.partial_sums.rounds.shared import flush_partial_sums
+    from tf_wu_shard.partial_sums.rounds.registry import flush_partial_sums
     from tf_wu_shard.report.published import clear_reports, reports
     from tf_wu_shard.report.report import Report
 
@@ -100,9 +100,9 @@ def __getattr__(name: str) -> Any:
     if name == "flush_partial_sums":
         # First, as it has the passes imported, and they this module.
         importlib.import_module("tensorflow")
-        from tf_wu_shard.partial_sums.rounds import shared
+        from tf_wu_shard.partial_sums.rounds import registry
 
-        return shared.flush_partial_sums
+        return registry.flush_partial_sums
     if name == "with_lateness":
         from tf_wu_shard.partial_sums import lateness
 

@@ -55,9 +55,16 @@ _SHARDED_UPDATE = ShardedUpdate()
 
 _EAGER = "a step outside tf.function"
 
+_NOT_CHANGED = (
+    "tf_wu_shard: a step sums over replicas outside of any tf.function, and %s changes nothing of"
+    " it: put a tf.function around the step; in Keras, compile without run_eagerly"
+)
+
 
 def _notice_eager_step() -> None:
-    """Says once that a step runs eagerly: the flag is on and can do nothing for it."""
+    """Says once that a step runs eagerly: a flag is on and can do nothing for it."""
+    for one, _ in passes.switched_on():
+        logging.log_first_n(logging.WARNING, _NOT_CHANGED, 1, one.flag)
     options = current_options()
     if options is None:
         return

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import functools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.partial_sums.rounds.local_group import SECONDS, LocalGroup
+from tf_wu_shard.partial_sums.rounds.rounds import Rounds
 
 
 @dataclasses.dataclass
@@ -52,6 +56,30 @@ def _run(
         return [one.result(SECONDS) for one in work]
 
 
+def _on_all(group: LocalGroup, *work: Callable[[Rounds], Any]) -> list[Any]:
+    """What comes of one piece of work on each worker, all at the same time."""
+    with concurrent.futures.ThreadPoolExecutor(len(work)) as threads:
+        begun = [
+            threads.submit(one, rounds) for one, rounds in zip(work, group.rounds, strict=True)
+        ]
+        return [one.result(SECONDS) for one in begun]
+
+
+def _step(gradient: int) -> Callable[[Rounds], int]:
+    def take(rounds: Rounds) -> int:
+        return int(rounds.exchange([np.array([gradient])], [np.array(0)]).gradients[0].sum())
+
+    return take
+
+
+def _slowly(work: Callable[[Rounds], Any]) -> Callable[[Rounds], Any]:
+    def wait(rounds: Rounds) -> Any:
+        time.sleep(0.1)
+        return work(rounds)
+
+    return wait
+
+
 _PAUSES = st.sampled_from([0.0, 0.0, 0.0, 0.001, 0.004, 0.012])
 
 
@@ -78,9 +106,60 @@ def test_nothing_is_lost(data: st.DataObject, mode: str) -> None:
     # All took as many steps as the longest dataset has batches.
     assert {len(one.gradients) for one in taken} == {max(ends)}
     assert len({(*one.gradients, *one.values) for one in taken}) == 1
+    # Of all workers that had a batch, in each round, and never an older one than before.
+    have_one = sum(worker for worker, end in enumerate(ends) if end)
+    assert {value % 10 for value in taken[0].values} <= {have_one}
+    assert taken[0].values == sorted(taken[0].values)
     applied = sum(taken[0].gradients)
     # What was late at the end, none of it waits when all have seen that there are no more batches.
     if max(ends) < steps:
         assert not any(pending)
     assert applied + carried + sum(pending) == sum(one.handed_in for one in taken)
     assert max(one.staleness for one in records) <= bound
+
+
+def test_who_hands_in_the_rest_while_others_go_on_loses_nothing() -> None:
+    group = LocalGroup(2, "solo", 2)
+    first = _on_all(group, _step(1), _step(10))
+    alone, sum_of_other = _on_all(group, Rounds.hand_in_rest, _step(100))
+    again = group.rounds[0].hand_in_rest()
+    same = _step(1000)(group.rounds[0])
+    assert [alone, again] == [False, False]
+    assert same == sum_of_other
+    last = _on_all(group, _step(10000), _step(100000))
+    late: list[int] = []
+    for one in group.rounds:
+        one.finish = lambda sums: late.append(int(sums[0].sum()))
+    assert _on_all(group, Rounds.hand_in_rest, Rounds.hand_in_rest) == [True, True]
+    group.end()
+    assert late[0] == late[-1]
+    assert first[0] + sum_of_other + last[0] + sum(late[:1]) == 111111
+
+
+@pytest.mark.parametrize("who", ["keeps", "has no update"])
+def test_what_one_worker_cannot_put_into_weights_no_worker_does(who: str) -> None:
+    group = LocalGroup(2, "solo", 2)
+    updates: list[Any] = []
+    group.rounds[0].finish = updates.append
+    if who == "keeps":
+        group.rounds[1].finish = updates.append
+    _on_all(group, _step(1), _step(10))
+    _on_all(group, _step(100), _slowly(_step(1000)))
+    keeps = functools.partial(Rounds.hand_in_rest, keeps=who == "keeps")
+    assert _on_all(group, Rounds.hand_in_rest, keeps) == [True, True]
+    carried = [int(one.carried[0].sum()) for one in group.rounds]
+    group.end()
+    assert not updates
+    assert carried == [1000, 1000]
+
+
+def test_what_is_said_after_a_sum_comes_with_the_next_one() -> None:
+    group = LocalGroup(2, "majority", 2)
+    numbers = [one.new_value(np.array(0)) for one in group.rounds]
+    found = []
+    for step in range(3):
+        _on_all(group, _step(1), _step(1))
+        said = [np.array(10 * step + worker) for worker in range(2)]
+        found.append([one.say(n, v) for one, n, v in zip(group.rounds, numbers, said, strict=True)])
+    group.end()
+    assert found == [[None, None], [1, 1], [21, 21]]

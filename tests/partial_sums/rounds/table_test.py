@@ -37,6 +37,17 @@ def test_rounds_of_long_ago_are_removed() -> None:
     assert len(store.keys) < 200
 
 
+def test_what_the_slowest_may_still_ask_for_is_kept() -> None:
+    store = _Counting()
+    table = RoundTable(store, "weights", max_staleness=150)
+    for number in range(1000):
+        table.start(number)
+        table.say(number, 0, True)
+        if number >= 150:
+            assert table.ask(number - 150, 0)
+    assert len(store.keys) < 2 * 400
+
+
 def test_a_worker_says_of_a_round_whether_it_has_a_batch() -> None:
     table = RoundTable(LocalStore(), "weights")
     table.say(3, 0, True)
@@ -68,7 +79,7 @@ def test_any_worker_starts_a_solo_round() -> None:
 def test_who_has_left_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_module, "_SECONDS_BETWEEN_LOOKS", 0.01)
     left: set[int] = set()
-    table = RoundTable(LocalStore(), "weights", left.__contains__)
+    table = RoundTable(LocalStore(), "weights", has_left=left.__contains__)
     table.say(3, 1, True)
     left |= {1, 2}
     assert table.ask(3, 1)

@@ -20,7 +20,7 @@ from tf_wu_shard.bench import custom_loop
 from tf_wu_shard.bench.conversation import serve
 from tf_wu_shard.bench.imbalance.tasks import Batch, Task, task
 from tf_wu_shard.partial_sums.options import FLAG, Mode
-from tf_wu_shard.partial_sums.rounds.shared import last_record
+from tf_wu_shard.partial_sums.rounds.registry import last_record
 
 
 class _Trainer:

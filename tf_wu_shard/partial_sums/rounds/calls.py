@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tf_wu_shard.graph.calls import callee_names, is_call
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.partial_sums.rounds.shared import SharedRounds, begun_rounds
+from tf_wu_shard.partial_sums.rounds.registry import begun_rounds
+from tf_wu_shard.partial_sums.rounds.shared import SharedRounds
 from tf_wu_shard.reachable import reachable
 from tf_wu_shard.tensorflow_private.python_calls import EAGER_CALL
 
@@ -16,7 +17,7 @@ def rounds_called_in(view: GraphView) -> list[SharedRounds]:
         view: The graph.
     """
     tokens = {token for name in view.functions for token in _tokens_in(view, name)}
-    return [one for one in begun_rounds() if one.exchange.token in tokens]
+    return [one for one in begun_rounds() if not one.tokens.isdisjoint(tokens)]
 
 
 def calls_of_rounds(view: GraphView) -> list[str]:
@@ -25,7 +26,7 @@ def calls_of_rounds(view: GraphView) -> list[str]:
     Args:
         view: The graph.
     """
-    known = {one.exchange.token for one in begun_rounds()}
+    known = {token for one in begun_rounds() for token in one.tokens}
 
     def called(name: str) -> list[str]:
         nodes = view.functions[name].node_def if name in view.functions else ()

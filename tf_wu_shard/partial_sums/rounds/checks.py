@@ -5,7 +5,6 @@ from __future__ import annotations
 from absl import logging
 
 from tf_wu_shard.errors import WuShardError
-from tf_wu_shard.graph.calls import PLAIN_CALLS
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.partial_sums.options import PartialSums
 from tf_wu_shard.partial_sums.rounds.calls import calls_of_rounds
@@ -75,7 +74,7 @@ def check_is_not_handed_on(view: GraphView, carried: Carried) -> None:
     sums = [result for op in carried for result in view.results(op.name)]
     for value in reachable(sums, lambda value: following(view, value)):
         for op, _ in view.consumers(value):
-            if op.name in steps and op.type in PLAIN_CALLS:
+            if op.name in steps:
                 raise WuShardError(
                     f"{carried[0].name}, a sum over replicas, is handed to a step that is summed in"
                     " rounds, and would be of another round than its gradients; such as a number of"

@@ -20,8 +20,11 @@ class Table(Protocol):
         """Waits until one has said so."""
         ...
 
-    def say(self, number: int, worker: int, has_batch: bool) -> None:
-        """Says whether a worker has a batch for the step that gets a round's sum."""
+    def say(self, number: int, worker: int, yes: bool) -> None:
+        """Says of a round whether a worker takes the step that gets its sum.
+
+        Of the last round before all pause it says whether what is late may update the weights.
+        """
         ...
 
     def ask(self, number: int, worker: int) -> bool:
@@ -62,6 +65,65 @@ class RoundSum:
     values: Sequence[Any]
     said: Sequence[Any | None]
     parts: Sequence[Part]
+
+
+class HandedIn:
+    """What the steps of one worker have handed in since its last round.
+
+    Attributes:
+        gradients: Of each of these steps, oldest first, its gradients.
+    """
+
+    def __init__(self) -> None:
+        """Starts with nothing."""
+        self.gradients: list[Sequence[Any]] = []
+        self._steps: list[int] = []
+        self._values: Sequence[Any] | None = None
+        self._said: list[tuple[Any, bool]] = []
+
+    def add(self, step: int, gradients: Sequence[Any], values: Sequence[Any]) -> None:
+        """Takes what a step hands in.
+
+        Args:
+            step: The step's number.
+            gradients: They are added up until a round takes them.
+            values: They replace those of the step before.
+        """
+        self._steps.append(step)
+        self.gradients.append(gradients)
+        self._values = values
+
+    def new_value(self, nothing: Any) -> int:
+        """The number of one more value that steps give after their exchange.
+
+        Args:
+            nothing: A zero of its shape.
+        """
+        self._said.append((nothing, False))
+        return len(self._said) - 1
+
+    def say(self, number: int, value: Any) -> None:
+        """Takes such a value, in the place of the one before."""
+        self._said[number] = (value, True)
+
+    def taken(self, round_number: int, holds_up: bool, is_out: bool) -> Contribution:
+        """What a round takes of it; gradients are taken once.
+
+        Args:
+            round_number: The round's number.
+            holds_up: Whether the others wait for this worker.
+            is_out: Whether it has no batch for the step that gets the sum.
+        """
+        gradients, self.gradients = self.gradients, []
+        steps, self._steps = self._steps, []
+        part = Part(
+            in_time=round_number in steps,
+            gradients=len(steps),
+            staleness=round_number - min(steps, default=round_number),
+            holds_up=holds_up,
+            is_out=is_out,
+        )
+        return Contribution(gradients, self._values, [*self._said], part)
 
 
 class RoundsEndedError(Exception):

@@ -38,7 +38,8 @@ from tf_wu_shard.partial_sums.rounds.checks import (
 )
 from tf_wu_shard.partial_sums.rounds.finish import update_of
 from tf_wu_shard.partial_sums.rounds.late import InRounds, places_of
-from tf_wu_shard.partial_sums.rounds.shared import SharedRounds, rounds_of
+from tf_wu_shard.partial_sums.rounds.registry import rounds_of
+from tf_wu_shard.partial_sums.rounds.shared import SharedRounds, UpdateAlone
 from tf_wu_shard.partial_sums.rounds.sums import Kind
 from tf_wu_shard.partial_sums.steps.entries import Entries
 from tf_wu_shard.partial_sums.steps.sums import StepSums
@@ -143,9 +144,11 @@ class _Exchange:
         dense = [added(at, one) for one in self._gradients]
         lists = [joined(at, part) for one in self._sums.entries for part in one.lists]
         others = [added(at, one) for one in self._others]
-        made = _call(at, [*dense, *lists, *others], shared.exchange, "round")
+        alone = UpdateAlone()
+        call = shared.exchange(alone)
+        made = _call(at, [*dense, *lists, *others], call, "round")
         alive = _alive(at, made, shared)
-        results = iter([Value(made.op, number) for number in range(len(shared.exchange.types))])
+        results = iter([Value(made.op, number) for number in range(len(call.types))])
         for one in self._gradients:
             self._replace(one, next(results), alive)
         for entries in self._sums.entries:
@@ -165,7 +168,8 @@ class _Exchange:
         done = self._edit.done()
         count = len(dense) + len(lists)
         sums_of_gradients = [Value(made.op, number) for number in range(count)]
-        shared.rounds.finish = update_of(done, sums_of_gradients, self._weights)
+        ensured = [one.ensured for one in self._sums.dense if one.ensured is not None]
+        alone.update = update_of(done, sums_of_gradients, self._weights, ensured)
         refusal = refusals.Topology.SUMMED_IN_ROUNDS.at()
         return dataclasses.replace(done, unsharded=refusal)
 
@@ -211,6 +215,7 @@ class _Exchange:
         variables = self._step.captured.variables
         trained = [name_of(key, variables.get(key)) for key in self._weights]
         lists = [part.operands[0] for one in self._sums.entries for part in one.lists]
+        places = places_of(self._step, self._sums, [*map(names_of, self._gradients)])
         shared = rounds_of(
             cluster,
             self._variables,
@@ -219,11 +224,11 @@ class _Exchange:
             [self._kind(one[0].inputs[0]) for one in self._gradients],
             [self._kind(one) for one in lists],
             [self._kind(one[0].inputs[0]) for one in self._others],
+            (trained, [*places.values()]),
         )
-        gradients = [*map(names_of, self._gradients)]
-        for key, places in places_of(self._step, self._sums, gradients).items():
-            own = InRounds(shared, places, variables[key].shape)
-            late_gradients_of(variables[key]).attach(shared.name, own)
+        for key, own in places.items():
+            of_weight = InRounds(shared, own, variables[key].shape)
+            late_gradients_of(variables[key]).attach(shared.name, of_weight)
         return shared
 
     def _kind(self, value: Value) -> Kind:

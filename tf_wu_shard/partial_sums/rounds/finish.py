@@ -6,7 +6,7 @@ is no step of its own: what counts steps stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -17,6 +17,8 @@ from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.rules.writes import WRITES
+from tf_wu_shard.step.gradient_shapes import with_ensured
+from tf_wu_shard.step.reductions import EnsuredShape
 from tf_wu_shard.step.step import Step
 from tf_wu_shard.tensorflow_private.graph_rebuilding import NewBody, make_function
 
@@ -25,7 +27,10 @@ _ON_VARIABLES = frozenset({READ, *WRITES})
 
 
 def update_of(
-    step: Step, sums: Sequence[Value], weights: Collection[str]
+    step: Step,
+    sums: Sequence[Value],
+    weights: Collection[str],
+    ensured: Iterable[EnsuredShape],
 ) -> Callable[[Sequence[Any]], None] | None:
     """What updates the weights of a step with other sums.
 
@@ -33,13 +38,19 @@ def update_of(
         step: The step.
         sums: The sums of gradients that its update takes.
         weights: The weights, each by its key or its name.
+        ensured: The shapes of gradients that the graph leaves open.
 
     Returns:
         It takes a tensor for each of `sums`; None where an update needs more than them, variables
         and constants, or is not seen to write all weights.
     """
-    view = step.view
-    handles = {placeholder.op.name: handle for handle, placeholder in step.graph.captures}
+    view = with_ensured(step.view, ensured)
+    # What a function around this one computes is known to its call alone.
+    handles = {
+        placeholder.op.name: handle
+        for handle, placeholder in step.graph.captures
+        if not tf.is_symbolic_tensor(handle)
+    }
     writes = _updates(view, sums)
     needed = {*reachable(writes, lambda name: _before(view, view.ops[name], sums, writes))}
     ops = [op for op in view if op.name in needed]

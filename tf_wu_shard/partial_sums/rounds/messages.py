@@ -35,3 +35,14 @@ OTHER_SHAPES = (
     " that is late its last value counts, which must have the shape that the others' have; sum a"
     " mean or a total of each replica, not a value of each example"
 )
+
+IS_LOST = (
+    "tf_wu_shard: the program ends, and gradients that are late are not in the weights: call"
+    " tf_wu_shard.flush_partial_sums() on all workers after the last step"
+)
+
+OTHER_ROUNDS = (
+    "tf_wu_shard: several functions train the same weights, and sum other things beside gradients,"
+    " list the weights in another order, or have other options. Each has rounds of its own: what is"
+    " late of one comes in its own next step, or with flush_partial_sums()"
+)

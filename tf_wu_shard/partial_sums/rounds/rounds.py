@@ -22,12 +22,13 @@ from typing import Any
 
 from tf_wu_shard.partial_sums.rounds.contributions import (
     Contribution,
+    HandedIn,
     RoundsEndedError,
     RoundSum,
     Table,
     no_sum,
 )
-from tf_wu_shard.partial_sums.rounds.record import Part, Record, StepTimes
+from tf_wu_shard.partial_sums.rounds.record import Record, StepTimes
 
 # For a thread to end that is in the midst of a round, which others may need.
 _LAST_SECONDS = 5.0
@@ -38,9 +39,8 @@ class Rounds:
 
     Attributes:
         record: What happened so far.
-        finish: Called where the batches of all workers have come to their end, on each of them,
-            with the sums of gradients that came too late for any step. Where it is None they are
-            added to the sums of the next step.
+        finish: Called where all workers have handed in all that they had, on each of them, with the
+            sums of gradients that came too late for any step.
     """
 
     finish: Callable[[Sequence[Any]], None] | None = None
@@ -79,15 +79,14 @@ class Rounds:
         self._add = add
         self._once_failed = once_failed
         self._changed = threading.Condition()
-        # Gradients that no round has yet, each with the number of its step.
-        self._pending: list[tuple[int, Sequence[Any]]] = []
-        self._values: Sequence[Any] | None = None
-        self._said: list[tuple[Any, bool]] = []
+        self._handed_in = HandedIn()
         self._last: RoundSum | None = None
         # The number of the last step that this worker had no batch for.
         self._out_at = -1
-        # The sum for a step that this worker has no batch for, but others have.
+        # The sum for a step that this worker has not taken, but others have.
         self._taken_before: RoundSum | None = None
+        # Whether it has no batch for that step.
+        self._has_none = False
         self._carried: Sequence[Any | None] | None = None
         self._sums: collections.deque[RoundSum] = collections.deque()
         self._num_handed_in = 0
@@ -118,65 +117,79 @@ class Rounds:
         """
         with self._changed:
             taken, self._taken_before = self._taken_before, None
-            if taken is not None:
-                # It had no batch of its own, and what it computed instead is of none.
-                return taken
-            self._pending.append((self._num_handed_in, gradients))
-            self._values = values
-        return self._take()
+            has_none, self._has_none = self._has_none, False
+            # What is computed in the place of a batch is of none.
+            if not has_none:
+                number = self._num_handed_in - (taken is not None)
+                self._handed_in.add(number, gradients, values)
+        return self._take() if taken is None else taken
 
-    def has_batch(self, own: bool, *, keeps: bool = False) -> bool:
+    def has_batch(self, own: bool) -> bool:
         """Whether any worker has a batch for the next step; where this one has, it knows.
 
         Otherwise the round of that step tells, or the workers that were not in time for it do when
         they come so far; what this worker computes in the place of a batch is not handed in. Where
-        none has a batch there is no step, and all have handed in all that they had: one more round
-        sums what is left of it, and what was late is given to `finish`.
+        none has a batch there is no step, and all hand in the rest, see `hand_in_rest`.
 
         Args:
             own: Whether this worker has one.
-            keeps: Whether what was late is not given to `finish`, but to the next step.
 
         Raises:
             RoundsEndedError: No other worker says any more.
         """
-        if own:
-            return True
+        self._has_none = not own and not self.hand_in_rest()
+        return own or self._has_none
+
+    def hand_in_rest(self, *, keeps: bool = False) -> bool:
+        """Hands in all that is late, where all workers do, after as many steps on each.
+
+        Args:
+            keeps: Whether the next step takes what was late, and not `finish`; so it is on all
+                workers where one wants it, or has no `finish`.
+
+        Returns:
+            Whether all do. Where another one takes its next step nothing is lost: the next step of
+            this worker takes the same sum, and hands in its gradient late.
+
+        Raises:
+            RoundsEndedError: No other worker says any more.
+        """
+        if self._taken_before is not None:
+            # Others have taken a step more already.
+            return False
         is_left = self._carried is not None
-        number, found = self._take_without_batch()
         others = [one for one in range(self._total) if one != self._number]
-        self._table.say(number, self._number, False)
+        number, found = self._take_without_batch()
         in_time = any(part.in_time for part in found.parts)
+        self._table.say(number, self._number, False)
         if in_time or any(self._table.ask(number, one) for one in others):
             self._taken_before = found
-            return True
+            return False
         number, rest = self._take_without_batch()
-        # Whoever goes on may end its collectives: all have to be through with this one before.
-        self._table.say(number, self._number, False)
-        for one in others:
-            self._table.ask(number, one)
+        finish = None if keeps else self.finish
+        self._table.say(number, self._number, finish is not None)
+        # Of all: whoever goes on may end its collectives, and they have to be through with this.
+        finishes = all([self._table.ask(number, one) for one in others])
         self._num_finished = self._num_handed_in
         if is_left or any(part.gradients for part in (*found.parts, *rest.parts)):
             # A round that no worker hands anything in for has nothing but zeros.
             late = self._add(found.gradients, rest.gradients)
-            if keeps or self.finish is None:
+            if finish is None or not finishes:
                 self._carried = late
             else:
-                self.finish(late)
-        return False
+                finish(late)
+        return True
 
     def _take_without_batch(self) -> tuple[int, RoundSum]:
         """Takes the sum of a step that this worker has no gradient for; with the step's number."""
         with self._changed:
-            number = self._num_handed_in
-            self._out_at = number
+            self._out_at = number = self._num_handed_in
         return number, self._take()
 
     def _take(self) -> RoundSum:
         """Counts as handed in, and waits for the sum of the round that has the step's number."""
         with self._changed:
-            number = self._num_handed_in
-            begun = time.monotonic()
+            number, begun = self._num_handed_in, time.monotonic()
             self._num_handed_in += 1
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._sums or self._ended is not None)
@@ -205,8 +218,7 @@ class Rounds:
             nothing: A zero of its shape.
         """
         with self._changed:
-            self._said.append((nothing, False))
-            return len(self._said) - 1
+            return self._handed_in.new_value(nothing)
 
     def say(self, number: int, value: Any) -> Any | None:
         """Gives a value for the rounds that come.
@@ -220,7 +232,7 @@ class Rounds:
             given one before.
         """
         with self._changed:
-            self._said[number] = (value, True)
+            self._handed_in.say(number, value)
             sums = self._last.said if self._last is not None else ()
             return sums[number] if number < len(sums) else None
 
@@ -228,7 +240,7 @@ class Rounds:
     def pending(self) -> list[Sequence[Any]]:
         """The gradients that no round has yet, oldest first."""
         with self._changed:
-            return [gradients for _, gradients in self._pending]
+            return self._handed_in.gradients
 
     @property
     def carried(self) -> Sequence[Any]:
@@ -269,7 +281,7 @@ class Rounds:
         with self._changed:
             # A thread that waits at the table until the program ends keeps this object.
             self._sum_up = no_sum
-            self._pending, self._values, self._said = [], None, []
+            self._handed_in = HandedIn()
             self._last = self._taken_before = self._carried = None
             self._sums.clear()
         for thread in self._threads:
@@ -309,10 +321,12 @@ class Rounds:
             held_up = self._wait_for_room(number)
             if self._ended:
                 return
-            self._take_part_in(self._contribution(number, held_up))
+            with self._changed:
+                contribution = self._handed_in.taken(number, held_up, self._out_at == number)
+            self._take_part_in(contribution)
 
     def _take_part_in(self, contribution: Contribution) -> None:
-        # Apart, as nothing is to be kept of a round while the next one is waited for.
+        # Nothing is to be kept of a round while the next one is waited for.
         self._is_summing = True
         found = self._sum_up(contribution)
         self._is_summing = False
@@ -334,17 +348,3 @@ class Rounds:
             is_behind = number > 0 and not has_room()
             self._changed.wait_for(lambda: has_room() or self._ended)
             return is_behind
-
-    def _contribution(self, number: int, held_up: bool) -> Contribution:
-        with self._changed:
-            pending, self._pending = self._pending, []
-            values, said = self._values, [*self._said]
-        steps = [step for step, _ in pending]
-        part = Part(
-            in_time=number in steps,
-            gradients=len(pending),
-            staleness=number - min(steps, default=number),
-            holds_up=held_up,
-            is_out=self._out_at == number,
-        )
-        return Contribution([gradients for _, gradients in pending], values, said, part)

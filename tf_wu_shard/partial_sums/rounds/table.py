@@ -10,7 +10,7 @@ from tf_wu_shard.workers.store import Store, StoreError
 # Keys are removed a block at a time, so that few calls are made for that.
 _BLOCK = 64
 
-_HAS = "has"
+_YES = "yes"
 
 # Each look that finds nothing leaves a call behind until the key comes, see `worker_cluster.get`.
 _SECONDS_BETWEEN_LOOKS = 5.0
@@ -20,16 +20,22 @@ class RoundTable:
     """The rounds of one step, see `rounds.Table`."""
 
     def __init__(
-        self, store: Store, name: str, has_left: Callable[[int], bool] = lambda worker: False
+        self,
+        store: Store,
+        name: str,
+        max_staleness: int = 1,
+        has_left: Callable[[int], bool] = lambda worker: False,
     ) -> None:
         """Uses the keys below a name.
 
         Args:
             store: The table.
             name: The same on all workers; no other rounds have it.
+            max_staleness: How many sums may wait for a worker.
             has_left: Whether the program of a worker has ended, so that it says nothing more.
         """
         self._has_left = has_left
+        self._kept = 1 + math.ceil(max_staleness / _BLOCK)
         self._store = store
         self._name = f"rounds/{name}"
 
@@ -44,9 +50,9 @@ class RoundTable:
         """
         self._store.insert(self._key(number), "started")
         block, place = divmod(number, _BLOCK)
-        if not place and block > 1:
-            # All workers took part in all rounds before this one.
-            self._store.remove(f"{self._name}/{block - 2}")
+        if not place and block >= self._kept:
+            # All workers took part in all rounds before this one, and took the sums of most.
+            self._store.remove(f"{self._name}/{block - self._kept}")
 
     def wait_for(self, number: int) -> None:
         """Waits until one has said so.
@@ -59,18 +65,18 @@ class RoundTable:
         """
         self._store.get(self._key(number), math.inf)
 
-    def say(self, number: int, worker: int, has_batch: bool) -> None:
-        """Says whether a worker has a batch for the step that gets a round's sum.
+    def say(self, number: int, worker: int, yes: bool) -> None:
+        """Says of a round what the others ask of it, see `contributions.Table`.
 
         Args:
             number: The round's.
             worker: The worker's number.
-            has_batch: Whether it has one.
+            yes: What it answers.
 
         Raises:
             StoreError: The cluster is lost.
         """
-        self._store.insert(self._key(number, worker), _HAS if has_batch else "none")
+        self._store.insert(self._key(number, worker), _YES if yes else "no")
 
     def ask(self, number: int, worker: int) -> bool:
         """Waits until a worker has said it.
@@ -90,11 +96,11 @@ class RoundTable:
             if found is None and is_last:
                 raise StoreError(
                     f"the program of worker {worker} has ended, and this worker waits for it to say"
-                    " whether it has a batch"
+                    " whether it goes on"
                 )
             is_last = found is None and self._has_left(worker)
-        return found == _HAS
+        return found == _YES
 
     def _key(self, number: int, worker: int | None = None) -> str:
         key = f"{self._name}/{number // _BLOCK}/{number}"
-        return key if worker is None else f"{key}/batch/{worker}"
+        return key if worker is None else f"{key}/answer/{worker}"
