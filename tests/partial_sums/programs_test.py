@@ -11,7 +11,7 @@ from tests.workers.processes import launch
 # Why they cannot let gradients be late.
 REFUSED = {
     "wgan_gp": "has 3 gradients that are summed in one step",
-    "mixed_float16": "outside of branches and loops",
+    "mixed_float16": "outside of branches",
     "loop_over_padded": "made of what replicas put together before",
     "keras_two_text_classifier": "RandomUniform",
     "keras_two_gpt": "RandomUniform",

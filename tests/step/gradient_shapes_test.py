@@ -55,6 +55,31 @@ def test_a_gradient_has_the_shape_of_the_variable_that_is_written_with_it() -> N
     assert [r.size for r in found.reductions] == [6, 4]
 
 
+def test_a_gradient_that_is_a_pack_of_its_own_has_it_too() -> None:
+    text = """
+axis = Const() {value=0} []
+size = Const() {value=2} []
+key = Const() {value=1} []
+flat = Const() {value=-1} [1]
+x# = Placeholder() [4] @d#
+wild# = Where(x#) [?] @d#
+wild_flat# = Reshape(wild#, flat) [-1] @d#
+pack# = Identity(wild_flat#) [-1] @d#
+sum# = CollectiveReduceV2(pack#, size, key) {merge_op=Add final_op=Id} [-1] @d#
+wild_shape# = Shape(wild#) [-1] @d#
+wild_size# = Prod(wild_shape#, axis) [] @d#
+sizes# = Pack(wild_size#) {axis=0} [1] @d#
+split# = SplitV(sum#, sizes#, axis) [-1] @d#
+wild_sum# = Reshape(split#, wild_shape#) [?] @d#
+"""
+    view = view_of(text + STEP_OF_WILD, variables={"w": (2, 3)}, trainable=("w",))
+    found = analyze(view, DIALECT)
+    (ensured,) = ensured_in(found)
+    assert (ensured.shape, ensured.variable) == ((2, 3), "w")
+    assert ensured.values == (Value("wild0"), Value("wild1"))
+    assert sharded(found) == ["w"]
+
+
 def test_ops_that_keep_the_shape_pass_it_on() -> None:
     text = "half# = Mul(wild_sum#, x0) [?] @d#\nsame# = Identity(half#) [?] @d#\n"
     text = text.replace("x0", "rate") + "step# = AssignSubVariableOp(w#, same#) @d#\n"

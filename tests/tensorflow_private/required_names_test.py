@@ -32,7 +32,10 @@ FILES = [file for file in CHECKOUT.sources("tf_wu_shard") if file.startswith(FOL
 
 # Strings that look like names of attributes: attributes of functions and nodes in a graph, what we
 # keep among a component's own, and what variables and callbacks of Keras have.
-OTHER_STRINGS = {"_XlaMustCompile", "_class", "_plain_class", "_value", "_variable", "model"}
+OTHER_STRINGS = {
+    *("_XlaMustCompile", "_class", "_plain_class", "_use_cached_eval_dataset", "_value"),
+    *("_variable", "model"),
+}
 
 # Not in every release; asked for before it is used.
 OPTIONAL = {"collective_manager_ids_used"}

@@ -242,7 +242,7 @@ class _LateStep:
                 raise WuShardError(
                     f"the rows of the sparse gradient of {entries.table} have no width"
                 )
-            name = f"{part.gathered.name.lower()}_{number}"
+            name = f"{entries.table}/{part.gathered.name.lower()}_{number}"
             own = lists[kept] = self._own(name, (None, *width), part.dtype)
             handles = self._edit.handles(own, f"{entries.table}/late_{name}")
             for copy, (mine, handle) in enumerate(zip(part.operands, handles, strict=True)):

@@ -32,7 +32,7 @@ def check_stand_ins(graph: Any) -> None:
     raise WuShardError(
         f"{function_graph.title(graph)} gets batches from a deadline_dataset, some of which only"
         " stand in for others, and would take them for real ones: with the flag"
-        f" {FLAG!r} on, it is to sum gradients over replicas, outside of branches and loops;"
+        f" {FLAG!r} on, it is to sum gradients over replicas, outside of branches;"
         " give an evaluation the dataset itself"
     )
 

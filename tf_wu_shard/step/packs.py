@@ -41,6 +41,9 @@ def parts(view: GraphView, reduction: CarriedReduction) -> list[Part]:
 def unflattened(view: GraphView, value: Value) -> Value:
     """What a vector of all elements of a tensor was made of; the value itself if it is none."""
     op = view.producer(value)
+    # A pack of one vector passes it on.
+    while op.type == "Identity":
+        op = view.producer(op.inputs[0])
     if op.type == "Reshape" and view.integers(op.inputs[1]) == (-1,):
         return op.inputs[0]
     return value

@@ -67,9 +67,13 @@ def install(name: str, companions: Companions) -> None:
             companions.before_save(_variables_of(saver._graph_view))
         return original(saver, *args, **kwargs)
 
-    def restore(original: Callable[..., Any], saver: Any, *args: Any, **kwargs: Any) -> Any:
-        companions.before_restore(_variables_of(saver._graph_view))
-        return original(saver, *args, **kwargs)
+    def restore(
+        original: Callable[..., Any], saver: Any, save_path: Any, *args: Any, **kw: Any
+    ) -> Any:
+        # Of no path nothing is restored.
+        if save_path is not None:
+            companions.before_restore(_variables_of(saver._graph_view))
+        return original(saver, save_path, *args, **kw)
 
     def save_aside(original: Callable[..., Any], helper: Any, *args: Any, **kwargs: Any) -> Any:
         companions.before_save_aside(_variables_of(helper.checkpointer()._saver._graph_view))

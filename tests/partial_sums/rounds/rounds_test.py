@@ -132,7 +132,7 @@ def test_who_hands_in_the_rest_while_others_go_on_loses_nothing() -> None:
         one.finish = lambda sums: late.append(int(sums[0].sum()))
     assert _on_all(group, Rounds.hand_in_rest, Rounds.hand_in_rest) == [True, True]
     group.end()
-    assert late[0] == late[-1]
+    assert len({*late}) < 2
     assert first[0] + sum_of_other + last[0] + sum(late[:1]) == 111111
 
 

@@ -29,6 +29,24 @@ from tf_wu_shard.partial_sums.options import FLAG
 _STEPS = 12
 
 
+class _Kept(tf_keras.callbacks.Callback):
+    """Notes which weights are validated, and which an epoch ends with."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.validated: list[list[list[float]]] = []
+        self.ended: list[list[list[float]]] = []
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        self.validated.append(self._weights())
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.ended.append(self._weights())
+
+    def _weights(self) -> list[list[float]]:
+        return [value.ravel().tolist() for value in self.model.get_weights()]
+
+
 class _Scenarios:
     """All of them, on one strategy."""
 
@@ -207,8 +225,9 @@ class _Scenarios:
         model, data = self._model_and_data()
         slow = tf_keras.callbacks.LambdaCallback(on_batch_begin=lambda batch, logs: self._dawdle())
         stop = tf_keras.callbacks.EarlyStopping("loss", patience=5, restore_best_weights=True)
+        kept = _Kept()
         history = model.fit(
-            data, epochs=4, validation_data=data, callbacks=[slow, stop], verbose=0
+            data, epochs=4, validation_data=data, callbacks=[slow, stop, kept], verbose=0
         ).history
         # The trace before it made variables, and never runs.
         trace = model.train_function._list_all_concrete_functions()[-1]
@@ -218,6 +237,7 @@ class _Scenarios:
         return {
             "losses": history["loss"],
             "val_loss": history["val_loss"],
+            "validates_what_it_keeps": kept.validated == kept.ended,
             "weights": [value.tobytes().hex()[:64] for value in model.get_weights()],
             "steps": int(model.optimizer.iterations.numpy()),
             "collectives": collectives,
@@ -300,6 +320,7 @@ class _Scenarios:
             "a loss among gradients": self._by_hand(lambda gradient, loss: [gradient, loss]),
             "a statistic": self._by_hand(lambda gradient, loss: [gradient], self._statistic()),
             "tokens": self._called_by(self._by_tokens),
+            "tokens in a loop": self._called_by(self._by_tokens_in_a_loop),
             "a gather by the caller": self._called_by(self._gathered),
             "a sum of a sum": self._one_weight(clipped),
             "a gather": self._one_weight(maximum),
@@ -327,6 +348,11 @@ class _Scenarios:
     def _by_tokens(self, replica: Any, batch: tf.Tensor) -> None:
         tokens = self._strategy.reduce("SUM", tf.reduce_sum(batch), axis=None)
         self._strategy.run(replica, (batch, tokens))
+
+    def _by_tokens_in_a_loop(self, replica: Any, batch: tf.Tensor) -> None:
+        tokens = self._strategy.reduce("SUM", tf.reduce_sum(batch), axis=None)
+        for _ in tf.range(2):
+            self._strategy.run(replica, (batch, tokens))
 
     def _gathered(self, replica: Any, batch: tf.Tensor) -> Any:
         losses = self._strategy.run(replica, (batch, tf.constant(1.0)))

@@ -102,6 +102,8 @@ def test_fit_waits_in_no_collective(scenarios: list[dict[str, Any]]) -> None:
     assert first == other
     assert first["losses"][-1] < first["losses"][0]
     assert first["steps"] == 4 * 6
+    # What is late is in the weights before they are validated.
+    assert first["validates_what_it_keeps"]
     assert set(first["collectives"]) == {f"{FLAG}/alive"}
 
 
@@ -150,6 +152,7 @@ def test_a_checkpoint_holds_what_is_late_for_any_number_of_workers(tmp_path: pat
     [
         ("a loss among gradients", "is summed together with gradients, which are added up"),
         ("tokens", "is handed to a step that is summed in rounds, and would be of another round"),
+        ("tokens in a loop", "is handed to a step that is summed in rounds"),
         ("a gather by the caller", "waits for all workers, and is no sum"),
         ("a statistic", "with a sum over the replicas that is not seen to be its gradient"),
         ("a sum of a sum", "made of what replicas put together before"),
@@ -158,6 +161,22 @@ def test_a_checkpoint_holds_what_is_late_for_any_number_of_workers(tmp_path: pat
 )
 def test_what_would_wait_is_refused(scenarios: list[dict[str, Any]], name: str, said: str) -> None:
     assert all(said in one["refused"][name] for one in scenarios)
+
+
+def test_several_traces_of_steps_lose_nothing() -> None:
+    run = "tests.partial_sums.rounds.several_traces_run"
+    done = launch(run, [], workers=2, seconds=120)
+    found = [one.answer for one in done]
+    assert found[0] == found[1]
+    # Each of two functions gives each element 1 or 100 on two workers, twice.
+    assert found[0]["orders"] == [[-8.0] * 3, [-800.0] * 3]
+    # A worker whose last batch is shorter traces once more, and knows the same of its gradient.
+    assert found[0]["open_shapes"]["is_flushed"]
+    assert found[0]["rates"] == [-6.0]
+    # 1 from each worker in each of six steps, and in one more, where the other may be late.
+    (less,) = found[0]["in_a_loop"]
+    assert less in (-13.0, -14.0)
+    assert all(one.errors.count("several functions train the same weights") == 1 for one in done)
 
 
 def test_a_worker_that_is_killed_in_a_round_ends_the_others() -> None:

@@ -266,6 +266,17 @@ def test_stand_ins_are_never_taken_for_real_batches(strategy_of: Strategies, run
         getattr(model, run)(late_batches([(0, 0)]), verbose=0)
 
 
+def test_who_steps_outside_of_functions_is_told_that_nothing_is_changed(
+    strategy_of: Strategies, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = a_model(strategy_of(2))
+    model.run_eagerly = True
+    tf.config.optimizer.set_experimental_options({FLAG: True})
+    batches = late_batches([(0, 0)]).map(lambda inputs, targets: (inputs.value, targets))
+    model.fit(batches, verbose=0)
+    assert f"outside of any tf.function, and {FLAG} changes nothing" in caplog.text
+
+
 def test_stand_ins_are_not_trained_on_outside_of_functions(strategy_of: Strategies) -> None:
     model = a_model(strategy_of(2))
     model.run_eagerly = True
