@@ -25,6 +25,7 @@ import tf_wu_shard
 from tests.strategies import worker_strategy
 from tf_wu_shard import PartialSums, WuShardError
 from tf_wu_shard.partial_sums.options import FLAG
+from tf_wu_shard.partial_sums.rounds.registry import begun_rounds
 
 _STEPS = 12
 
@@ -45,6 +46,10 @@ class _Kept(tf_keras.callbacks.Callback):
 
     def _weights(self) -> list[list[float]]:
         return [value.ravel().tolist() for value in self.model.get_weights()]
+
+
+def _bits(model: Any) -> list[str]:
+    return [value.tobytes().hex()[:64] for value in model.get_weights()]
 
 
 class _Scenarios:
@@ -71,6 +76,8 @@ class _Scenarios:
             "in_a_loop": self.in_a_loop(),
             "batches_outside": self.batches_outside(),
             "fit": self.fit(),
+            "stops_early": self.stops_early(),
+            "is_only_looked_at": self.is_only_looked_at(),
             "restart": self.restart(folder),
             "caller": self.caller(),
             "both_flags": self.both_flags(),
@@ -238,11 +245,35 @@ class _Scenarios:
             "losses": history["loss"],
             "val_loss": history["val_loss"],
             "validates_what_it_keeps": kept.validated == kept.ended,
-            "weights": [value.tobytes().hex()[:64] for value in model.get_weights()],
+            "weights": _bits(model),
             "steps": int(model.optimizer.iterations.numpy()),
             "collectives": collectives,
             "changes": tf_wu_shard.reports()[-1].changes[FLAG],
         }
+
+    def stops_early(self) -> int:
+        """After how many epochs a fit stops whose loss is never as much better as asked for."""
+        model, data = self._model_and_data()
+        slow = tf_keras.callbacks.LambdaCallback(on_batch_begin=lambda batch, logs: self._dawdle())
+        stop = tf_keras.callbacks.EarlyStopping("loss", min_delta=1e9, patience=1)
+        return len(model.fit(data, epochs=4, callbacks=[slow, stop], verbose=0).history["loss"])
+
+    def is_only_looked_at(self) -> dict[str, Any]:
+        """Between steps a model is evaluated and predicts; what is late stays as it is."""
+        model, data = self._model_and_data()
+        dealt = iter(self._strategy.experimental_distribute_dataset(data.repeat()))
+        step = model.make_train_function()
+        for _ in range(3):
+            # The first is always in time, the other never.
+            time.sleep(0.1 * self._number)
+            step(dealt)
+        rounds = begun_rounds()[-1].rounds
+        seen = [(rounds.num_steps, rounds.is_used, _bits(model))]
+        model.evaluate(data, verbose=0)
+        model.predict(data, verbose=0)
+        seen.append((rounds.num_steps, rounds.is_used, _bits(model)))
+        tf_wu_shard.flush_partial_sums()
+        return {"stays": seen[0] == seen[1], "was_late": seen[1][-1] != _bits(model)}
 
     def restart(self, folder: str) -> dict[str, Any]:
         """A training that ends in its third epoch, and one that goes on from the second."""

@@ -50,6 +50,7 @@ def _check_sums(mode: str, workers: Sequence[CompletedWorker]) -> None:
         # What hands in what is late is no step.
         assert one["iterations"] == 30
         assert f"1 gradient summed in rounds ({mode})" in one["changes"][FLAG]
+        assert "; 100.0 % of them" not in one["changes"][FLAG]
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +106,15 @@ def test_fit_waits_in_no_collective(scenarios: list[dict[str, Any]]) -> None:
     # What is late is in the weights before they are validated.
     assert first["validates_what_it_keeps"]
     assert set(first["collectives"]) == {f"{FLAG}/alive"}
+
+
+def test_a_fit_stops_early_on_all_workers(scenarios: list[dict[str, Any]]) -> None:
+    assert all(one["stops_early"] == 2 for one in scenarios)
+
+
+def test_who_evaluates_and_predicts_hands_in_nothing(scenarios: list[dict[str, Any]]) -> None:
+    expected = {"stays": True, "was_late": True}
+    assert all(one["is_only_looked_at"] == expected for one in scenarios)
 
 
 def test_who_keeps_a_momentum_is_warned_of_solo_rounds(done: list[CompletedWorker]) -> None:
