@@ -13,7 +13,7 @@ import json
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -22,8 +22,9 @@ import tensorflow as tf
 import tf_keras
 
 import tf_wu_shard
+from tests.partial_sums.rounds.steps_by_hand import StepsByHand
 from tests.strategies import worker_strategy
-from tf_wu_shard import PartialSums, WuShardError
+from tf_wu_shard import PartialSums
 from tf_wu_shard.partial_sums.options import FLAG
 from tf_wu_shard.partial_sums.rounds.registry import begun_rounds
 
@@ -61,6 +62,7 @@ class _Scenarios:
         self._replicas = replicas
         self._total = self._strategy.num_replicas_in_sync // replicas
         self._pause = random.Random(self._number)
+        self._by_hand = StepsByHand(self._strategy)
 
     def run(self, folder: str) -> dict[str, Any]:
         """What each came to.
@@ -81,7 +83,7 @@ class _Scenarios:
             "restart": self.restart(folder),
             "caller": self.caller(),
             "both_flags": self.both_flags(),
-            "refused": {name: self._error_of(step) for name, step in self._refused().items()},
+            "refused": self._by_hand.errors(),
         }
 
     def table(self) -> dict[str, Any]:
@@ -330,72 +332,15 @@ class _Scenarios:
         """The sharded update is left off, and says why."""
         tf.config.optimizer.set_experimental_options({"weight_update_sharding": True})
         try:
-            self._one_weight(lambda tape, loss, weight: tape.gradient(loss, weight))()
+            self._by_hand.one_weight(lambda tape, loss, weight: tape.gradient(loss, weight))()
         finally:
             tf.config.optimizer.set_experimental_options({"weight_update_sharding": False})
         report = tf_wu_shard.reports()[-1]
         return str(report.headline)
 
-    def _refused(self) -> dict[str, Callable[[], None]]:
-        replicas = tf.distribute.get_replica_context
-
-        def clipped(tape: Any, loss: Any, weight: Any) -> Any:
-            mean = replicas().all_reduce("SUM", tape.gradient(loss, weight))
-            other = replicas().all_reduce("SUM", tf.reduce_sum(mean))
-            return mean / other
-
-        def maximum(tape: Any, loss: Any, weight: Any) -> Any:
-            return replicas().all_gather(tape.gradient(loss, weight)[None], 0)[0]
-
-        return {
-            "a loss among gradients": self._by_hand(lambda gradient, loss: [gradient, loss]),
-            "a statistic": self._by_hand(lambda gradient, loss: [gradient], self._statistic()),
-            "tokens": self._called_by(self._by_tokens),
-            "tokens in a loop": self._called_by(self._by_tokens_in_a_loop),
-            "a gather by the caller": self._called_by(self._gathered),
-            "a sum of a sum": self._one_weight(clipped),
-            "a gather": self._one_weight(maximum),
-        }
-
-    def _called_by(self, caller: Callable[[Any, tf.Tensor], Any]) -> Any:
-        """A function that calls a step, which is a function of its own."""
-        with self._strategy.scope():
-            weight = tf.Variable(tf.zeros([4]))
-
-        @tf.function
-        def replica(batch: tf.Tensor, tokens: tf.Tensor) -> Any:
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_sum(weight * batch) / tokens
-            gradient = tape.gradient(loss, weight)
-            weight.assign_sub(tf.distribute.get_replica_context().all_reduce("SUM", gradient))
-            return loss[None]
-
-        @tf.function
-        def step() -> Any:
-            return caller(replica, tf.ones([4]))
-
-        return step
-
-    def _by_tokens(self, replica: Any, batch: tf.Tensor) -> None:
-        tokens = self._strategy.reduce("SUM", tf.reduce_sum(batch), axis=None)
-        self._strategy.run(replica, (batch, tokens))
-
-    def _by_tokens_in_a_loop(self, replica: Any, batch: tf.Tensor) -> None:
-        tokens = self._strategy.reduce("SUM", tf.reduce_sum(batch), axis=None)
-        for _ in tf.range(2):
-            self._strategy.run(replica, (batch, tokens))
-
-    def _gathered(self, replica: Any, batch: tf.Tensor) -> Any:
-        losses = self._strategy.run(replica, (batch, tf.constant(1.0)))
-        return self._strategy.gather(losses, axis=0)
-
-    def _averaged(self, replica: Any, batch: tf.Tensor) -> Any:
-        losses = self._strategy.run(replica, (batch, tf.constant(1.0)))
-        return self._strategy.reduce("MEAN", losses, axis=None)[0]
-
     def caller(self) -> dict[str, Any]:
         """What sums the losses that a step returns waits for nobody either."""
-        step = self._called_by(self._averaged)
+        step = self._by_hand.averaged()
         losses = [float(step()) for _ in range(3)]
         tf_wu_shard.flush_partial_sums()
         types = [op.type for op in step.get_concrete_function().graph.get_operations()]
@@ -404,57 +349,6 @@ class _Scenarios:
             "collectives": [one for one in types if one.startswith("Collective")],
             "said": [one.changes[FLAG] for one in tf_wu_shard.reports()][-1],
         }
-
-    def _statistic(self) -> tf.Variable:
-        with self._strategy.scope():
-            # As variables are trainable where nobody says otherwise.
-            return tf.Variable(0.0, aggregation=tf.VariableAggregation.MEAN)
-
-    def _by_hand(
-        self, summed: Callable[[Any, Any], list[Any]], statistic: tf.Variable | None = None
-    ) -> Callable[[], None]:
-        with self._strategy.scope():
-            weight = tf.Variable(tf.zeros([64]))
-
-        def replica() -> Any:
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_sum(weight * weight)
-            if statistic is not None:
-                statistic.assign(loss)
-            own = summed(tape.gradient(loss, weight), loss)
-            gradient, *others = tf.distribute.get_replica_context().all_reduce("SUM", own)
-            weight.assign_sub(gradient)
-            return others
-
-        @tf.function
-        def step() -> Any:
-            return self._strategy.run(replica)
-
-        return step
-
-    def _one_weight(self, gradient: Callable[[Any, Any, Any], Any]) -> Callable[[], None]:
-        with self._strategy.scope():
-            weight = tf.Variable(tf.zeros([64]))
-            optimizer = keras.optimizers.Adam()
-            optimizer.build([weight])
-
-        def replica() -> None:
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_sum(weight * weight)
-            optimizer.apply_gradients([(gradient(tape, loss, weight), weight)])
-
-        @tf.function
-        def step() -> None:
-            self._strategy.run(replica)
-
-        return step
-
-    def _error_of(self, step: Callable[[], None]) -> str:
-        try:
-            step()
-        except WuShardError as error:
-            return str(error)
-        return ""
 
     def _dawdle(self) -> None:
         if self._pause.random() < 0.3:
