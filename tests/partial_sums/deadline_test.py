@@ -119,7 +119,7 @@ def test_who_stops_before_all_batches_came_is_told(caplog: pytest.LogCaptureFixt
     """As Keras does where an epoch needs more steps than the first."""
     gate = Gate(3)
     # By itself, as tf.data asks for more than is taken.
-    rounds = deadline.Rounds([gate.dataset], SHORT / 1e3)
+    rounds = deadline.BatchesInTime([gate.dataset], SHORT / 1e3)
     gate.let(0, 1, 2)
     assert sum(not int(late[0]) for _, late in rounds()) == 3
     assert "did not come" not in caplog.text

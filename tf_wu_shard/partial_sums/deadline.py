@@ -76,8 +76,8 @@ def deadline_dataset(
     examples = _counted(tf.nest.flatten(spec))
     parts = tf.nest.flatten(spec, expand_composites=True)
     signature = (*parts, tf.TensorSpec([examples], tf.int32))
-    rounds = Rounds(sources, float(milliseconds) / 1e3)
-    made = tf.data.Dataset.from_generator(rounds, output_signature=tuple(signature))
+    batches = BatchesInTime(sources, float(milliseconds) / 1e3)
+    made = tf.data.Dataset.from_generator(batches, output_signature=tuple(signature))
 
     def packed(*tensors: tf.Tensor) -> Any:
         element = tf.nest.pack_sequence_as(spec, tensors[:-1], expand_composites=True)
@@ -119,15 +119,15 @@ class _Source:
     has_ended: bool = False
 
 
-class Rounds:
-    """Called, it reads the datasets from their beginnings, a round of batches after the other."""
+class BatchesInTime:
+    """Called, it reads the datasets from their beginnings; batches of one step at a time."""
 
     def __init__(self, datasets: Sequence[tf.data.Dataset], seconds: float) -> None:
         """Reads nothing yet.
 
         Args:
             datasets: Their elements are batches.
-            seconds: How long a round may take.
+            seconds: How long the batches of a step may take.
         """
         self._datasets = datasets
         self._seconds = seconds
@@ -143,7 +143,7 @@ class Rounds:
             threading.Thread(target=_read, args=work, name="deadline_dataset", daemon=True).start()
         handed_out = 0
         try:
-            for batch in self._rounds(sources):
+            for batch in self._steps(sources):
                 handed_out += 1
                 yield batch
             self._length = sum(source.taken for source in sources)
@@ -161,7 +161,7 @@ class Rounds:
                 *(self._length - taken, self._length, handed_out),
             )
 
-    def _rounds(self, sources: Sequence[_Source]) -> Iterator[tuple[Any, ...]]:
+    def _steps(self, sources: Sequence[_Source]) -> Iterator[tuple[Any, ...]]:
         while True:
             until = time.monotonic() + self._seconds
             found = [self._next(source, until) for source in sources]

@@ -27,7 +27,7 @@ from tf_wu_shard.grounds.dialect import Gathered
 from tf_wu_shard.partial_sums.lateness import HELD, STAND_IN
 from tf_wu_shard.partial_sums.options import FLAG, PartialSums, parse_flag
 from tf_wu_shard.partial_sums.rounds.calls import rounds_called_in
-from tf_wu_shard.partial_sums.rounds.exchange import exchanged, told
+from tf_wu_shard.partial_sums.rounds.exchange import exchanged, exchanged_by_caller
 from tf_wu_shard.partial_sums.steps.batch_flow import BatchFlow
 from tf_wu_shard.partial_sums.steps.effects import (
     Given,
@@ -75,7 +75,7 @@ class PartialGradientSums:
         sums = sums_of(step)
         on_workers = len(step.replicas.local) < step.replicas.total and workers_of(step.captured)
         if on_workers and not marks:
-            return exchanged(step, sums, options) if sums.of_weights else told(step)
+            return exchanged(step, sums, options) if sums.of_weights else exchanged_by_caller(step)
         if sums.of_weights and not marks and not _is_late(step, sums):
             said = "no gradient is ever late: its batches come from no deadline_dataset"
             for one in _trained(step, sums):
@@ -150,10 +150,10 @@ class _LateStep:
             self._hold(held)
         for number, given in enumerate(self._given):
             self._give_the_last(number, given)
-        rounds = self._count()
+        counters = self._count()
         count = len(self._sums.of_weights)
         weights = f"{count} gradients" if count > 1 else "1 gradient"
-        self._edit.report(FLAG, lambda: f"{weights} may be late; {_share(rounds)}")
+        self._edit.report(FLAG, lambda: f"{weights} may be late; {_share(counters)}")
         return self._edit.done()
 
     def _keep(self, variable: Any, name: str, parts: dict[str, OwnVariables]) -> None:
@@ -340,9 +340,9 @@ def _tensors(mark: marked_batches.Mark) -> list[Value]:
     return [Value(op, int(index)) for op, _, index in named]
 
 
-def _share(rounds: OwnVariables) -> str:
+def _share(counters: OwnVariables) -> str:
     """How many of the replicas' gradients came in time so far."""
-    counts = [value.numpy() for value in rounds.values()]
+    counts = [value.numpy() for value in counters.values()]
     steps, fresh = (sum(int(one[i]) for one in counts) for i in (0, 1))
     if not steps:
         return "no step was taken yet"

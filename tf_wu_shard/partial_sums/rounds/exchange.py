@@ -68,7 +68,7 @@ def exchanged(step: Step, sums: StepSums, options: PartialSums) -> Step:
     return _Exchange(step, sums, options).done()
 
 
-def told(step: Step) -> Step:
+def exchanged_by_caller(step: Step) -> Step:
     """A function that calls a step, and waits for no other worker either.
 
     Args:
@@ -94,7 +94,7 @@ def told(step: Step) -> Step:
     for one in counts:
         _count(step, edit, one, found[0], {name: name for name in steps})
     for one in sums_of_others:
-        _tell(step, edit, one, found[0])
+        _sum_of_last_round(step, edit, one, found[0])
     said = "a worker that has a batch asks no other for one" if counts else ""
     if sums_of_others:
         said = f"{len(sums_of_others)} sums are of the round before"
@@ -160,7 +160,7 @@ class _Exchange:
         for one in self._counts:
             _count(self._step, self._edit, one, shared, dict.fromkeys(carriers, made.op))
         for one in self._made_of_sums:
-            _tell(self._step, self._edit, one, shared)
+            _sum_of_last_round(self._step, self._edit, one, shared)
         count = len(self._sums.of_weights)
         weights = f"{count} gradients" if count > 1 else "1 gradient"
         mode, record = self._options.mode, shared.rounds.record
@@ -259,7 +259,7 @@ def _alive(at: Emitter, after: Value, shared: SharedRounds) -> Value:
     )
 
 
-def _tell(step: Step, edit: StepEdit, carried: Carried, shared: SharedRounds) -> None:
+def _sum_of_last_round(step: Step, edit: StepEdit, carried: Carried, shared: SharedRounds) -> None:
     """Hands what a sum takes in for the next round, and takes what the last one made of it."""
     first = carried[0]
     shape, dtype = step.view.shape(first.inputs[0]), step.view.dtype(first.inputs[0])

@@ -147,11 +147,11 @@ class SharedRounds:
             self._hand_in(keeps=True)
 
     def _hand_in(self, *, keeps: bool) -> None:
-        told = threading.Timer(
+        warning = threading.Timer(
             _SECONDS_TO_WAIT_IN_SILENCE, logging.warning, [messages.WAITS_FOR_OTHERS]
         )
-        told.daemon = True
-        told.start()
+        warning.daemon = True
+        warning.start()
         try:
             done = self.rounds.hand_in_rest(keeps=keeps)
         except (RoundsEndedError, StoreError) as error:
@@ -161,7 +161,7 @@ class SharedRounds:
                 raise tf.errors.UnavailableError(None, None, said) from error
             raise WuShardError(f"{messages.LOST}: {error}") from error
         finally:
-            told.cancel()
+            warning.cancel()
         if not done:
             raise WuShardError(messages.GOES_ON)
 
