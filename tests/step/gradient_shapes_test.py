@@ -10,24 +10,28 @@ from tf_wu_shard.step.reductions import EnsuredShape
 from tf_wu_shard.weight_update.analysis.analyze import analyze
 from tf_wu_shard.weight_update.analysis.types import Analysis
 
-# What a strategy traces for two gradients, of which one has an open shape.
-PACK = """
+# A gradient of open shape, and what sums are made with.
+WILD = """
 axis = Const() {value=0} []
 size = Const() {value=2} []
 key = Const() {value=1} []
 flat = Const() {value=-1} [1]
 x# = Placeholder() [4] @d#
 wild# = Where(x#) [?] @d#
+"""
+
+# What a strategy traces for two gradients, of which one has an open shape.
+PACK = f"""{WILD}
 fixed# = Square(x#) [4] @d#
 wild_flat# = Reshape(wild#, flat) [-1] @d#
 fixed_flat# = Reshape(fixed#, flat) [4] @d#
 pack# = ConcatV2(wild_flat#, fixed_flat#, axis) [-1] @d#
-sum# = CollectiveReduceV2(pack#, size, key) {merge_op=Add final_op=Id} [-1] @d#
+sum# = CollectiveReduceV2(pack#, size, key) {{merge_op=Add final_op=Id}} [-1] @d#
 wild_shape# = Shape(wild#) [-1] @d#
 fixed_shape# = Shape(fixed#) [1] @d#
 wild_size# = Prod(wild_shape#, axis) [] @d#
 fixed_size# = Prod(fixed_shape#, axis) [] @d#
-sizes# = Pack(wild_size#, fixed_size#) {axis=0} [2] @d#
+sizes# = Pack(wild_size#, fixed_size#) {{axis=0}} [2] @d#
 split# = SplitV(sum#, sizes#, axis) [-1] [-1] @d#
 wild_sum# = Reshape(split#, wild_shape#) [?] @d#
 fixed_sum# = Reshape(split#:1, fixed_shape#) [4] @d#
@@ -56,19 +60,13 @@ def test_a_gradient_has_the_shape_of_the_variable_that_is_written_with_it() -> N
 
 
 def test_a_gradient_that_is_a_pack_of_its_own_has_it_too() -> None:
-    text = """
-axis = Const() {value=0} []
-size = Const() {value=2} []
-key = Const() {value=1} []
-flat = Const() {value=-1} [1]
-x# = Placeholder() [4] @d#
-wild# = Where(x#) [?] @d#
+    text = f"""{WILD}
 wild_flat# = Reshape(wild#, flat) [-1] @d#
 pack# = Identity(wild_flat#) [-1] @d#
-sum# = CollectiveReduceV2(pack#, size, key) {merge_op=Add final_op=Id} [-1] @d#
+sum# = CollectiveReduceV2(pack#, size, key) {{merge_op=Add final_op=Id}} [-1] @d#
 wild_shape# = Shape(wild#) [-1] @d#
 wild_size# = Prod(wild_shape#, axis) [] @d#
-sizes# = Pack(wild_size#) {axis=0} [1] @d#
+sizes# = Pack(wild_size#) {{axis=0}} [1] @d#
 split# = SplitV(sum#, sizes#, axis) [-1] @d#
 wild_sum# = Reshape(split#, wild_shape#) [?] @d#
 """
