@@ -30,6 +30,8 @@ class Preferences:
         min_step_elements: Steps that update fewer elements in all are left alone.
         min_compiled: Elements of a shard from which on XLA compiles what an update computes on it,
             unless the user says so of all or none; None where it compiles none.
+        staggered_bytes: Bytes of a replica's gradients from which on replicas begin one after the
+            other where they outnumber the cores; None where all begin at once.
         layout: How a variable is cut, from its shape and the bytes of an element; None for the flat
             cut, one run for each replica.
     """
@@ -42,4 +44,5 @@ class Preferences:
     narrow_sums: bool = False
     min_step_elements: int = 1
     min_compiled: int | None = None
+    staggered_bytes: int | None = None
     layout: Callable[[tuple[int, ...], int], AnyLayout] | None = None

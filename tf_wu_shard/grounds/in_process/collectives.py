@@ -28,11 +28,15 @@ class InProcess(CopyOfEachReplica):
 
     Attributes:
         preferences: Below `min_elements` an update costs less than the edges that would share it;
-            below `bucket_bytes` tensors are packed, as the copy costs less than their edges.
+            below `bucket_bytes` tensors are packed, as the copy costs less than their edges;
+            below `staggered_bytes` gradients are little beside what a process holds anyway.
     """
 
     preferences = Preferences(
-        min_elements=1024, bucket_bytes=256 * 1024, min_compiled=COMPILED_ON_CPUS
+        min_elements=1024,
+        bucket_bytes=256 * 1024,
+        min_compiled=COMPILED_ON_CPUS,
+        staggered_bytes=64 * 1024 * 1024,
     )
 
     def reduce_scatter(

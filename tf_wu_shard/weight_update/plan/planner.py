@@ -30,6 +30,7 @@ from tf_wu_shard.weight_update.plan.compiling import against_compiling, how_comp
 from tf_wu_shard.weight_update.plan.constraints import StorageConstraints
 from tf_wu_shard.weight_update.plan.owners import assign_owners, cost_of
 from tf_wu_shard.weight_update.plan.stacks import plan_stacks
+from tf_wu_shard.weight_update.plan.staggering import replicas_at_a_time, usable_cores
 from tf_wu_shard.weight_update.plan.types import (
     LeftAlone,
     ShardingPlan,
@@ -115,6 +116,7 @@ def make_plan(
         refusals=analysis.refusals,
         stacks=plan_stacks(analysis, chosen),
         compile_update=compile_update,
+        at_a_time=replicas_at_a_time(variables, analysis.num_replicas, preferences, usable_cores()),
     )
 
 

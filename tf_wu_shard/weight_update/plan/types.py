@@ -140,6 +140,7 @@ class ShardingPlan:
         stacks: Who computes the matrix functions of sharded updates.
         compile_update: How XLA compiles what updates compute on their shards, "exact" or "fast"; ""
             where it does not.
+        at_a_time: How many replicas compute their gradients at a time; 0 where none is held back.
     """
 
     fingerprint: str
@@ -151,6 +152,7 @@ class ShardingPlan:
     refusals: tuple[Refusal, ...]
     stacks: tuple[StackPlan, ...] = ()
     compile_update: str = ""
+    at_a_time: int = 0
 
     @property
     def all_updates(self) -> tuple[WeightUpdate | RefusedUpdate, ...]:

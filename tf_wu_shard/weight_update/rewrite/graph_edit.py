@@ -70,6 +70,7 @@ class GraphEdit:
         self._control_memo: dict[str, tuple[str, ...]] = {}
         self._kept: frozenset[str] = frozenset()
         self._needs: dict[str, frozenset[str]] = {}
+        self._held_back: dict[str, str] = {}
         self._inputs = frozenset(op.name for op in view if op.type in _INPUTS)
 
     def replace_ops(self, replacements: Mapping[str, Sequence[str]]) -> None:
@@ -104,6 +105,10 @@ class GraphEdit:
     def replace_value(self, old: Value, new: Value) -> None:
         """Lets everything that reads a value read another."""
         self._replaced_values[old] = new
+
+    def hold_back(self, names: Iterable[str], until: str) -> None:
+        """Lets old ops wait for a new one, which needs none of them."""
+        self._held_back.update(dict.fromkeys(names, until))
 
     def collect(self) -> tuple[list[Any], tuple[str, ...], tuple[Value, ...]]:
         """Everything of the old graph that still has a purpose.
@@ -189,7 +194,8 @@ class GraphEdit:
     def _node(self, op: Op) -> Any:
         """An old op's node with its edges redirected to the replacements."""
         if (
-            self._replaced_values.keys().isdisjoint(op.inputs)
+            op.name not in self._held_back
+            and self._replaced_values.keys().isdisjoint(op.inputs)
             and self._kept.issuperset(op.controls)
             and self._inputs.isdisjoint(op.controls)
             and self._kept.issuperset(wishes(op.node))
@@ -201,6 +207,8 @@ class GraphEdit:
             controls = [n for c in op.controls for n in self._waited_for_in_time(c, op.name)]
         else:
             controls = [n for c in op.controls for n in self._waited_for(c)]
+        if op.name in self._held_back:
+            controls.append(self._held_back[op.name])
         inputs += [f"^{c}" for c in dict.fromkeys(controls)]
         node = copy_of(op.node)
         # The device is named as well.
@@ -255,7 +263,8 @@ class GraphEdit:
             values, waits = self._new[name]
         elif name in self._view.ops:
             op = self._view.ops[name]
-            values, waits = op.inputs, op.controls
+            until = self._held_back.get(name)
+            values, waits = op.inputs, op.controls if until is None else (*op.controls, until)
         else:
             return []
         needed = [self._value(value).op for value in values]

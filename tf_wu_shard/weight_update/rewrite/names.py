@@ -1,11 +1,12 @@
 """Names of emitted ops: `wu_shard/<variable>/<step>/...`, readable in profiles and graph viewers.
 
 The variable is the weight, or for what is done to a slot alone, the slot. Where several weights
-share an op, `bucket_0`, `sums_0`, `left_whole` or `reads` stands in its place. Constants are shared
-by everything and lie in `wu_shard/constant`. An op that takes the whole place of one of the
-program's own has that one's name in the end, as an op of an update has that does on the shard what
-it did; what goes with it has that name before all this, or ends in `/wu_shard_...`. A name that
-the graph has already gets a number (`graph.builder.GraphBuilder.unique`).
+share an op, `bucket_0`, `sums_0`, `left_whole`, `reads` or `staggered` stands in its place.
+Constants are shared by everything and lie in `wu_shard/constant`. An op that takes the whole place
+of one of the program's own has that one's name in the end, as an op of an update has that does on
+the shard what it did; what goes with it has that name before all this, or ends in
+`/wu_shard_...`. A name that the graph has already gets a number
+(`graph.builder.GraphBuilder.unique`).
 """
 
 from __future__ import annotations
@@ -17,11 +18,16 @@ SCOPE = "wu_shard"
 # Gradients that are summed as before, as others of their pack are not.
 LEFT_WHOLE = "left_whole"
 
+# Replicas that begin one after the other.
+STAGGERED = "staggered"
+
 # What is done to a variable.
 STEPS = frozenset(
     (
         # The shape of a gradient is checked where nothing proves it.
         "gradient_shape",
+        # All of a replica's gradients are there, so that another begins.
+        "gradients",
         # Gradients become shards of their sum, the sum on its owner, or rows of a table.
         *("reduce_scatter", "reduce", "entries"),
         # The update, with what parts of it need whole.

@@ -23,7 +23,7 @@ from tf_wu_shard.weight_update.plan.types import ShardingPlan, VariablePlan, buc
 from tf_wu_shard.weight_update.rewrite.body_emitter import BodyEmitter
 from tf_wu_shard.weight_update.rewrite.emission import Emission
 from tf_wu_shard.weight_update.rewrite.graph_edit import GraphEdit
-from tf_wu_shard.weight_update.rewrite.names import LEFT_WHOLE
+from tf_wu_shard.weight_update.rewrite.names import LEFT_WHOLE, STAGGERED
 from tf_wu_shard.weight_update.rewrite.operands import Operands
 from tf_wu_shard.weight_update.rewrite.outlining import compilable
 from tf_wu_shard.weight_update.rewrite.owner_emitter import OwnerEmitter
@@ -31,6 +31,7 @@ from tf_wu_shard.weight_update.rewrite.result import Region, RewriteResult, Shar
 from tf_wu_shard.weight_update.rewrite.row_updates import emit_rows, exchange_rows
 from tf_wu_shard.weight_update.rewrite.schedule import CollectiveSchedule
 from tf_wu_shard.weight_update.rewrite.stack_emitter import StackEmitter, Wholes
+from tf_wu_shard.weight_update.rewrite.staggering import stagger
 from tf_wu_shard.weight_update.rewrite.sums import Parts, add_up, parts_of
 from tf_wu_shard.weight_update.rewrite.weight_gathers import WeightGathers
 
@@ -94,6 +95,7 @@ class _Rewriter:
         self._compute_stacks()
         self._add_up()
         self._sum_whole()
+        self._stagger()
         self._emitted += collections.Counter(all_gather=self._gathers.count)
         nodes, control_outputs, outputs = self._edit.collect()
         old = self._view.ops
@@ -115,6 +117,20 @@ class _Rewriter:
             regions=regions,
             left_open=left_open,
         )
+
+    def _stagger(self) -> None:
+        """Has replicas compute their gradients as many at a time as the plan says."""
+        at_a_time = self._plan.at_a_time
+        reductions = (r for v in self._plan.variables for r in v.reductions)
+        found = stagger(self._view, reductions, self._devices) if at_a_time else None
+        if found is None:
+            return
+        done: list[str] = []
+        for copy in range(len(self._devices) - at_a_time):
+            at = self._emission.at(self._devices[copy], STAGGERED, "gradients")
+            gradients = [*found.gradients[copy], *done[-1:]]
+            done.append(at.op("NoOp", [], f"{copy}", controls=gradients).op)
+            self._edit.hold_back(found.begins[copy + at_a_time], done[-1])
 
     def _named(self, region: Region) -> Region:
         """A region with the names that its ops have in the end."""
