@@ -61,7 +61,8 @@ def stagger(
         devices: Per copy of the program, its device.
 
     Returns:
-        None where it is not proved that no replica waits for a later one.
+        None where it is not proved that no replica waits for a later one. One may wait for earlier
+        ones: calls of functions with random numbers come in the order in which they were traced.
     """
     operands = [r.operands for r in reductions]
     gradients = [tuple(dict.fromkeys(v.op for v in own)) for own in zip(*operands, strict=True)]
@@ -85,7 +86,7 @@ def stagger(
             needed[name] |= bits
         copy = copies.get(op.device)
         if copy is not None and any(_is_batch(view, value) for value in op.inputs):
-            if bits != 1 << copy and copy:
+            if bits & ((1 << copy) - 1):
                 return None
             begins[copy].append(op.name)
     if not all(begins[1:]):
