@@ -95,6 +95,8 @@ class Report:
             one process.
         compile_update: How XLA compiles what the updates compute on their shards, "exact" or
             "fast"; "" where each op has its own kernel.
+        at_a_time: How many replicas compute their gradients at a time, as they outnumber the
+            cores; 0 where all do at once.
         changes: What other passes changed in the function, by their flags; what a run changes, up
             to when the report was asked for.
         pass_ms: Milliseconds spent in the pass.
@@ -116,6 +118,7 @@ class Report:
     weight_bytes_per_replica: Bytes = Bytes(0, 0)
     place: str = ""
     compile_update: str = ""
+    at_a_time: int = 0
     changes: Mapping[str, str] = dataclasses.field(default_factory=dict)
     pass_ms: float = 0.0
     trace_ms: float = 0.0
@@ -227,6 +230,11 @@ def facts(report: Report) -> list[str]:
     found = [f"replicas: {report.place}"] if report.place else []
     if report.compile_update and report.variables:
         found += _compiled(report)
+    if report.at_a_time:
+        found.append(
+            f"replicas outnumber the cores: {report.at_a_time} at a time compute gradients, so that"
+            " those of others do not wait in memory"
+        )
     for dtype in sorted({v.gathered_in for v in report.variables} - {""}):
         count = sum(v.gathered_in == dtype for v in report.variables)
         found.append(

@@ -72,7 +72,8 @@ class Sharding:
         place = self.dialect.replicas.place
         if self.result is None:
             return summarize(function, self.plan, {}, place)
-        return summarize(function, self.plan, self.result.emitted, place, self.result.left_open)
+        report = summarize(function, self.plan, self.result.emitted, place, self.result.left_open)
+        return dataclasses.replace(report, at_a_time=self.result.at_a_time)
 
 
 def plan_sharding(

@@ -91,6 +91,7 @@ def test_a_replica_begins_when_those_before_it_have_their_gradients(
     strategy_of: Strategies, between: Between
 ) -> None:
     stages = Step(strategy_of(3), between).staged()
+    assert stages.sharding.report("step").at_a_time == 1
     nodes = {node.name: node for node in stages.result.nodes}
 
     def needed(name: str) -> list[str]:
@@ -107,13 +108,16 @@ def test_a_replica_begins_when_those_before_it_have_their_gradients(
     ]
 
 
+@pytest.mark.usefixtures("staggered")
 @pytest.mark.parametrize("between", [mean_over_replicas, sum_of_shards, looked_up_in_python])
 def test_no_replica_is_held_back_that_another_may_wait_for(
     strategy_of: Strategies, between: Between
 ) -> None:
     stages = Step(strategy_of(2), between).staged()
-    reductions = stages.plan.variables[0].reductions
-    assert stagger(stages.view, reductions, stages.plan.variables[0].update.devices) is None
+    (variable,) = stages.plan.variables
+    assert stagger(stages.view, variable.reductions, variable.update.devices) is None
+    assert stages.plan.at_a_time == 1
+    assert stages.sharding.report("step").at_a_time == 0
 
 
 def test_what_has_no_batch_is_not_held_back(strategy_of: Strategies) -> None:

@@ -66,6 +66,7 @@ class RewriteResult:
         assigns: Per sharded weight, by replica, the ops that write it.
         regions: What of it XLA is to compile.
         left_open: Why it compiles nothing of some updates after all, by their names.
+        at_a_time: How many replicas compute their gradients at a time; 0 where none is held back.
     """
 
     nodes: tuple[Any, ...]
@@ -77,6 +78,7 @@ class RewriteResult:
     assigns: dict[str, tuple[tuple[str, ...], ...]]
     regions: tuple[Region, ...] = ()
     left_open: Mapping[str, Refusal] = dataclasses.field(default_factory=dict)
+    at_a_time: int = 0
 
     @functools.cached_property
     def graph_def(self) -> Any:

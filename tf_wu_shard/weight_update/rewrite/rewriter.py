@@ -95,7 +95,7 @@ class _Rewriter:
         self._compute_stacks()
         self._add_up()
         self._sum_whole()
-        self._stagger()
+        at_a_time = self._stagger()
         self._emitted += collections.Counter(all_gather=self._gathers.count)
         nodes, control_outputs, outputs = self._edit.collect()
         old = self._view.ops
@@ -116,21 +116,27 @@ class _Rewriter:
             assigns=self._assigns | self._gathers.assigns,
             regions=regions,
             left_open=left_open,
+            at_a_time=at_a_time,
         )
 
-    def _stagger(self) -> None:
-        """Has replicas compute their gradients as many at a time as the plan says."""
+    def _stagger(self) -> int:
+        """Has replicas compute their gradients as many at a time as the plan says.
+
+        Returns:
+            That number; 0 where it is not proved that this blocks nobody.
+        """
         at_a_time = self._plan.at_a_time
         reductions = (r for v in self._plan.variables for r in v.reductions)
         found = stagger(self._view, reductions, self._devices) if at_a_time else None
         if found is None:
-            return
+            return 0
         done: list[str] = []
         for copy in range(len(self._devices) - at_a_time):
             at = self._emission.at(self._devices[copy], STAGGERED, "gradients")
             gradients = [*found.gradients[copy], *done[-1:]]
             done.append(at.op("NoOp", [], f"{copy}", controls=gradients).op)
             self._edit.hold_back(found.begins[copy + at_a_time], done[-1])
+        return at_a_time
 
     def _named(self, region: Region) -> Region:
         """A region with the names that its ops have in the end."""
