@@ -133,7 +133,7 @@ def test_what_has_no_batch_is_not_held_back(strategy_of: Strategies) -> None:
 
 @pytest.mark.usefixtures("staggered")
 def test_staggered_replicas_train_to_the_same_bits(strategy_of: Strategies) -> None:
-    found = []
+    found: list[Any] = []
     for flag in (False, True):
         tf.config.optimizer.set_experimental_options({"weight_update_sharding": flag})
         made = Step(strategy_of(3), unchanged)
@@ -145,4 +145,4 @@ def test_staggered_replicas_train_to_the_same_bits(strategy_of: Strategies) -> N
         }
         assert any("staggered" in name for name in names) == flag
     tf.config.optimizer.set_experimental_options({"weight_update_sharding": False})
-    np.testing.assert_array_equal(*found)
+    np.testing.assert_array_equal(found[0], found[1])

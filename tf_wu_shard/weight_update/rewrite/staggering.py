@@ -65,7 +65,7 @@ def stagger(
         ones: calls of functions with random numbers come in the order in which they were traced.
     """
     operands = [r.operands for r in reductions]
-    gradients = [tuple(dict.fromkeys(v.op for v in own)) for own in zip(*operands, strict=True)]
+    gradients = [tuple(dict.fromkeys(v.op for v in values)) for values in zip(*operands, strict=True)]
     # A bit for each copy that needs an op for its gradients.
     needed = dict.fromkeys(view.ops, 0)
     for copy, names in enumerate(gradients):
@@ -84,11 +84,11 @@ def stagger(
             needed[value.op] |= bits
         for name in op.controls:
             needed[name] |= bits
-        copy = copies.get(op.device)
-        if copy is not None and any(_is_batch(view, value) for value in op.inputs):
-            if bits & ((1 << copy) - 1):
+        own = copies.get(op.device)
+        if own is not None and any(_is_batch(view, value) for value in op.inputs):
+            if bits & ((1 << own) - 1):
                 return None
-            begins[copy].append(op.name)
+            begins[own].append(op.name)
     if not all(begins[1:]):
         return None
     return Stagger(tuple(gradients), tuple(map(tuple, begins)))
