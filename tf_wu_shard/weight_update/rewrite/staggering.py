@@ -65,7 +65,9 @@ def stagger(
         ones: calls of functions with random numbers come in the order in which they were traced.
     """
     operands = [r.operands for r in reductions]
-    gradients = [tuple(dict.fromkeys(v.op for v in values)) for values in zip(*operands, strict=True)]
+    gradients = [
+        tuple(dict.fromkeys(v.op for v in values)) for values in zip(*operands, strict=True)
+    ]
     # A bit for each copy that needs an op for its gradients.
     needed = dict.fromkeys(view.ops, 0)
     for copy, names in enumerate(gradients):
