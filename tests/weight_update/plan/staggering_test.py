@@ -26,9 +26,11 @@ def variables(device: str) -> tuple[VariablePlan, ...]:
 
 @pytest.mark.parametrize(
     ("cores", "replicas", "at_a_time"),
-    [(1, 4, 1), (2, 4, 1), (3, 4, 1), (4, 4, 0), (64, 4, 0), (4, 8, 2), (6, 8, 3), (1, 1, 0)],
+    [(1, 4, 2), (2, 4, 3), (3, 4, 0), (64, 4, 0), (2, 8, 3), (6, 8, 7), (7, 8, 0), (1, 1, 0)],
 )
-def test_each_that_computes_has_two_cores(cores: int, replicas: int, at_a_time: int) -> None:
+def test_one_replica_more_than_cores_computes_at_a_time(
+    cores: int, replicas: int, at_a_time: int
+) -> None:
     shared = variables("/device:CPU:1")
     assert replicas_at_a_time(shared, replicas, STAGGERED, cores) == at_a_time
 
@@ -36,7 +38,7 @@ def test_each_that_computes_has_two_cores(cores: int, replicas: int, at_a_time: 
 @pytest.mark.parametrize(
     ("device", "limit", "at_a_time"),
     [
-        ("/device:CPU:1", 400, 1),
+        ("/device:CPU:1", 400, 3),
         ("/device:CPU:1", 401, 0),
         ("/device:CPU:1", None, 0),
         ("/device:GPU:1", 400, 0),

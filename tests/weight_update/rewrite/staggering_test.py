@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -16,7 +16,7 @@ from tf_wu_shard.grounds.in_process.collectives import InProcess
 from tf_wu_shard.preferences import Preferences
 from tf_wu_shard.reachable import reachable
 from tf_wu_shard.weight_update.plan import planner
-from tf_wu_shard.weight_update.rewrite.staggering import stagger
+from tf_wu_shard.weight_update.rewrite.staggering import stagger, summed
 
 Strategies = Callable[[int], tf.distribute.MirroredStrategy]
 Between = Callable[[Any], Any]
@@ -78,20 +78,27 @@ class Step:
 
 
 @pytest.fixture
-def staggered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All gradients count as large ones, and the machine has one core."""
-    preferences = Preferences(min_elements=1, bucket_bytes=1, staggered_bytes=1)
-    monkeypatch.setattr(InProcess, "preferences", preferences)
-    monkeypatch.setattr(planner, "usable_cores", lambda: 1)
+def staggered(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Lets so many replicas compute gradients at a time, however small these are."""
+    monkeypatch.setattr(InProcess, "preferences", Preferences(min_elements=1, bucket_bytes=1))
+
+    def so_many(at_a_time: int) -> None:
+        monkeypatch.setattr(planner, "replicas_at_a_time", lambda *_: at_a_time)
+
+    return so_many
 
 
-@pytest.mark.usefixtures("staggered")
 @pytest.mark.parametrize("between", [unchanged, noisy])
-def test_a_replica_begins_when_those_before_it_have_their_gradients(
-    strategy_of: Strategies, between: Between
+@pytest.mark.parametrize("at_a_time", [1, 2])
+def test_a_replica_begins_when_sums_hold_the_gradients_of_those_before_it(
+    strategy_of: Strategies,
+    staggered: Callable[[int], None],
+    between: Between,
+    at_a_time: int,
 ) -> None:
-    stages = Step(strategy_of(3), between).staged()
-    assert stages.sharding.report("step").at_a_time == 1
+    staggered(at_a_time)
+    stages = Step(strategy_of(4), between).staged()
+    assert stages.sharding.report("step").at_a_time == at_a_time
     nodes = {node.name: node for node in stages.result.nodes}
 
     def needed(name: str) -> list[str]:
@@ -102,17 +109,18 @@ def test_a_replica_begins_when_those_before_it_have_their_gradients(
     operands = [value.op for value in reduction.operands]
     behind = [set(reachable([name], needed)) for name in operands]
     assert [[name in own for name in operands] for own in behind] == [
-        [True, False, False],
-        [True, True, False],
-        [True, True, True],
+        [other == copy or other + at_a_time <= copy for other in range(4)] for copy in range(4)
     ]
+    additions = [sum(nodes[name].op == "AddV2" for name in own) for own in behind]
+    before = [max(0, copy - at_a_time) for copy in range(4)]
+    assert additions == [4 * count for count in before], "each of four shards is a sum of its own"
 
 
-@pytest.mark.usefixtures("staggered")
 @pytest.mark.parametrize("between", [mean_over_replicas, sum_of_shards, looked_up_in_python])
 def test_no_replica_is_held_back_that_another_may_wait_for(
-    strategy_of: Strategies, between: Between
+    strategy_of: Strategies, staggered: Callable[[int], None], between: Between
 ) -> None:
+    staggered(1)
     stages = Step(strategy_of(2), between).staged()
     (variable,) = stages.plan.variables
     assert stagger(stages.view, variable.reductions, variable.update.devices) is None
@@ -131,8 +139,10 @@ def test_what_has_no_batch_is_not_held_back(strategy_of: Strategies) -> None:
     assert all(found.begins)
 
 
-@pytest.mark.usefixtures("staggered")
-def test_staggered_replicas_train_to_the_same_bits(strategy_of: Strategies) -> None:
+def test_staggered_replicas_train_to_the_same_bits(
+    strategy_of: Strategies, staggered: Callable[[int], None]
+) -> None:
+    staggered(1)
     found: list[Any] = []
     for flag in (False, True):
         tf.config.optimizer.set_experimental_options({"weight_update_sharding": flag})
@@ -146,3 +156,31 @@ def test_staggered_replicas_train_to_the_same_bits(strategy_of: Strategies) -> N
         assert any("staggered" in name for name in names) == flag
     tf.config.optimizer.set_experimental_options({"weight_update_sharding": False})
     np.testing.assert_array_equal(found[0], found[1])
+
+
+class Node(NamedTuple):
+    """As much of a NodeDef as is asked for."""
+
+    name: str
+    op: str
+    input: tuple[str, ...] = ()
+
+
+def test_sums_count_for_the_last_replica_whose_gradients_they_hold() -> None:
+    nodes = [
+        Node("size", "Const"),
+        Node("cut_0", "Split", ("size", "g0:1")),
+        Node("cut_1", "Split", ("size", "g1")),
+        Node("sum_1", "AddV2", ("cut_0", "cut_1:1")),
+        Node("sum_2", "AddV2", ("sum_1", "g2")),
+        Node("scaled", "Mul", ("sum_2", "rate")),
+        Node("behind", "Identity", ("g0", "^rate")),
+        Node("late_size", "Const", ("^rate",)),
+        Node("by_late_size", "Split", ("late_size", "g0")),
+    ]
+    found = summed([["g0"], ["g1", "h1"], ["g2"]], nodes)
+    assert found == [["cut_0"], ["h1", "sum_1"], ["sum_2"]]
+
+
+def test_gradients_that_are_not_summed_stand_for_themselves() -> None:
+    assert summed([["g0"], ["g1"]], [Node("size", "Const")]) == [["g0"], ["g1"]]

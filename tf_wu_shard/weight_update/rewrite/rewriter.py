@@ -31,7 +31,7 @@ from tf_wu_shard.weight_update.rewrite.result import Region, RewriteResult, Shar
 from tf_wu_shard.weight_update.rewrite.row_updates import emit_rows, exchange_rows
 from tf_wu_shard.weight_update.rewrite.schedule import CollectiveSchedule
 from tf_wu_shard.weight_update.rewrite.stack_emitter import StackEmitter, Wholes
-from tf_wu_shard.weight_update.rewrite.staggering import stagger
+from tf_wu_shard.weight_update.rewrite.staggering import stagger, summed
 from tf_wu_shard.weight_update.rewrite.sums import Parts, add_up, parts_of
 from tf_wu_shard.weight_update.rewrite.weight_gathers import WeightGathers
 
@@ -130,11 +130,12 @@ class _Rewriter:
         found = stagger(self._view, reductions, self._devices) if at_a_time else None
         if found is None:
             return 0
+        sums = summed(found.gradients, self._builder.nodes)
         done: list[str] = []
         for copy in range(len(self._devices) - at_a_time):
-            at = self._emission.at(self._devices[copy], STAGGERED, "gradients")
-            gradients = [*found.gradients[copy], *done[-1:]]
-            done.append(at.op("NoOp", [], f"{copy}", controls=gradients).op)
+            at = self._emission.at(self._devices[copy], STAGGERED, "summed")
+            waits = [*sums[copy], *done[-1:]]
+            done.append(at.op("NoOp", [], f"{copy}", controls=waits).op)
             self._edit.hold_back(found.begins[copy + at_a_time], done[-1])
         return at_a_time
 

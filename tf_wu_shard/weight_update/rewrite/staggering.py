@@ -2,6 +2,9 @@
 
 A replica begins where it takes its batch. It may wait for another's gradients only where none of
 these needs anything of it, by an edge or by an op in which replicas wait for each other.
+
+It waits until sums hold the other's gradients, not only until they are computed: what a replica
+begins with would be run before the sums, as TensorFlow runs first what became ready last.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from tf_wu_shard.dtypes import RESOURCE
 from tf_wu_shard.graph.calls import all_named_by
@@ -94,6 +98,34 @@ def stagger(
     if not all(begins[1:]):
         return None
     return Stagger(tuple(gradients), tuple(map(tuple, begins)))
+
+
+def summed(gradients: Sequence[Iterable[str]], nodes: Iterable[Any]) -> list[list[str]]:
+    """What is computed of gradients of the replicas up to each, as far as these suffice.
+
+    Args:
+        gradients: Per copy of the program, the ops that compute what it adds to sums.
+        nodes: The NodeDefs that the rewrite adds, each after what it takes.
+
+    Returns:
+        Per copy, the last ops that need gradients of it, of earlier copies and nothing else: sums
+        so far, or gradients that none holds yet.
+    """
+    latest = {name: copy for copy, own in enumerate(gradients) for name in own}
+    taken: set[str] = set()
+    for node in nodes:
+        sources = [text.partition(":")[0] for text in node.input]
+        known = latest.keys() >= {*sources} if sources else node.op == "Const"
+        if not known:
+            continue
+        copy = max((latest[source] for source in sources), default=-1)
+        latest[node.name] = copy
+        taken.update(source for source in sources if latest[source] == copy)
+    found: list[list[str]] = [[] for _ in gradients]
+    for name, copy in latest.items():
+        if copy >= 0 and name not in taken:
+            found[copy].append(name)
+    return found
 
 
 def _is_batch(view: GraphView, value: Value) -> bool:
