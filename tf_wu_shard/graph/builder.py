@@ -22,6 +22,8 @@ from tf_wu_shard.tensorflow_private.function_graph import op_def
 # Grappler's arithmetic optimizer merges trees of additions into one AddN, in another order, unless
 # a node carries this mark of having been merged already (arithmetic_optimizer.cc).
 KEEP_ORDER = "_grappler_ArithmeticOptimizer_AddOpsRewriteStage"
+# Grappler keeps a node that carries this one (grappler_item.cc).
+KEEP = "_grappler_do_not_remove"
 
 
 def graph_def_of(nodes: Iterable[Any], source: Any) -> Any:
@@ -323,6 +325,12 @@ class Emitter(NamedTuple):
         """Adds an op, named as its type by default, that Grappler merges with no neighbour."""
         made = self.op(op_type, inputs, name or op_type, controls=controls)
         self.builder.nodes[-1].attr[KEEP_ORDER].b = True
+        return made
+
+    def kept(self, value: Value, name: str, *, controls: Iterable[str]) -> Value:
+        """Adds an Identity that waits; Grappler does not have those wait that take its value."""
+        made = self.op("Identity", [value], name, controls=controls)
+        self.builder.nodes[-1].attr[KEEP].b = True
         return made
 
     def _full(self, name: str) -> str:

@@ -70,7 +70,7 @@ class GraphEdit:
         self._control_memo: dict[str, tuple[str, ...]] = {}
         self._kept: frozenset[str] = frozenset()
         self._needs: dict[str, frozenset[str]] = {}
-        self._held_back: dict[str, str] = {}
+        self._taken_instead: dict[str, Mapping[Value, Value]] = {}
         self._inputs = frozenset(op.name for op in view if op.type in _INPUTS)
 
     def replace_ops(self, replacements: Mapping[str, Sequence[str]]) -> None:
@@ -106,9 +106,9 @@ class GraphEdit:
         """Lets everything that reads a value read another."""
         self._replaced_values[old] = new
 
-    def hold_back(self, names: Iterable[str], until: str) -> None:
-        """Lets old ops wait for a new one, which needs none of them."""
-        self._held_back.update(dict.fromkeys(names, until))
+    def let_take(self, name: str, instead: Mapping[Value, Value]) -> None:
+        """Lets one old op take new values in the place of old ones, which others still take."""
+        self._taken_instead[name] = instead
 
     def collect(self) -> tuple[list[Any], tuple[str, ...], tuple[Value, ...]]:
         """Everything of the old graph that still has a purpose.
@@ -194,21 +194,19 @@ class GraphEdit:
     def _node(self, op: Op) -> Any:
         """An old op's node with its edges redirected to the replacements."""
         if (
-            op.name not in self._held_back
+            op.name not in self._taken_instead
             and self._replaced_values.keys().isdisjoint(op.inputs)
             and self._kept.issuperset(op.controls)
             and self._inputs.isdisjoint(op.controls)
             and self._kept.issuperset(wishes(op.node))
         ):
             return op.node
-        inputs = [str(self._value(v)) for v in op.inputs]
+        inputs = [str(self._value(v)) for v in self._taken_by(op)]
         replaced = not self._replaced_ops.keys().isdisjoint(op.controls)
         if replaced and not self._view.is_stateful(op.type) and op.name in self._in_cycles:
             controls = [n for c in op.controls for n in self._waited_for_in_time(c, op.name)]
         else:
             controls = [n for c in op.controls for n in self._waited_for(c)]
-        if op.name in self._held_back:
-            controls.append(self._held_back[op.name])
         inputs += [f"^{c}" for c in dict.fromkeys(controls)]
         node = copy_of(op.node)
         # The device is named as well.
@@ -216,6 +214,11 @@ class GraphEdit:
         del node.input[:]
         node.input.extend(inputs)
         return node
+
+    def _taken_by(self, op: Op) -> Sequence[Value]:
+        """What an old op is to take, if it is not replaced for all."""
+        instead = self._taken_instead.get(op.name)
+        return [instead.get(v, v) for v in op.inputs] if instead else op.inputs
 
     def _waited_for_in_time(self, name: str, waiting: str) -> tuple[str, ...]:
         """The ops that a stateless op waits for in the place of an old op.
@@ -263,8 +266,7 @@ class GraphEdit:
             values, waits = self._new[name]
         elif name in self._view.ops:
             op = self._view.ops[name]
-            until = self._held_back.get(name)
-            values, waits = op.inputs, op.controls if until is None else (*op.controls, until)
+            values, waits = self._taken_by(op), op.controls
         else:
             return []
         needed = [self._value(value).op for value in values]

@@ -26,8 +26,8 @@ STEPS = frozenset(
     (
         # The shape of a gradient is checked where nothing proves it.
         "gradient_shape",
-        # Sums hold all of a replica's gradients, so that another begins.
-        "summed",
+        # Sums hold all of a replica's gradients, so that another takes its batch.
+        *("summed", "batch"),
         # Gradients become shards of their sum, the sum on its owner, or rows of a table.
         *("reduce_scatter", "reduce", "entries"),
         # The update, with what parts of it need whole.

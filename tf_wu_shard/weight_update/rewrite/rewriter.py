@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.builder import GraphBuilder
@@ -136,8 +136,20 @@ class _Rewriter:
             at = self._emission.at(self._devices[copy], STAGGERED, "summed")
             waits = [*sums[copy], *done[-1:]]
             done.append(at.op("NoOp", [], f"{copy}", controls=waits).op)
-            self._edit.hold_back(found.begins[copy + at_a_time], done[-1])
+            self._begin_behind(done[-1], found.begins[copy + at_a_time], copy + at_a_time)
         return at_a_time
+
+    def _begin_behind(self, before: str, begins: Mapping[str, Sequence[Value]], copy: int) -> None:
+        """Has a copy of the program take its batch when an op has run.
+
+        The ops that take it do not wait themselves: Grappler does not fuse those that do, and what
+        it does not fuse rounds otherwise.
+        """
+        at = self._emission.at(self._devices[copy], STAGGERED, "batch")
+        batch = dict.fromkeys(value for taken in begins.values() for value in taken)
+        held = {value: at.kept(value, f"{copy}", controls=[before]) for value in batch}
+        for name, taken in begins.items():
+            self._edit.let_take(name, {value: held[value] for value in taken})
 
     def _named(self, region: Region) -> Region:
         """A region with the names that its ops have in the end."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tf_wu_shard.dtypes import RESOURCE
@@ -47,11 +47,11 @@ class Stagger:
 
     Attributes:
         gradients: Per copy of the program, the ops that compute what it adds to sums.
-        begins: Per copy, the ops that take its batch.
+        begins: Per copy, the ops that take its batch, and what they take of it.
     """
 
     gradients: tuple[tuple[str, ...], ...]
-    begins: tuple[tuple[str, ...], ...]
+    begins: tuple[Mapping[str, tuple[Value, ...]], ...]
 
 
 def stagger(
@@ -77,7 +77,7 @@ def stagger(
     for copy, names in enumerate(gradients):
         for name in names:
             needed[name] |= 1 << copy
-    begins: list[list[str]] = [[] for _ in devices]
+    begins: list[dict[str, tuple[Value, ...]]] = [{} for _ in devices]
     copies = {device: copy for copy, device in enumerate(devices)}
     blocks = functools.cache(functools.partial(_function_may_block, view))
     for op in reversed(tuple(view)):
@@ -91,13 +91,12 @@ def stagger(
         for name in op.controls:
             needed[name] |= bits
         own = copies.get(op.device)
-        if own is not None and any(_is_batch(view, value) for value in op.inputs):
+        batch = tuple(value for value in op.inputs if _is_batch(view, value))
+        if own is not None and batch:
             if bits & ((1 << own) - 1):
                 return None
-            begins[own].append(op.name)
-    if not all(begins[1:]):
-        return None
-    return Stagger(tuple(gradients), tuple(map(tuple, begins)))
+            begins[own][op.name] = batch
+    return Stagger(tuple(gradients), tuple(begins)) if all(begins[1:]) else None
 
 
 def summed(gradients: Sequence[Iterable[str]], nodes: Iterable[Any]) -> list[list[str]]:
