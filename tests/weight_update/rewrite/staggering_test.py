@@ -15,6 +15,7 @@ from tf_wu_shard.graph.ordering import in_cycles
 from tf_wu_shard.grounds.in_process.collectives import InProcess
 from tf_wu_shard.preferences import Preferences
 from tf_wu_shard.reachable import reachable
+from tf_wu_shard.report.report import as_text
 from tf_wu_shard.weight_update.plan import planner
 from tf_wu_shard.weight_update.rewrite.staggering import stagger, summed
 
@@ -108,7 +109,9 @@ def test_a_replica_begins_when_sums_hold_the_gradients_of_those_before_it(
 ) -> None:
     staggered(at_a_time)
     stages = Step(strategy_of(4), between).staged()
-    assert stages.sharding.report("step").at_a_time == at_a_time
+    report = stages.sharding.report("step")
+    assert report.at_a_time == at_a_time
+    assert f"{at_a_time} at a time compute gradients" in as_text(report)
     nodes = {node.name: node for node in stages.result.nodes}
 
     def needed(name: str) -> list[str]:
