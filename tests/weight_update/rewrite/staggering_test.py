@@ -17,7 +17,7 @@ from tf_wu_shard.preferences import Preferences
 from tf_wu_shard.reachable import reachable
 from tf_wu_shard.report.report import as_text
 from tf_wu_shard.weight_update.plan import planner
-from tf_wu_shard.weight_update.rewrite.staggering import stagger, summed
+from tf_wu_shard.weight_update.rewrite.staggering import summed
 
 Strategies = Callable[[int], tf.distribute.MirroredStrategy]
 Between = Callable[[Any], Any]
@@ -44,6 +44,17 @@ def sum_of_shards(value: Any) -> Any:
 
 def looked_up_in_python(value: Any) -> Any:
     return tf.ensure_shape(tf.py_function(lambda v: v, [value], tf.float32), value.shape)
+
+
+def looked_up_in_numpy(value: Any) -> Any:
+    """TensorFlow calls it stateless, and it may wait all the same."""
+
+    @tf.custom_gradient
+    def passed_on(value: Any) -> Any:
+        looked_up = tf.numpy_function(lambda v: v, [value], tf.float32, stateful=False)
+        return tf.ensure_shape(looked_up, value.shape), lambda gradient: gradient
+
+    return passed_on(value)
 
 
 def activated(value: Any) -> Any:
@@ -75,6 +86,7 @@ class Step:
                 loss = tf.reduce_sum(between(tf.matmul(before(batch), self.weight)) ** 2)
             self.optimizer.apply_gradients([(tape.gradient(loss, self.weight), self.weight)])
 
+        self.replica = replica
         self.step = tf.function(lambda batch: strategy.run(replica, args=(batch,)))
         self.batches = strategy.experimental_distribute_values_from_function(
             lambda context: tf.random.stateless_uniform(
@@ -131,27 +143,70 @@ def test_a_replica_begins_when_sums_hold_the_gradients_of_those_before_it(
     assert additions == [4 * count for count in before], "each of four shards is a sum of its own"
 
 
-@pytest.mark.parametrize("between", [mean_over_replicas, sum_of_shards, looked_up_in_python])
+@pytest.mark.parametrize(
+    "between",
+    [mean_over_replicas, sum_of_shards, looked_up_in_python, looked_up_in_numpy],
+)
 def test_no_replica_is_held_back_that_another_may_wait_for(
     strategy_of: Strategies, staggered: Callable[[int], None], between: Between
 ) -> None:
     staggered(1)
     stages = Step(strategy_of(2), between).staged()
-    (variable,) = stages.plan.variables
-    assert stagger(stages.view, variable.reductions, variable.update.devices) is None
     assert stages.plan.at_a_time == 1
     assert stages.sharding.report("step").at_a_time == 0
 
 
-def test_what_has_no_batch_is_not_held_back(strategy_of: Strategies) -> None:
+def test_one_batch_for_all_replicas_is_the_batch_of_each(
+    strategy_of: Strategies, staggered: Callable[[int], None]
+) -> None:
+    staggered(1)
+    made = Step(strategy_of(2), unchanged)
+    made.batches = tf.ones([8, 64])
+    assert made.staged().sharding.report("step").at_a_time == 1
+
+
+def test_a_gathered_weight_needs_every_replica(
+    strategy_of: Strategies, staggered: Callable[[int], None]
+) -> None:
+    """The first update leads from an argument to what the forward pass reads."""
+    staggered(1)
     strategy = strategy_of(2)
     made = Step(strategy, unchanged)
-    made.batches = tf.ones([2, 64])
-    stages = made.staged()
-    reductions = stages.plan.variables[0].reductions
-    found = stagger(stages.view, reductions, stages.plan.variables[0].update.devices)
-    assert found is not None, "one batch for all replicas is the batch of each"
-    assert all(found.begins)
+
+    def decayed(batch: Any, rate: Any) -> None:
+        made.weight.assign(made.weight * rate)
+        made.replica(batch)
+
+    step = tf.function(lambda batch, rate: strategy.run(decayed, args=(batch, rate)))
+    rate = tf.constant(0.5)
+    graph = step.get_concrete_function(made.batches, rate).graph
+    graph.keeps = made
+    stages = run_stages(graph)
+    assert stages.plan.at_a_time == 1
+    assert stages.sharding.report("step").at_a_time == 0
+    names = [node.name for node in stages.result.nodes]
+    assert not [name for name in names if "staggered" in name or "wu_shard_batch" in name]
+
+
+def test_who_is_handed_gradients_computes_none(
+    strategy_of: Strategies, staggered: Callable[[int], None]
+) -> None:
+    staggered(1)
+    strategy = strategy_of(2)
+    made = Step(strategy, unchanged)
+
+    def apply(gradient: Any) -> None:
+        made.optimizer.apply_gradients([(tf.clip_by_value(gradient, -1.0, 1.0), made.weight)])
+
+    step = tf.function(lambda gradients: strategy.run(apply, args=(gradients,)))
+    gradients = strategy.experimental_distribute_values_from_function(
+        lambda context: tf.ones([64, 256]) * float(context.replica_id_in_sync_group)
+    )
+    graph = step.get_concrete_function(gradients).graph
+    graph.keeps = made
+    stages = run_stages(graph)
+    assert stages.plan.at_a_time == 1
+    assert stages.sharding.report("step").at_a_time == 0
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,6 @@ class GraphEdit:
         self._control_memo: dict[str, tuple[str, ...]] = {}
         self._kept: frozenset[str] = frozenset()
         self._needs: dict[str, frozenset[str]] = {}
-        self._taken_instead: dict[str, Mapping[Value, Value]] = {}
         self._inputs = frozenset(op.name for op in view if op.type in _INPUTS)
 
     def replace_ops(self, replacements: Mapping[str, Sequence[str]]) -> None:
@@ -106,10 +105,6 @@ class GraphEdit:
         """Lets everything that reads a value read another."""
         self._replaced_values[old] = new
 
-    def let_take(self, name: str, instead: Mapping[Value, Value]) -> None:
-        """Lets one old op take new values in the place of old ones, which others still take."""
-        self._taken_instead[name] = instead
-
     def collect(self) -> tuple[list[Any], tuple[str, ...], tuple[Value, ...]]:
         """Everything of the old graph that still has a purpose.
 
@@ -142,7 +137,7 @@ class GraphEdit:
         A reduced gradient is one of these only where no other value takes its place.
         """
         while True:
-            value = self._value(value)
+            value = self.value_now(value)
             if value.op in self._replaced_ops:
                 return True
             op = self._view.ops.get(value.op)
@@ -150,7 +145,7 @@ class GraphEdit:
                 return False
             value = op.inputs[0]
 
-    def _value(self, value: Value) -> Value:
+    def value_now(self, value: Value) -> Value:
         """What is read in the place of an old value."""
         while value in self._replaced_values:
             value = self._replaced_values[value]
@@ -160,12 +155,12 @@ class GraphEdit:
         """Old ops that an output, an effect or a new op still needs, and all inputs."""
         view, only_waits = self._view, functools.cache(self._only_waits)
         gone = set(self._replaced_ops) | self._lost_carriers()
-        stack = [self._value(v).op for v in view.outputs]
+        stack = [self.value_now(v).op for v in view.outputs]
         stack += [c for c in view.control_outputs if c not in gone]
         stack += [op.name for op in view if view.has_effect(op) and op.name not in gone]
         stack += self._inputs
         for edges in self._new.values():
-            stack += [self._value(value).op for value in edges.values]
+            stack += [self.value_now(value).op for value in edges.values]
             stack += [n for n in edges.waits if n not in view.ops or not only_waits(n)]
 
         def needed(name: str) -> Iterable[str]:
@@ -173,7 +168,7 @@ class GraphEdit:
                 return ()
             op, inputs = view.ops[name], view.ops[name].inputs
             if not self._replaced_values.keys().isdisjoint(inputs):
-                inputs = tuple(map(self._value, inputs))
+                inputs = tuple(map(self.value_now, inputs))
             # A stateless op named only by a control edge is dropped; what it waited for is not.
             waits = [c for c in op.controls if not only_waits(c)]
             return [value.op for value in inputs] + waits
@@ -194,14 +189,13 @@ class GraphEdit:
     def _node(self, op: Op) -> Any:
         """An old op's node with its edges redirected to the replacements."""
         if (
-            op.name not in self._taken_instead
-            and self._replaced_values.keys().isdisjoint(op.inputs)
+            self._replaced_values.keys().isdisjoint(op.inputs)
             and self._kept.issuperset(op.controls)
             and self._inputs.isdisjoint(op.controls)
             and self._kept.issuperset(wishes(op.node))
         ):
             return op.node
-        inputs = [str(self._value(v)) for v in self._taken_by(op)]
+        inputs = [str(self.value_now(v)) for v in op.inputs]
         replaced = not self._replaced_ops.keys().isdisjoint(op.controls)
         if replaced and not self._view.is_stateful(op.type) and op.name in self._in_cycles:
             controls = [n for c in op.controls for n in self._waited_for_in_time(c, op.name)]
@@ -214,11 +208,6 @@ class GraphEdit:
         del node.input[:]
         node.input.extend(inputs)
         return node
-
-    def _taken_by(self, op: Op) -> Sequence[Value]:
-        """What an old op is to take, if it is not replaced for all."""
-        instead = self._taken_instead.get(op.name)
-        return [instead.get(v, v) for v in op.inputs] if instead else op.inputs
 
     def _waited_for_in_time(self, name: str, waiting: str) -> tuple[str, ...]:
         """The ops that a stateless op waits for in the place of an old op.
@@ -235,7 +224,7 @@ class GraphEdit:
             if in_time(one) or one not in self._view.ops or one in self._kept:
                 return ()
             op = self._view.ops[one]
-            return (*op.controls, *(self._value(value).op for value in op.inputs))
+            return (*op.controls, *(self.value_now(value).op for value in op.inputs))
 
         found = (self._waited_for(n) for n in reachable([name], before) if in_time(n))
         return tuple(dict.fromkeys(itertools.chain.from_iterable(found)))
@@ -266,10 +255,10 @@ class GraphEdit:
             values, waits = self._new[name]
         elif name in self._view.ops:
             op = self._view.ops[name]
-            values, waits = self._taken_by(op), op.controls
+            values, waits = op.inputs, op.controls
         else:
             return []
-        needed = [self._value(value).op for value in values]
+        needed = [self.value_now(value).op for value in values]
         return [*needed, *(n for wait in waits for n in self._waited_for(wait))]
 
     def _waited_for(self, name: str) -> tuple[str, ...]:
@@ -284,7 +273,7 @@ class GraphEdit:
         if name not in self._control_memo:
             self._control_memo[name] = ()
             op = self._view.ops[name]
-            sources = (*op.controls, *(self._value(v).op for v in op.inputs))
+            sources = (*op.controls, *(self.value_now(v).op for v in op.inputs))
             found = [n for s in sources for n in self._waited_for(s)]
             self._control_memo[name] = tuple(dict.fromkeys(found))
         return self._control_memo[name]
@@ -292,7 +281,7 @@ class GraphEdit:
     def _lead_new_nodes(self) -> None:
         """Redirects edges of new nodes away from old values and ops that were replaced."""
         for node, (values, waits) in zip(self._builder.nodes, self._new.values(), strict=True):
-            now = [self._value(value) for value in values]
+            now = [self.value_now(value) for value in values]
             instead = dict.fromkeys(n for wait in waits for n in self._waited_for(wait))
             if now != values or [*instead] != waits:
                 del node.input[:]

@@ -27,7 +27,7 @@ STEPS = frozenset(
         # The shape of a gradient is checked where nothing proves it.
         "gradient_shape",
         # Sums hold all of a replica's gradients, so that another takes its batch.
-        *("summed", "batch"),
+        "summed",
         # Gradients become shards of their sum, the sum on its owner, or rows of a table.
         *("reduce_scatter", "reduce", "entries"),
         # The update, with what parts of it need whole.

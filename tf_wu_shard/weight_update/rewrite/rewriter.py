@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 from tf_wu_shard.errors import WuShardError
-from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.nodes import rename_ops
+from tf_wu_shard.graph.builder import Emitter, GraphBuilder, graph_def_of
+from tf_wu_shard.graph.nodes import rename_ops, with_inputs
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Dialect, Gathered
@@ -31,7 +32,7 @@ from tf_wu_shard.weight_update.rewrite.result import Region, RewriteResult, Shar
 from tf_wu_shard.weight_update.rewrite.row_updates import emit_rows, exchange_rows
 from tf_wu_shard.weight_update.rewrite.schedule import CollectiveSchedule
 from tf_wu_shard.weight_update.rewrite.stack_emitter import StackEmitter, Wholes
-from tf_wu_shard.weight_update.rewrite.staggering import stagger, summed
+from tf_wu_shard.weight_update.rewrite.staggering import stagger
 from tf_wu_shard.weight_update.rewrite.sums import Parts, add_up, parts_of
 from tf_wu_shard.weight_update.rewrite.weight_gathers import WeightGathers
 
@@ -95,9 +96,9 @@ class _Rewriter:
         self._compute_stacks()
         self._add_up()
         self._sum_whole()
-        at_a_time = self._stagger()
         self._emitted += collections.Counter(all_gather=self._gathers.count)
         nodes, control_outputs, outputs = self._edit.collect()
+        at_a_time = self._stagger(nodes)
         old = self._view.ops
         # Those that stay as they were name no new op.
         changed = [n for n in nodes if n.name not in old or n is not old[n.name].node]
@@ -119,37 +120,51 @@ class _Rewriter:
             at_a_time=at_a_time,
         )
 
-    def _stagger(self) -> int:
+    def _stagger(self, nodes: list[Any]) -> int:
         """Has replicas compute their gradients as many at a time as the plan says.
+
+        Args:
+            nodes: The NodeDefs that are left of the old graph; those that are to wait are replaced.
 
         Returns:
             That number; 0 where it is not proved that this blocks nobody.
         """
         at_a_time = self._plan.at_a_time
-        reductions = (r for v in self._plan.variables for r in v.reductions)
-        found = stagger(self._view, reductions, self._devices) if at_a_time else None
-        if found is None:
+        if not at_a_time:
             return 0
-        sums = summed(found.gradients, self._builder.nodes)
+        added = tuple(self._builder.nodes)
+        now = self._view.with_graph(graph_def_of((*nodes, *added), self._view.graph_def))
+        reductions = [r for v in self._plan.variables for r in v.reductions]
+        gradients = [
+            [self._edit.value_now(r.operands[copy]) for r in reductions]
+            for copy in range(len(self._devices))
+        ]
+        found = stagger(now, gradients, self._devices, added)
+        place_of = {node.name: place for place, node in enumerate(nodes)}
+        if found is None or any(
+            not own.keys() <= place_of.keys() for own in found.begins[at_a_time:]
+        ):
+            return 0
         done: list[str] = []
-        for copy in range(len(self._devices) - at_a_time):
-            at = self._emission.at(self._devices[copy], STAGGERED, "summed")
-            waits = [*sums[copy], *done[-1:]]
-            done.append(at.op("NoOp", [], f"{copy}", controls=waits).op)
-            self._begin_behind(done[-1], found.begins[copy + at_a_time], copy + at_a_time)
+        for copy in range(at_a_time, len(self._devices)):
+            before = copy - at_a_time
+            at = self._emission.at(self._devices[before], STAGGERED, "summed")
+            waits = [*found.sums[before], *done[-1:]]
+            done.append(at.op("NoOp", [], f"{before}", controls=waits).op)
+            batch = dict.fromkeys(v for taken in found.begins[copy].values() for v in taken)
+            held = {str(v): str(self._held_back(v, copy, done[-1])) for v in batch}
+            for name in found.begins[copy]:
+                nodes[place_of[name]] = with_inputs(nodes[place_of[name]], held)
         return at_a_time
 
-    def _begin_behind(self, before: str, begins: Mapping[str, Sequence[Value]], copy: int) -> None:
-        """Has a copy of the program take its batch when an op has run.
+    def _held_back(self, batch: Value, copy: int, until: str) -> Value:
+        """A part of a replica's batch, once an op has run.
 
-        The ops that take it do not wait themselves: Grappler does not fuse those that do, and what
-        it does not fuse rounds otherwise.
+        What takes it does not wait itself: Grappler does not fuse what does, and what it does not
+        fuse rounds otherwise. The name sorts as the batch's own does in Grappler.
         """
-        at = self._emission.at(self._devices[copy], STAGGERED, "batch")
-        batch = dict.fromkeys(value for taken in begins.values() for value in taken)
-        held = {value: at.kept(value, f"{copy}", controls=[before]) for value in batch}
-        for name, taken in begins.items():
-            self._edit.let_take(name, {value: held[value] for value in taken})
+        at = Emitter(self._builder, self._devices[copy], f"{batch.op}/wu_shard_batch_{batch.index}")
+        return at.kept(batch, f"{copy}", controls=[until])
 
     def _named(self, region: Region) -> Region:
         """A region with the names that its ops have in the end."""

@@ -1,7 +1,8 @@
 """Which ops wait, so that replicas begin their steps one after the other (see `plan.staggering`).
 
 A replica begins where it takes its batch. It may wait for another's gradients only where none of
-these needs anything of it, by an edge or by an op in which replicas wait for each other.
+these needs anything of it, by an edge or by an op in which replicas wait for each other. That is
+asked of the rewritten graph: what is gathered needs all replicas, and so does a pack of gradients.
 
 It waits until sums hold the other's gradients, not only until they are computed: what a replica
 begins with would be run before the sums, as TensorFlow runs first what became ready last.
@@ -11,23 +12,24 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tf_wu_shard.dtypes import RESOURCE
+from tf_wu_shard.dtypes import RESOURCE, item_bytes
 from tf_wu_shard.graph.calls import all_named_by
-from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.writes import WRITES
-from tf_wu_shard.step.reductions import GradientReduction
 
-_BATCHES = frozenset({"IteratorGetNext", "Placeholder"})
+_NEXT = "IteratorGetNext"
+_BATCHES = frozenset({_NEXT, "Placeholder"})
 
 # What may have an effect, and waits for no other replica.
 _WAIT_FOR_NOBODY = frozenset(
     {
-        *("IteratorGetNext", "Placeholder", "Assert", "NoOp"),
+        *("Placeholder", "Assert", "NoOp"),
         *("StatefulPartitionedCall", "If", "Case", "While"),
         *("RandomStandardNormal", "RandomUniform", "RandomUniformInt", "TruncatedNormal"),
         *("Multinomial", "RandomGamma", "RandomPoissonV2", "RandomShuffle"),
@@ -37,8 +39,14 @@ _WAIT_FOR_NOBODY = frozenset(
     }
 )
 
-# A node behind one of these may never run, and who waits for it neither.
-_MAY_NOT_RUN = frozenset({"Switch", "RefSwitch", "Enter", "RefEnter", "Merge", "RefMerge"})
+# A node behind one of the first may never run, and who waits for it neither. The others wait for
+# other callers though TensorFlow calls them stateless.
+_REFUSED = frozenset(
+    {
+        *("Switch", "RefSwitch", "Enter", "RefEnter", "Merge", "RefMerge"),
+        *("PyFuncStateless", "Batch", "BatchFunction"),
+    }
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,32 +54,51 @@ class Stagger:
     """What keeps replicas from beginning all at once.
 
     Attributes:
-        gradients: Per copy of the program, the ops that compute what it adds to sums.
+        sums: Per copy of the program, the ops that have run when sums hold its gradients.
         begins: Per copy, the ops that take its batch, and what they take of it.
     """
 
-    gradients: tuple[tuple[str, ...], ...]
-    begins: tuple[Mapping[str, tuple[Value, ...]], ...]
+    sums: Sequence[Sequence[str]]
+    begins: Sequence[Mapping[str, Sequence[Value]]]
 
 
 def stagger(
-    view: GraphView, reductions: Iterable[GradientReduction], devices: Sequence[str]
+    view: GraphView,
+    gradients: Sequence[Sequence[Value]],
+    devices: Sequence[str],
+    nodes: Iterable[Any],
 ) -> Stagger | None:
     """What is to wait for what, for replicas to begin one after the other.
 
     Args:
-        view: The graph before the rewrite.
-        reductions: The gradient reductions of all its updates.
-        devices: Per copy of the program, its device.
+        view: The rewritten graph.
+        gradients: Per copy of the program, what it adds to sums.
+        devices: Per copy, its device.
+        nodes: The NodeDefs of the graph that the rewrite added, each after what it takes.
 
     Returns:
-        None where it is not proved that no replica waits for a later one. One may wait for earlier
-        ones: calls of functions with random numbers come in the order in which they were traced.
+        None where it is not proved that no replica waits for a later one, and that each computes
+        its gradients from a batch smaller than these. A replica may wait for earlier ones: calls of
+        functions with random numbers come in the order in which they were traced.
     """
-    operands = [r.operands for r in reductions]
-    gradients = [
-        tuple(dict.fromkeys(v.op for v in values)) for values in zip(*operands, strict=True)
-    ]
+    names = [tuple(dict.fromkeys(value.op for value in own)) for own in gradients]
+    if any(name not in view.ops for own in names for name in own):
+        return None
+    begins = _begins(view, names, devices)
+    if begins is None or not _begin_with_batches(view, names, begins):
+        return None
+    for own, taken in zip(gradients, begins, strict=True):
+        batch = dict.fromkeys(value for values in taken.values() for value in values)
+        # Who is handed gradients, to clip and apply them, cannot be kept from computing them.
+        if _known_bytes(view, batch) >= _known_bytes(view, own):
+            return None
+    return Stagger(summed(names, nodes), begins)
+
+
+def _begins(
+    view: GraphView, gradients: Sequence[Sequence[str]], devices: Sequence[str]
+) -> list[dict[str, tuple[Value, ...]]] | None:
+    """Per copy, what takes its batch; None where another copy may wait for that."""
     # A bit for each copy that needs an op for its gradients.
     needed = dict.fromkeys(view.ops, 0)
     for copy, names in enumerate(gradients):
@@ -84,11 +111,11 @@ def stagger(
         bits = needed[op.name]
         if not bits:
             continue
-        if _may_block(view, op.type) or any(map(blocks, all_named_by(op.node))):
+        if op.type != _NEXT and _may_block(view, op.type):
             return None
-        for value in op.inputs:
-            needed[value.op] |= bits
-        for name in op.controls:
+        if any(map(blocks, all_named_by(op.node))):
+            return None
+        for name in _sources(op):
             needed[name] |= bits
         own = copies.get(op.device)
         batch = tuple(value for value in op.inputs if _is_batch(view, value))
@@ -96,7 +123,45 @@ def stagger(
             if bits & ((1 << own) - 1):
                 return None
             begins[own][op.name] = batch
-    return Stagger(tuple(gradients), tuple(begins)) if all(begins[1:]) else None
+    return begins
+
+
+def _begin_with_batches(
+    view: GraphView,
+    gradients: Sequence[Sequence[str]],
+    begins: Sequence[Mapping[str, object]],
+) -> bool:
+    """Whether all gradients of a copy come behind its batch, and no batch is taken behind one.
+
+    The shards of one iterator wait for each other to be read.
+    """
+    copy_of = {name: copy for copy, own in enumerate(begins) for name in own}
+    # A bit for each copy whose batch an op comes behind.
+    behind: dict[str, int] = {}
+    for op in view:
+        bits = 0
+        for name in _sources(op):
+            bits |= behind.get(name, 0)
+        if bits and op.type == _NEXT:
+            return False
+        if op.name in copy_of:
+            bits |= 1 << copy_of[op.name]
+        behind[op.name] = bits
+    return all(behind[name] >> copy & 1 for copy, own in enumerate(gradients) for name in own)
+
+
+def _known_bytes(view: GraphView, values: Iterable[Value]) -> int:
+    """The bytes of the values whose shapes are known."""
+    shaped = ((view.shape(value), value) for value in values)
+    return sum(
+        math.prod(shape) * item_bytes(view.dtype(value))
+        for shape, value in shaped
+        if shape is not None
+    )
+
+
+def _sources(op: Op) -> Iterable[str]:
+    return (*(value.op for value in op.inputs), *op.controls)
 
 
 def summed(gradients: Sequence[Iterable[str]], nodes: Iterable[Any]) -> list[list[str]]:
@@ -133,7 +198,7 @@ def _is_batch(view: GraphView, value: Value) -> bool:
 
 def _may_block(view: GraphView, op_type: str) -> bool:
     """Whether an op may wait for another replica, or not run at all."""
-    if op_type in _MAY_NOT_RUN:
+    if op_type in _REFUSED:
         return True
     return op_type not in _WAIT_FOR_NOBODY and view.is_stateful(op_type)
 
