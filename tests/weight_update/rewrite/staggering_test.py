@@ -76,6 +76,7 @@ class Step:
     """A step on batches that are its arguments."""
 
     def __init__(self, strategy: Any, between: Between, before: Between = unchanged) -> None:
+        self.strategy = strategy
         with strategy.scope():
             self.weight = tf.Variable(tf.ones([64, 256]), name="w")
             self.optimizer = keras.optimizers.Adam(0.1)
@@ -94,8 +95,12 @@ class Step:
             )
         )
 
-    def staged(self) -> Stages:
-        graph = self.step.get_concrete_function(self.batches).graph
+    def staged(self, replica: Callable[..., None] | None = None, *arguments: Any) -> Stages:
+        """The stages of the step, or of one in which replicas run something else."""
+        step, given = self.step, arguments or (self.batches,)
+        if replica is not None:
+            step = tf.function(lambda *own: self.strategy.run(replica, args=own))
+        graph = step.get_concrete_function(*given).graph
         graph.keeps = self
         return run_stages(graph)
 
@@ -109,6 +114,12 @@ def staggered(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
         monkeypatch.setattr(planner, "replicas_at_a_time", lambda *_: at_a_time)
 
     return so_many
+
+
+def assert_all_begin_at_once(stages: Stages) -> None:
+    """One at a time was planned, and could not be proved to block nobody."""
+    assert stages.plan.at_a_time == 1
+    assert stages.sharding.report("step").at_a_time == 0
 
 
 @pytest.mark.parametrize("between", [unchanged, noisy])
@@ -151,9 +162,7 @@ def test_no_replica_is_held_back_that_another_may_wait_for(
     strategy_of: Strategies, staggered: Callable[[int], None], between: Between
 ) -> None:
     staggered(1)
-    stages = Step(strategy_of(2), between).staged()
-    assert stages.plan.at_a_time == 1
-    assert stages.sharding.report("step").at_a_time == 0
+    assert_all_begin_at_once(Step(strategy_of(2), between).staged())
 
 
 def test_one_batch_for_all_replicas_is_the_batch_of_each(
@@ -170,20 +179,14 @@ def test_a_gathered_weight_needs_every_replica(
 ) -> None:
     """The first update leads from an argument to what the forward pass reads."""
     staggered(1)
-    strategy = strategy_of(2)
-    made = Step(strategy, unchanged)
+    made = Step(strategy_of(2), unchanged)
 
     def decayed(batch: Any, rate: Any) -> None:
         made.weight.assign(made.weight * rate)
         made.replica(batch)
 
-    step = tf.function(lambda batch, rate: strategy.run(decayed, args=(batch, rate)))
-    rate = tf.constant(0.5)
-    graph = step.get_concrete_function(made.batches, rate).graph
-    graph.keeps = made
-    stages = run_stages(graph)
-    assert stages.plan.at_a_time == 1
-    assert stages.sharding.report("step").at_a_time == 0
+    stages = made.staged(decayed, made.batches, tf.constant(0.5))
+    assert_all_begin_at_once(stages)
     names = [node.name for node in stages.result.nodes]
     assert not [name for name in names if "staggered" in name or "wu_shard_batch" in name]
 
@@ -192,21 +195,27 @@ def test_who_is_handed_gradients_computes_none(
     strategy_of: Strategies, staggered: Callable[[int], None]
 ) -> None:
     staggered(1)
-    strategy = strategy_of(2)
-    made = Step(strategy, unchanged)
+    made = Step(strategy_of(2), unchanged)
 
     def apply(gradient: Any) -> None:
         made.optimizer.apply_gradients([(tf.clip_by_value(gradient, -1.0, 1.0), made.weight)])
 
-    step = tf.function(lambda gradients: strategy.run(apply, args=(gradients,)))
-    gradients = strategy.experimental_distribute_values_from_function(
+    gradients = made.strategy.experimental_distribute_values_from_function(
         lambda context: tf.ones([64, 256]) * float(context.replica_id_in_sync_group)
     )
-    graph = step.get_concrete_function(gradients).graph
-    graph.keeps = made
-    stages = run_stages(graph)
-    assert stages.plan.at_a_time == 1
-    assert stages.sharding.report("step").at_a_time == 0
+    assert_all_begin_at_once(made.staged(apply, gradients))
+
+
+def test_gradients_without_a_batch_wait_for_nobody(
+    strategy_of: Strategies, staggered: Callable[[int], None]
+) -> None:
+    staggered(1)
+    made = Step(strategy_of(2), unchanged)
+
+    def on_noise(batch: Any) -> None:
+        made.replica(tf.random.normal([8, 64]))
+
+    assert_all_begin_at_once(made.staged(on_noise))
 
 
 @pytest.mark.parametrize(
