@@ -82,19 +82,23 @@ def data(name: str, examples: int, seed: int = 0, **sizes: Any) -> Arrays:
         name: One of `names`.
         examples: How many rows.
         seed: The same data come of the same seed.
-        sizes: What shapes the data (width, image, vocabulary, ...), with the values that `build`
-            was given.
+        sizes: The sizes that `build` was given. What only shapes the model, such as its depth,
+            changes nothing.
 
     Returns:
         Inputs and targets, arrays of `examples` rows each, of the shapes and dtypes that the model
         takes and its loss compares.
 
     Raises:
-        OptionError: An unknown name, a size the data do not have, or one that is out of range.
+        OptionError: An unknown name, a size the model does not have, or one that is out of range.
     """
     trainable = _trainable(name)
-    _check_sizes(name, trainable.data, {"examples": examples, **sizes})
-    return trainable.data(examples, seed=seed, **sizes)
+    taken = inspect.signature(trainable.data).parameters
+    of_data = {size: value for size, value in sizes.items() if size in taken}
+    of_model = {size: value for size, value in sizes.items() if size not in taken}
+    _check_sizes(name, trainable.data, {"examples": examples, **of_data})
+    _check_sizes(name, trainable.build, of_model)
+    return trainable.data(examples, seed=seed, **of_data)
 
 
 def loss(name: str) -> keras.losses.Loss:

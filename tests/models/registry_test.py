@@ -88,6 +88,23 @@ def test_a_size_that_is_no_count_is_refused(width: object) -> None:
         models.build("mlp", width=width)
 
 
-def test_a_size_the_data_do_not_have_is_refused() -> None:
-    with pytest.raises(OptionError, match=r"no argument 'depth'; it takes examples, width"):
-        models.data("mlp", examples=4, depth=2)
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [
+        ("mlp", {"depth": 2}),
+        ("conv", {"filters": 4}),
+        ("sparse_embedding", {"width": 8}),
+        ("transformer_lm", {"width": 256, "depth": 1}),
+        ("transformer_base", {"depth": 1}),
+        ("digits", {"width": 32, "filters": 4}),
+    ],
+)
+def test_what_only_shapes_the_model_changes_no_data(name: str, sizes: dict[str, int]) -> None:
+    with_sizes, without = models.data(name, 4, **sizes), models.data(name, 4)
+    for one, other in zip(with_sizes, without, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_size_that_neither_model_nor_data_have_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"no argument 'dpeth'; it takes depth, width"):
+        models.data("mlp", examples=4, dpeth=2)

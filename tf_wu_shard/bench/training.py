@@ -120,11 +120,8 @@ def slot_bytes(model: keras.Model) -> int:
 
 def examples(settings: Settings) -> tuple[np.ndarray, np.ndarray]:
     """Returns (inputs, targets) of `BATCHES` global batches, in the order they are fed."""
-    sizes = settings.model_sizes
-    # Depth shapes a model and never its data.
-    sizes.pop("depth", None)
     count = BATCHES * settings.replicas * settings.batch
-    return models.data(settings.model, count, seed=settings.seed, **sizes)
+    return models.data(settings.model, count, seed=settings.seed, **settings.model_sizes)
 
 
 def fit(model: keras.Model, settings: Settings, between: Callable[..., None]) -> None:

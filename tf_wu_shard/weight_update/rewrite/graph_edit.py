@@ -151,10 +151,20 @@ class GraphEdit:
             value = self._replaced_values[value]
         return value
 
+    @functools.cached_property
+    def _first_changed(self) -> int:
+        """The position of the first old op that goes, or of which a value goes.
+
+        Those before it need nothing new: most of a step, as gradients are computed first.
+        """
+        ops = self._view.ops
+        changed = self._gone.union(value.op for value in self._replaced_values)
+        return min((ops[name].position for name in changed if name in ops), default=len(ops))
+
     def _still_live(self) -> frozenset[str]:
         """Old ops that an output, an effect or a new op still needs, and all inputs."""
         view, only_waits = self._view, functools.cache(self._only_waits)
-        gone = set(self._replaced_ops) | self._lost_carriers()
+        gone, first = self._gone, self._first_changed
         stack = [self.value_now(v).op for v in view.outputs]
         stack += [c for c in view.control_outputs if c not in gone]
         stack += [op.name for op in view if view.has_effect(op) and op.name not in gone]
@@ -167,6 +177,8 @@ class GraphEdit:
             if name in gone or name not in view.ops:
                 return ()
             op, inputs = view.ops[name], view.ops[name].inputs
+            if op.position < first:
+                return [*[value.op for value in inputs], *op.controls]
             if not self._replaced_values.keys().isdisjoint(inputs):
                 inputs = tuple(map(self.value_now, inputs))
             # A stateless op named only by a control edge is dropped; what it waited for is not.
@@ -182,9 +194,11 @@ class GraphEdit:
             return self._passes_on_what_goes(op)
         return Value(name) in self.names or self._goes(Value(name))
 
-    def _lost_carriers(self) -> set[str]:
-        """The carriers of all reductions that were sharded or replaced."""
-        return {c for v in self._plan.variables for r in v.reductions for c in r.carriers}
+    @functools.cached_property
+    def _gone(self) -> frozenset[str]:
+        """Old ops that were replaced, and the carriers of all reductions that were."""
+        carriers = (c for v in self._plan.variables for r in v.reductions for c in r.carriers)
+        return frozenset((*self._replaced_ops, *carriers))
 
     def _node(self, op: Op) -> Any:
         """An old op's node with its edges redirected to the replacements."""
@@ -248,12 +262,15 @@ class GraphEdit:
         return self._needs[name]
 
     def _needed_by(self, name: str) -> list[str]:
-        """The ops whose values an op of the new graph takes, or which it waits for."""
+        """The ops whose values an op of the new graph takes, or which it waits for.
+
+        Nothing is said of those before the first change, as nothing new comes before them.
+        """
         values: Sequence[Value]
         waits: Sequence[str]
         if name in self._new:
             values, waits = self._new[name]
-        elif name in self._view.ops:
+        elif name in self._view.ops and self._view.ops[name].position >= self._first_changed:
             op = self._view.ops[name]
             values, waits = op.inputs, op.controls
         else:
