@@ -38,6 +38,7 @@ LEVELS = (
 # Rooms beside the tower, which know only this much of it. The tower's levels may know them.
 ASIDE = {
     "config": {"errors", "grounds", "tensorflow_private"},
+    "cores": set(),
     "deferred": {"errors"},
     "reachable": set(),
     "tensorflow_private": {"colocation", "errors", "layout", "reachable"},
@@ -51,7 +52,7 @@ ASIDE = {
 # These answer from plain data, in milliseconds, with no TensorFlow import of their own.
 PURE = (
     *("cluster_addresses", "errors", "dtypes", "layout", "placement", "preferences", "refusals"),
-    *("replicas", "topology", "config", "reachable"),
+    *("replicas", "topology", "config", "cores", "reachable"),
     *("rules", "weight_update/analysis", "weight_update/plan", "report"),
 )
 PURE_FILES = (

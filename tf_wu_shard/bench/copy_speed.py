@@ -8,10 +8,11 @@ time; TensorFlow's own fresh buffers do pay for these, which makes the yardstick
 from __future__ import annotations
 
 import concurrent.futures
-import os
 import time
 
 import numpy as np
+
+from tf_wu_shard.cores import usable_cores
 
 # Source and target together exceed the caches of any machine this is likely to run on.
 DEFAULT_BYTES = 256 * 1024 * 1024
@@ -26,7 +27,7 @@ class CopySpeed:
         Args:
             num_bytes: Size of the source, shared by the threads; at least one byte a thread.
         """
-        threads = len(os.sched_getaffinity(0))
+        threads = usable_cores()
         self._num_bytes = num_bytes
         self._sources = np.array_split(np.ones(num_bytes, np.uint8), threads)
         self._targets = np.array_split(np.zeros(num_bytes, np.uint8), threads)

@@ -49,6 +49,14 @@ class Op(NamedTuple):
     position: int
     node: Any
 
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Names of the ops whose values it takes, as often as it does, then of those it waits for.
+
+        It runs after all of them.
+        """
+        return (*(value.op for value in self.inputs), *self.controls)
+
     def attribute(self, name: str) -> Any:
         """One of its attributes, to be read; see `attribute_in`."""
         return attribute_in(self.node.attr, name)

@@ -288,8 +288,7 @@ def _idle_after(view: GraphView, op: Op) -> set[str]:
     """The ops behind an op that nobody needs: what a branch returns is always given a name."""
     behind = {op.name}
     for other in view:
-        sources = {value.op for value in other.inputs} | set(other.controls)
-        if other.name not in view.live and not behind.isdisjoint(sources):
+        if other.name not in view.live and not behind.isdisjoint(other.sources):
             behind.add(other.name)
     return behind - {op.name}
 

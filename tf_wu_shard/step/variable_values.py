@@ -123,7 +123,7 @@ def check_order(view: GraphView, handle: str) -> Refusal | None:
         handle: The op that yields the variable's handle.
     """
     for op, earlier in values_of(view, handle).in_order():
-        waits = {*op.controls, *(value.op for value in op.inputs)}
+        waits = {*op.sources}
         indirect = [other for other in earlier if other.name not in waits]
         unordered = view.first_unordered(indirect, op) if indirect else None
         if unordered is not None:

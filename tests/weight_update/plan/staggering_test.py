@@ -10,7 +10,7 @@ from tests.weight_update.plan.analyses import Weight, analysis_of
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.preferences import Preferences
 from tf_wu_shard.weight_update.plan.planner import make_plan
-from tf_wu_shard.weight_update.plan.staggering import replicas_at_a_time, usable_cores
+from tf_wu_shard.weight_update.plan.staggering import replicas_at_a_time
 from tf_wu_shard.weight_update.plan.types import VariablePlan
 
 STAGGERED = Preferences(1, 1, staggered_bytes=400)
@@ -49,7 +49,3 @@ def test_small_gradients_and_other_devices_are_not_held_back(
 ) -> None:
     preferences = dataclasses.replace(STAGGERED, staggered_bytes=limit)
     assert replicas_at_a_time(variables(device), 4, preferences, 2) == at_a_time
-
-
-def test_a_process_has_cores() -> None:
-    assert usable_cores() >= 1

@@ -146,7 +146,7 @@ def _find_waits(ops: Iterable[Op], exchanges: Sequence[_Exchange]) -> None:
     # Per op, its depth, and a bit for each exchange that it waits for or takes part in.
     known: dict[str, tuple[int, int]] = {}
     for op in ops:
-        sources = [known[name] for name in (*(v.op for v in op.inputs), *op.controls)]
+        sources = [known[name] for name in op.sources]
         depth = 1 + max((deep for deep, _ in sources), default=0)
         behind = 0
         for _, bits in sources:

@@ -129,10 +129,9 @@ def _places(
     following: dict[str, int] = {}
     first: dict[_Place, tuple[str, ...]] = {}
     for op in ordered_ops(nodes):
-        sources = [*(value.op for value in op.inputs), *op.controls]
         # The deepest of the highest level.
-        place = max((places[name] for name in sources), default=_Place())
-        after = max((following[name] for name in sources), default=0)
+        place = max((places[name] for name in op.sources), default=_Place())
+        after = max((following[name] for name in op.sources), default=0)
         if op.type in _EXCHANGES or op.name in lone_reads:
             deeper = _Place(place.level, place.depth + 1)
             place = max(deeper, _Place(after, 1))

@@ -109,8 +109,7 @@ def _added_after(before: GraphView, after: GraphView) -> dict[int, list[Op]]:
     places = {op.name: place for place, op in enumerate(before)}
     new = [op for op in after if op.name not in places]
     for op in new:
-        waits = (*(value.op for value in op.inputs), *op.controls)
-        places[op.name] = max((places[name] for name in waits), default=-1)
+        places[op.name] = max((places[name] for name in op.sources), default=-1)
     first: dict[str, int] = {}
     for op in reversed(list(after)):
         is_new = op.name not in before.ops
@@ -118,7 +117,7 @@ def _added_after(before: GraphView, after: GraphView) -> dict[int, list[Op]]:
         if is_new and places[op.name] < 0:
             places[op.name] = first.get(op.name, -1)
         use = places[op.name] if is_new else places[op.name] - 1
-        for name in (*(value.op for value in op.inputs), *op.controls):
+        for name in op.sources:
             first[name] = min(first.get(name, use), use)
     found: dict[int, list[Op]] = {}
     for op in new:

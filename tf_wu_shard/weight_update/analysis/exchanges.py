@@ -42,7 +42,7 @@ def steps_behind(view: GraphView, points: Sequence[Collection[str]]) -> list[int
     """
     number_of = {name: number for number, names in enumerate(points) for name in names}
     steps = [0] * len(points)
-    sources = [(op.name, (*op.controls, *(v.op for v in op.inputs))) for op in view]
+    sources = [(op.name, op.sources) for op in view]
     # The ops of a point need not be neighbours: what comes after the first may enter the last.
     for _ in range(len(points) + 2):
         found = list(steps)

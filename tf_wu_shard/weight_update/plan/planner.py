@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from tf_wu_shard import refusals
 from tf_wu_shard.config import ShardingOptions
+from tf_wu_shard.cores import usable_cores
 from tf_wu_shard.dtypes import BFLOAT16, FLOAT32, item_bytes
 from tf_wu_shard.layout import (
     TILE,
@@ -30,7 +31,7 @@ from tf_wu_shard.weight_update.plan.compiling import against_compiling, how_comp
 from tf_wu_shard.weight_update.plan.constraints import StorageConstraints
 from tf_wu_shard.weight_update.plan.owners import assign_owners, cost_of
 from tf_wu_shard.weight_update.plan.stacks import plan_stacks
-from tf_wu_shard.weight_update.plan.staggering import replicas_at_a_time, usable_cores
+from tf_wu_shard.weight_update.plan.staggering import replicas_at_a_time
 from tf_wu_shard.weight_update.plan.types import (
     LeftAlone,
     ShardingPlan,

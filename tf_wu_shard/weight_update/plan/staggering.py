@@ -8,7 +8,6 @@ them at a time.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 
 from tf_wu_shard.dtypes import item_bytes
@@ -42,10 +41,3 @@ def replicas_at_a_time(
         return 0
     held = sum((r.size or 0) * item_bytes(r.dtype) for v in shared for r in v.reductions)
     return at_a_time if held >= limit else 0
-
-
-def usable_cores() -> int:
-    """The cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -178,7 +178,7 @@ class GraphEdit:
                 return ()
             op, inputs = view.ops[name], view.ops[name].inputs
             if op.position < first:
-                return [*[value.op for value in inputs], *op.controls]
+                return op.sources
             if not self._replaced_values.keys().isdisjoint(inputs):
                 inputs = tuple(map(self.value_now, inputs))
             # A stateless op named only by a control edge is dropped; what it waited for is not.

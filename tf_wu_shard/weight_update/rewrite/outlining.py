@@ -204,7 +204,7 @@ def _levels(ops: Iterable[Op], groups: Mapping[str, _Group]) -> dict[str, int]:
     for op in ops:
         own = groups.get(op.name)
         level = 0
-        for source in (*(value.op for value in op.inputs), *op.controls):
+        for source in op.sources:
             group = groups.get(source)
             left = group is not None and group != own
             level = max(level, levels.get(source, 0) + left)

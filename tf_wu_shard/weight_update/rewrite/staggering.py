@@ -18,7 +18,7 @@ from typing import Any
 
 from tf_wu_shard.dtypes import RESOURCE, item_bytes
 from tf_wu_shard.graph.calls import all_named_by
-from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.writes import WRITES
@@ -115,7 +115,7 @@ def _begins(
             return None
         if any(map(blocks, all_named_by(op.node))):
             return None
-        for name in _sources(op):
+        for name in op.sources:
             needed[name] |= bits
         own = copies.get(op.device)
         batch = tuple(value for value in op.inputs if _is_batch(view, value))
@@ -140,7 +140,7 @@ def _begin_with_batches(
     behind: dict[str, int] = {}
     for op in view:
         bits = 0
-        for name in _sources(op):
+        for name in op.sources:
             bits |= behind.get(name, 0)
         if bits and op.type == _NEXT:
             return False
@@ -158,10 +158,6 @@ def _known_bytes(view: GraphView, values: Iterable[Value]) -> int:
         for shape, value in shaped
         if shape is not None
     )
-
-
-def _sources(op: Op) -> Iterable[str]:
-    return (*(value.op for value in op.inputs), *op.controls)
 
 
 def summed(gradients: Sequence[Iterable[str]], nodes: Iterable[Any]) -> list[list[str]]:
