@@ -19,6 +19,9 @@ from tensorflow.python.ops import handle_data_util
 # kernels take. An empty tensor would sum to a silent zero where some function still reads it.
 _FREED_SHAPE = (1,) * 254
 
+# An attribute of the eager handles of variables that were seen to have a value.
+_HAD_VALUE = "_wu_shard_had_value"
+
 
 class Shard:
     """A variable that no strategy and no function knows about, with nothing around its resource.
@@ -124,8 +127,14 @@ def have_values(handles: Sequence[Any]) -> bool:
     Args:
         handles: Eager handles of variables.
     """
+    # A value may change and never goes, so nobody is asked again who had one.
+    asked = [handle for handle in handles if not hasattr(handle, _HAD_VALUE)]
     with tf.init_scope(), tf.device(None):
-        return all(tf.raw_ops.VarIsInitializedOp(resource=handle) for handle in handles)
+        for handle in asked:
+            if not tf.raw_ops.VarIsInitializedOp(resource=handle):
+                return False
+            setattr(handle, _HAD_VALUE, True)
+    return True
 
 
 def same_bits(first: tf.Tensor, second: tf.Tensor) -> bool:

@@ -210,8 +210,7 @@ class GraphEdit:
         ):
             return op.node
         inputs = [str(self.value_now(v)) for v in op.inputs]
-        replaced = not self._replaced_ops.keys().isdisjoint(op.controls)
-        if replaced and not self._view.is_stateful(op.type) and op.name in self._in_cycles:
+        if self._waits_anew(op) and self._may_have_cycles and op.name in self._in_cycles:
             controls = [n for c in op.controls for n in self._waited_for_in_time(c, op.name)]
         else:
             controls = [n for c in op.controls for n in self._waited_for(c)]
@@ -248,6 +247,30 @@ class GraphEdit:
         """What the builder's nodes take and wait for, by their names, once all are there."""
         value_of = functools.cache(parse_value)  # Most values are taken several times.
         return {node.name: _Edges.of(node, value_of) for node in self._builder.nodes}
+
+    def _waits_anew(self, op: Op) -> bool:
+        """Whether a stateless op waits for what took the place of another."""
+        return not self._replaced_ops.keys().isdisjoint(op.controls) and not (
+            self._view.is_stateful(op.type)
+        )
+
+    @functools.cached_property
+    def _may_have_cycles(self) -> bool:
+        """Whether anything new may come behind an op that waits anew.
+
+        Most steps have one such op, which waits for the whole update, and nothing new behind it.
+        """
+        behind: set[str] = set()
+        for op in self._view:
+            if op.position >= self._first_changed and (
+                self._waits_anew(op) or not behind.isdisjoint(op.sources)
+            ):
+                behind.add(op.name)
+        named = {value.op for value in self._replaced_values.values()}
+        named.update(*self._replaced_ops.values())
+        for edges in self._new.values():
+            named.update(edges.waits, (value.op for value in edges.values))
+        return not behind.isdisjoint(named)
 
     @functools.cached_property
     def _in_cycles(self) -> frozenset[str]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tf_wu_shard.errors import WuShardError
-from tf_wu_shard.graph.builder import Emitter, GraphBuilder, graph_def_of
+from tf_wu_shard.graph.builder import Emitter, GraphBuilder
 from tf_wu_shard.graph.nodes import rename_ops, with_inputs
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
@@ -32,7 +32,7 @@ from tf_wu_shard.weight_update.rewrite.result import Region, RewriteResult, Shar
 from tf_wu_shard.weight_update.rewrite.row_updates import emit_rows, exchange_rows
 from tf_wu_shard.weight_update.rewrite.schedule import CollectiveSchedule
 from tf_wu_shard.weight_update.rewrite.stack_emitter import StackEmitter, Wholes
-from tf_wu_shard.weight_update.rewrite.staggering import stagger
+from tf_wu_shard.weight_update.rewrite.staggering import before_gradients, stagger
 from tf_wu_shard.weight_update.rewrite.sums import Parts, add_up, parts_of
 from tf_wu_shard.weight_update.rewrite.weight_gathers import WeightGathers
 
@@ -133,13 +133,13 @@ class _Rewriter:
         if not at_a_time:
             return 0
         added = tuple(self._builder.nodes)
-        now = self._view.with_graph(graph_def_of((*nodes, *added), self._view.graph_def))
         reductions = [r for v in self._plan.variables for r in v.reductions]
         gradients = [
             [self._edit.value_now(r.operands[copy]) for r in reductions]
             for copy in range(len(self._devices))
         ]
-        found = stagger(now, gradients, self._devices, added)
+        asked = before_gradients(self._view, gradients, (*nodes, *added))
+        found = stagger(asked, gradients, self._devices, added)
         place_of = {node.name: place for place, node in enumerate(nodes)}
         if found is None or any(
             not own.keys() <= place_of.keys() for own in found.begins[at_a_time:]

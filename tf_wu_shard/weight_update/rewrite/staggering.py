@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tf_wu_shard.dtypes import RESOURCE, item_bytes
+from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.calls import all_named_by
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
@@ -62,6 +63,33 @@ class Stagger:
     begins: Sequence[Mapping[str, Sequence[Value]]]
 
 
+def before_gradients(
+    view: GraphView, gradients: Sequence[Sequence[Value]], nodes: Iterable[Any]
+) -> GraphView:
+    """The part of a rewritten graph that `stagger` asks: all before gradients and before batches.
+
+    Args:
+        view: The graph before it was rewritten.
+        gradients: Per copy of the program, what it adds to sums.
+        nodes: The NodeDefs of the rewritten graph.
+    """
+    by_name = {node.name: node for node in nodes}
+
+    def sources(name: str) -> Iterable[str]:
+        node, old = by_name.get(name), view.ops.get(name)
+        if node is None:
+            return ()
+        if old is not None and old.node is node:
+            return old.sources
+        return [text.removeprefix("^").partition(":")[0] for text in node.input]
+
+    start = [value.op for own in gradients for value in own]
+    start += [op.name for op in view if op.type == _NEXT]
+    found = {*reachable(start, sources)}
+    kept = (node for name, node in by_name.items() if name in found)
+    return view.with_graph(graph_def_of(kept, view.graph_def), outputs=(), control_outputs=())
+
+
 def stagger(
     view: GraphView,
     gradients: Sequence[Sequence[Value]],
@@ -71,7 +99,7 @@ def stagger(
     """What is to wait for what, for replicas to begin one after the other.
 
     Args:
-        view: The rewritten graph.
+        view: The rewritten graph, see `before_gradients`.
         gradients: Per copy of the program, what it adds to sums.
         devices: Per copy, its device.
         nodes: The NodeDefs of the graph that the rewrite added, each after what it takes.
