@@ -47,8 +47,9 @@ def found(text: str, *keys: str) -> dict[str, str]:
         ("x# = RandomUniform(size) [4] @d#\n", "x"),
         ("x# = ReadVariableOp(own#) [4] @d#\n", "own"),
         ("it# = Placeholder()\nx# = IteratorGetNext(it#) [4] @d#\n", "it"),
+        ("n# = Const() {value=#}\nx# = StatelessRandomNormalV2(size, n#) [4] @d#\n", "n"),
     ],
-    ids=("argument", "random number", "variable of each", "element"),
+    ids=("argument", "random number", "variable of each", "element", "number of the replica"),
 )
 def test_what_each_replica_has_for_itself_moves_copies_apart(text: str, where: str) -> None:
     scaled = "g# = Mul(x#, shared) [4] @d#\nput# = AssignSubVariableOp(w#, g#) @d#\n"
@@ -71,6 +72,12 @@ def test_what_each_replica_has_for_itself_moves_copies_apart(text: str, where: s
         "put# = AssignSubVariableOp(w#, both#) @d#\n",
         # One device adds up what both have.
         "x# = Placeholder() [4] @d#\nsum = AddN(x0, x1) [4] @d0\n"
+        "put# = AssignSubVariableOp(w#, sum) @d#\n",
+        # Each copy has a constant, and they are equal.
+        "n# = Const() {value=7}\nx# = Mul(shared, n#) [4] @d#\n"
+        "put# = AssignVariableOp(w#, x#) @d#\n",
+        # Where the constants differ, it is summed.
+        "n# = Const() {value=#}\nx# = Mul(shared, n#) [4] @d#\nsum = AddN(x0, x1) [4] @d0\n"
         "put# = AssignSubVariableOp(w#, sum) @d#\n",
         # One draws for both.
         "x = RandomUniform(size) [4] @d0\nput# = AssignVariableOp(w#, x) @d#\n",

@@ -3,9 +3,10 @@
 Under a strategy, a mirrored variable holds the same on all replicas because all of them write the
 same. A function may break that: a local step moves each replica's copy by its own gradient. Found
 is what is seen to be a replica's own: an argument of each, a variable that each has for itself, a
-random number, an element of a dataset. What was summed over the replicas is everybody's. Where
-replicas are in other processes, a scalar argument is taken to be the same in all of them, and one
-that has axes may be a batch. Nothing is claimed of what a called function does.
+random number, an element of a dataset, a constant such as the replica's number. What was summed
+over the replicas is everybody's. Where replicas are in other processes, a constant and a scalar
+argument are taken to be the same in all of them, and an argument that has axes may be a batch.
+Nothing is claimed of what a called function does.
 """
 
 from __future__ import annotations
@@ -51,9 +52,14 @@ def written_with_own_values(view: GraphView, keys: Set[str]) -> dict[str, str]:
         if ref.mirrored:
             own = written.setdefault(ref.replica, {}).setdefault(ref.key, set())
             own.update(_written(view, handle))
-    leaves = [
-        _own(view, itertools.chain.from_iterable(of_replica.values()))
+    behind = [
+        _behind(view, itertools.chain.from_iterable(of_replica.values()))
         for of_replica in written.values()
+    ]
+    constants = _differing_constants(view, behind)
+    leaves = [
+        {name for name in names if name in constants or _is_own(view, view.ops[name])}
+        for names in behind
     ]
     if not any(leaves):
         return {}
@@ -81,11 +87,28 @@ def _written(view: GraphView, handle: str) -> Iterator[Value]:
         yield from write.inputs[num_written(write.type) :]
 
 
-def _own(view: GraphView, values: Iterable[Value]) -> set[str]:
-    """The ops on the way to some values that yield what may be a replica's own."""
-    behind = reachable(values, functools.partial(_before, view))
-    names = {value.op for value in behind}
-    return {name for name in names if _is_own(view, view.ops[name])}
+def _behind(view: GraphView, values: Iterable[Value]) -> set[str]:
+    """The ops that some values are made of, as far as these may be a replica's own."""
+    return {value.op for value in reachable(values, functools.partial(_before, view))}
+
+
+def _differing_constants(view: GraphView, behind: Sequence[Set[str]]) -> set[str]:
+    """Constants that not every copy has an equal one of.
+
+    Args:
+        view: The graph.
+        behind: Per copy, the ops that what it writes is made of.
+    """
+    contents = [
+        {
+            name: view.ops[name].attribute("value").SerializeToString(deterministic=True)
+            for name in names
+            if view.ops[name].type == "Const"
+        }
+        for names in behind
+    ]
+    every = set.intersection(*({*own.values()} for own in contents))
+    return {name for own in contents for name, content in own.items() if content not in every}
 
 
 def _before(view: GraphView, value: Value) -> Sequence[Value]:

@@ -23,6 +23,11 @@ from tf_wu_shard.weight_update.rewrite.result import RewriteResult, ShardInput
 from tf_wu_shard.weight_update.rewrite.rewriter import rewrite
 from tf_wu_shard.weight_update.rewrite.verify import verify
 
+_ALL_AT_ONCE = (
+    "replicas outnumber the cores, and all of them compute gradients at once: it is not proved that"
+    " none waits for a later one"
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Sharding:
@@ -73,7 +78,10 @@ class Sharding:
         if self.result is None:
             return summarize(function, self.plan, {}, place)
         report = summarize(function, self.plan, self.result.emitted, place, self.result.left_open)
-        return dataclasses.replace(report, at_a_time=self.result.at_a_time)
+        notes = report.notes
+        if self.plan.at_a_time > self.result.at_a_time:
+            notes += (_ALL_AT_ONCE,)
+        return dataclasses.replace(report, at_a_time=self.result.at_a_time, notes=notes)
 
 
 def plan_sharding(

@@ -119,7 +119,9 @@ def staggered(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 def assert_all_begin_at_once(stages: Stages) -> None:
     """One at a time was planned, and could not be proved to block nobody."""
     assert stages.plan.at_a_time == 1
-    assert stages.sharding.report("step").at_a_time == 0
+    report = stages.sharding.report("step")
+    assert report.at_a_time == 0
+    assert "all of them compute gradients at once" in as_text(report)
 
 
 @pytest.mark.parametrize("between", [unchanged, noisy])
@@ -135,6 +137,7 @@ def test_a_replica_begins_when_sums_hold_the_gradients_of_those_before_it(
     report = stages.sharding.report("step")
     assert report.at_a_time == at_a_time
     assert f"{at_a_time} at a time compute gradients" in as_text(report)
+    assert report.notes == ()
     nodes = {node.name: node for node in stages.result.nodes}
 
     def needed(name: str) -> list[str]:
