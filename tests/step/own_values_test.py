@@ -97,6 +97,10 @@ def test_what_all_replicas_share_does_not(text: str) -> None:
     assert found(text) == {}
 
 
+def test_where_a_function_has_no_variable_of_the_strategy_none_is_written_so() -> None:
+    assert written_with_own_values(view_of("shared = Placeholder() [4]\n"), {"w"}) == {}
+
+
 def test_of_several_variables_those_are_named_that_are_written_so() -> None:
     text = "x# = Placeholder() [4] @d#\nput# = AssignVariableOp(w#, shared) @d#\n"
     text += "more# = AssignVariableOp(m#, x#) @d#\n"

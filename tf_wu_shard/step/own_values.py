@@ -52,6 +52,8 @@ def written_with_own_values(view: GraphView, keys: Set[str]) -> dict[str, str]:
         if ref.mirrored:
             own = written.setdefault(ref.replica, {}).setdefault(ref.key, set())
             own.update(_written(view, handle))
+    if not written:
+        return {}
     behind = [
         _behind(view, itertools.chain.from_iterable(of_replica.values()))
         for of_replica in written.values()
