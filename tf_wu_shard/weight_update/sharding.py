@@ -24,8 +24,8 @@ from tf_wu_shard.weight_update.rewrite.rewriter import rewrite
 from tf_wu_shard.weight_update.rewrite.verify import verify
 
 _ALL_AT_ONCE = (
-    "replicas outnumber the cores, and all of them compute gradients at once: it is not proved that"
-    " none waits for a later one"
+    "replicas outnumber the cores, and all of them compute gradients at once: that they may begin"
+    " one after the other is not proved"
 )
 
 
