@@ -11,6 +11,10 @@ from __future__ import annotations
 class WuShardError(Exception):
     """Base of every error that tf_wu_shard raises on purpose."""
 
+    # AutoGraph raises its StagingError in place of what its converted code raises, a loop over a
+    # dataset, say, and lets through what has this attribute.
+    ag_pass_through = True
+
 
 class UnsupportedTensorFlowError(WuShardError, ImportError):
     """The installed TensorFlow lacks what the package needs; the message says what and what to do.

@@ -17,7 +17,7 @@ ROOMS = ("step", "weight_update/analysis", "weight_update/plan", "weight_update/
 # Who of them takes something from the folder of one ground, and why.
 EXCEPTIONS = {
     "tf_wu_shard/step/capture.py": "says which TPU program a function holds",
-    "tf_wu_shard/step/own_values.py": "tells what is a replica's own, from what ops do",
+    "tf_wu_shard/step/origins.py": "tells what is a replica's own, from what ops do",
     "tf_wu_shard/step/replicas.py": "makes the dialect that a graph's replicas use",
     "tf_wu_shard/step/single_program.py": (
         "proves that all replicas of one program compute the same, from what its ops do"

@@ -81,7 +81,7 @@ def test_what_each_replica_has_for_itself_moves_copies_apart(text: str, where: s
         "put# = AssignSubVariableOp(w#, sum) @d#\n",
         # One draws for both.
         "x = RandomUniform(size) [4] @d0\nput# = AssignVariableOp(w#, x) @d#\n",
-        # Nothing is claimed of what a function makes of it.
+        # Nothing is claimed of what a function makes of it that nobody knows.
         "x# = Placeholder() [4] @d#\nmade# = StatefulPartitionedCall(x#) {f=&f} [4] @d#\n"
         "put# = AssignVariableOp(w#, made#) @d#\n",
         # Gradients have shapes that all share.
@@ -95,6 +95,14 @@ def test_what_each_replica_has_for_itself_moves_copies_apart(text: str, where: s
 )
 def test_what_all_replicas_share_does_not(text: str) -> None:
     assert found(text) == {}
+
+
+def test_of_a_branch_it_is_not_asked_what_its_inputs_are() -> None:
+    handed = view("x# = Placeholder() [4] @d#\nput# = AssignVariableOp(w#, x#) @d#\n")
+    assert written_with_own_values(handed, {"w"}).keys() == {"w"}
+    assert written_with_own_values(handed, {"w"}, own_inputs=False) == {}
+    drawn = view("x# = RandomUniform(size) [4] @d#\nput# = AssignVariableOp(w#, x#) @d#\n")
+    assert written_with_own_values(drawn, {"w"}, own_inputs=False).keys() == {"w"}
 
 
 def test_where_a_function_has_no_variable_of_the_strategy_none_is_written_so() -> None:

@@ -21,7 +21,12 @@ _IN_SHARDS = "_wu_shard_updated_by"
 
 
 def notice(
-    function: str, view: GraphView, variables: Mapping[str, Any], alike: Set[str] = frozenset()
+    function: str,
+    view: GraphView,
+    variables: Mapping[str, Any],
+    alike: Set[str] = frozenset(),
+    *,
+    own_inputs: bool = True,
 ) -> None:
     """Notes the trained variables that a function moves apart.
 
@@ -30,10 +35,12 @@ def notice(
         view: What it holds.
         variables: The distributed variables, by key.
         alike: Keys of those that it is proved to write alike.
+        own_inputs: See `own_values.written_with_own_values`.
     """
     weights = {r.key for r in view.variables.values() if r.trainable and r.mirrored}
     asked = (weights & variables.keys()) - alike
-    for key, where in written_with_own_values(view, asked).items() if asked else ():
+    found = written_with_own_values(view, asked, own_inputs=own_inputs) if asked else {}
+    for key, where in found.items():
         variable = variables[key]
         updating = getattr(variable, _IN_SHARDS, None)
         if updating is not None and not hasattr(variable, _APART):

@@ -131,15 +131,15 @@ def _check_not_compiled(graph: Any, slots: Collection[str]) -> None:
 def _check_alike(graph: Any, view: GraphView, slots: Set[str]) -> None:
     """Raises StorageError where replicas write slots in shards, each with a value of its own.
 
-    Each shard would be what its own replica writes: parts of different values. Of a branch it is
-    asked where it is taken.
+    Each shard would be what its own replica writes: parts of different values. Of what a branch
+    takes it is asked where the branch is taken.
     """
-    if function_graph.is_branch_or_body(graph):
-        return
-    for key, where in written_with_own_values(view, slots).items():
+    own_inputs = not function_graph.is_branch_or_body(graph)
+    for key, where in written_with_own_values(view, slots, own_inputs=own_inputs).items():
         raise StorageError(
-            f"{graph.name} writes slot {key!r}, which lives in shards, with what each replica may"
-            f" have of its own ({where}, {view.ops[where].type}), so that copies would differ;"
+            f"{function_graph.title(graph)} writes slot {key!r}, which lives in shards, with what"
+            f" each replica may have of its own ({where}, {view.ops[where].type}), so that copies"
+            " would differ;"
             " sum or average it over the replicas, or trace this function before the first step,"
             " which then leaves the slot whole"
         )
