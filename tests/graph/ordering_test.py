@@ -1,44 +1,51 @@
-"""What cannot be put in order is found, and nothing beside it."""
+"""Each op stands after all that it waits for; a graph with a cycle has no order."""
 
 from __future__ import annotations
 
 import random
+import types
+from typing import Any
 
 import pytest
 
-from tf_wu_shard.graph.ordering import in_cycles
-
-CASES: dict[str, tuple[dict[str, list[str]], set[str]]] = {
-    "nothing": ({}, set()),
-    "a chain": ({"c": ["b"], "b": ["a"]}, set()),
-    "a diamond": ({"d": ["b", "c"], "b": ["a"], "c": ["a"], "a": []}, set()),
-    "needed twice by one": ({"b": ["a", "a"], "a": []}, set()),
-    "itself": ({"a": ["a"]}, {"a"}),
-    "what a cycle needs": ({"a": ["b", "x"], "b": ["a"], "x": ["y"], "y": []}, {"a", "b"}),
-    "what needs a cycle": ({"a": ["b"], "b": ["a"], "x": ["a"], "y": ["x"]}, {"a", "b"}),
-    "the way between two cycles": (
-        {"a": ["b"], "b": ["a"], "way": ["a"], "c": ["d", "way"], "d": ["c"]},
-        {"a", "b", "way", "c", "d"},
-    ),
-}
+from tf_wu_shard.errors import WuShardError
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.ordering import ordered_ops
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_cycles_and_what_lies_between_them(case: str) -> None:
-    needs, expected = CASES[case]
-    assert in_cycles(needs) == expected
+def nodes_of(needs: dict[str, list[str]]) -> list[Any]:
+    """NodeDefs that take, and wait for, what is named."""
+    return [
+        types.SimpleNamespace(name=name, op="Op", input=inputs, device="")
+        for name, inputs in needs.items()
+    ]
+
+
+def test_data_and_control_edges_are_told_apart() -> None:
+    *_, last = ordered_ops(nodes_of({"c": ["b:1", "^a"], "b": ["a"], "a": []}))
+    assert (last.name, last.inputs, last.controls) == ("c", (Value("b", 1),), ("a",))
+    assert last.position == 2
 
 
 def test_random_graphs_agree_with_reachability() -> None:
     rng = random.Random(7)
-    for _ in range(200):
+    outcomes = []
+    for _ in range(300):
         names = [str(i) for i in range(rng.randint(1, 12))]
-        needs = {n: rng.choices(names, k=rng.randint(0, 2)) for n in names}
+        needs = {n: rng.choices(names, k=rng.randint(0, 1)) for n in names}
         behind = {n: set(needs[n]) for n in names}
         for middle in names:
             for name in names:
                 if middle in behind[name]:
                     behind[name] |= behind[middle]
-        own = {n for n in names if n in behind[n]}
-        between = {n for n in names if own & behind[n] and any(n in behind[o] for o in own)}
-        assert in_cycles(needs) == own | between
+        has_cycle = any(n in behind[n] for n in names)
+        outcomes.append(has_cycle)
+        nodes = nodes_of({n: [rng.choice(["", "^"]) + one for one in needs[n]] for n in names})
+        if has_cycle:
+            with pytest.raises(WuShardError, match="cycle"):
+                ordered_ops(nodes)
+            continue
+        place = {op.name: op.position for op in ordered_ops(nodes)}
+        assert place.keys() == set(names)
+        assert all(place[one] < place[name] for name in names for one in needs[name])
+    assert 50 < sum(outcomes) < 250

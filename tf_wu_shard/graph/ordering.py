@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import collections
 import functools
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tf_wu_shard.errors import WuShardError
@@ -80,39 +79,3 @@ def _op(
         Op(name, node.op, tuple(values), tuple(controls), node.device, len(done), node),
         ready,
     )
-
-
-def in_cycles(needs: Mapping[str, Collection[str]]) -> frozenset[str]:
-    """Names that stand in a cycle, or on the way from one cycle to another.
-
-    Args:
-        needs: For each name, those that come before it. One that is no key needs nothing.
-
-    Returns:
-        The names. Empty where everything can be put in order.
-    """
-    after = _not_before(needs)
-    needed_by: dict[str, list[str]] = {name: [] for name in after}
-    for name in after:
-        for one in needs[name]:
-            if one in needed_by:
-                needed_by[one].append(name)
-    return frozenset(_not_before(needed_by))
-
-
-def _not_before(needs: Mapping[str, Collection[str]]) -> set[str]:
-    """Names that are in a cycle or need something that is."""
-    open_needs = {name: len({n for n in own if n in needs}) for name, own in needs.items()}
-    needed_by = collections.defaultdict(list)
-    for name, own in needs.items():
-        for one in {*own}:
-            needed_by[one].append(name)
-    ready = [name for name, count in open_needs.items() if not count]
-    while ready:
-        one = ready.pop()
-        del open_needs[one]
-        for name in needed_by[one]:
-            open_needs[name] -= 1
-            if not open_needs[name]:
-                ready.append(name)
-    return set(open_needs)

@@ -8,7 +8,6 @@ merely dropped hands its control edges on, so that nothing runs earlier than it 
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,7 +15,6 @@ from tf_wu_shard.colocation import rename_wishes, wishes
 from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.nodes import copy_of
 from tf_wu_shard.graph.op import Op, Value, parse_value
-from tf_wu_shard.graph.ordering import in_cycles
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.registry import Family, family_of
@@ -69,7 +67,6 @@ class GraphEdit:
         self.names = result_names(view, plan.reductions)
         self._control_memo: dict[str, tuple[str, ...]] = {}
         self._kept: frozenset[str] = frozenset()
-        self._needs: dict[str, frozenset[str]] = {}
         self._inputs = frozenset(op.name for op in view if op.type in _INPUTS)
 
     def replace_ops(self, replacements: Mapping[str, Sequence[str]]) -> None:
@@ -210,10 +207,7 @@ class GraphEdit:
         ):
             return op.node
         inputs = [str(self.value_now(v)) for v in op.inputs]
-        if self._waits_anew(op) and self._may_have_cycles and op.name in self._in_cycles:
-            controls = [n for c in op.controls for n in self._waited_for_in_time(c, op.name)]
-        else:
-            controls = [n for c in op.controls for n in self._waited_for(c)]
+        controls = [n for c in op.controls for n in self._waited_for(c)]
         inputs += [f"^{c}" for c in dict.fromkeys(controls)]
         node = copy_of(op.node)
         # The device is named as well.
@@ -222,84 +216,11 @@ class GraphEdit:
         node.input.extend(inputs)
         return node
 
-    def _waited_for_in_time(self, name: str, waiting: str) -> tuple[str, ...]:
-        """The ops that a stateless op waits for in the place of an old op.
-
-        What stands between two writes of a variable and enters the last one waits for the first.
-        Where one write is left, it cannot wait for that; it waits for what the first waited for.
-        """
-
-        def in_time(one: str) -> bool:
-            waits = self._waited_for(one)
-            return all(n in self._kept or waiting not in self._behind(n) for n in waits)
-
-        def before(one: str) -> Iterable[str]:
-            if in_time(one) or one not in self._view.ops or one in self._kept:
-                return ()
-            op = self._view.ops[one]
-            return (*op.controls, *(self.value_now(value).op for value in op.inputs))
-
-        found = (self._waited_for(n) for n in reachable([name], before) if in_time(n))
-        return tuple(dict.fromkeys(itertools.chain.from_iterable(found)))
-
     @functools.cached_property
     def _new(self) -> dict[str, _Edges]:
         """What the builder's nodes take and wait for, by their names, once all are there."""
         value_of = functools.cache(parse_value)  # Most values are taken several times.
         return {node.name: _Edges.of(node, value_of) for node in self._builder.nodes}
-
-    def _waits_anew(self, op: Op) -> bool:
-        """Whether a stateless op waits for what took the place of another."""
-        return not self._replaced_ops.keys().isdisjoint(op.controls) and not (
-            self._view.is_stateful(op.type)
-        )
-
-    @functools.cached_property
-    def _may_have_cycles(self) -> bool:
-        """Whether anything new may come behind an op that waits anew.
-
-        Most steps have one such op, which waits for the whole update, and nothing new behind it.
-        """
-        behind: set[str] = set()
-        for op in self._view:
-            if op.position >= self._first_changed and (
-                self._waits_anew(op) or not behind.isdisjoint(op.sources)
-            ):
-                behind.add(op.name)
-        named = {value.op for value in self._replaced_values.values()}
-        named.update(*self._replaced_ops.values())
-        for edges in self._new.values():
-            named.update(edges.waits, (value.op for value in edges.values))
-        return not behind.isdisjoint(named)
-
-    @functools.cached_property
-    def _in_cycles(self) -> frozenset[str]:
-        """Ops that would need themselves if all waited for what replaces what they waited for."""
-        needs = {one: self._needed_by(one) for one in reachable(self._new, self._needed_by)}
-        return in_cycles(needs)
-
-    def _behind(self, name: str) -> frozenset[str]:
-        """The old ops that a new op needs, itself or by way of others."""
-        if name not in self._needs:
-            self._needs[name] = frozenset(reachable([name], self._needed_by))
-        return self._needs[name]
-
-    def _needed_by(self, name: str) -> list[str]:
-        """The ops whose values an op of the new graph takes, or which it waits for.
-
-        Nothing is said of those before the first change, as nothing new comes before them.
-        """
-        values: Sequence[Value]
-        waits: Sequence[str]
-        if name in self._new:
-            values, waits = self._new[name]
-        elif name in self._view.ops and self._view.ops[name].position >= self._first_changed:
-            op = self._view.ops[name]
-            values, waits = op.inputs, op.controls
-        else:
-            return []
-        needed = [self.value_now(value).op for value in values]
-        return [*needed, *(n for wait in waits for n in self._waited_for(wait))]
 
     def _waited_for(self, name: str) -> tuple[str, ...]:
         """The ops to wait for in the place of an old op."""
