@@ -29,7 +29,8 @@ class Updates(Kind):
     )
     NOT_SUMMED = (
         "{op_type} writes it from no gradient known to be summed over replicas",
-        lifted_by.SUMMED,
+        "a gradient that the strategy sums in the same step and hands to each replica: by"
+        " all_reduce, or reduce_to the variable, where strategy.reduce hands one value to all",
     )
     VARIABLE_SHAPE_OPEN = (
         "its own shape is not fixed, so that nothing tells how to cut it",

@@ -67,6 +67,18 @@ def test_small_ones_stay_on_every_replica_and_load_nobody() -> None:
     assert (alone.variable, alone.refusal.reason) == ("a", "9 elements, below min_elements=16")
 
 
+def test_weights_that_one_replica_updates_together_are_as_large_as_the_largest() -> None:
+    analysis = whole(analysis_of([Weight("bias", (3,), ("m",)), Weight("kernel", (8, 8), ("v",))]))
+    bias, kernel = analysis.updates
+    both = dataclasses.replace(
+        bias,
+        variables=(*bias.variables, *kernel.variables),
+        reductions=(*bias.reductions, *kernel.reductions),
+    )
+    plan = plan_of(dataclasses.replace(analysis, updates=(both,)))
+    assert owners(plan) == {"bias": 0} and plan.left_alone == ()
+
+
 def test_slots_of_any_shape_have_the_owner_of_their_weight() -> None:
     update = analysis_of([Weight("w", (4, 8), ("m",))]).updates[0]
     side = dataclasses.replace(update.slots[0], key="side", shape=(4, 4))

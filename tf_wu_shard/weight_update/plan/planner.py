@@ -124,7 +124,8 @@ def make_plan(
 def _against(
     analysis: Analysis, update: WeightUpdate, smallest: int, tile: int | None = None
 ) -> Refusal | None:
-    size = math.prod(update.variables[0].shape)
+    # One replica may do the update of weights of several sizes, that of a small one first.
+    size = max(math.prod(weight.shape) for weight in update.weights)
     if size == 0:
         return refusals.Plan.EMPTY.at()
     if size < smallest:
