@@ -17,5 +17,4 @@ OF_ONE_SHAPE = "an update whose tensors all have the variable's shape, or are si
 OTHER_OP = "an update without {op_type}, or a rule for this op"
 OWN_GRADIENTS = "an update of each weight from its own gradient alone"
 SAME_ON_ALL = "an update that is the same on every replica, such as one without random numbers"
-SUMMED = "a gradient that the strategy sums over its replicas, in the same step as the update"
 TRACED_FOR_REPLICAS = "a step that was traced for replicas, in which sums are marked"

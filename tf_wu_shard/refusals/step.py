@@ -88,7 +88,7 @@ class Topology(Kind):
     )
     NO_GRADIENT_SUMMED = (
         "no gradient is summed over the replicas in its TPU program",
-        lifted_by.SUMMED,
+        "a gradient that the strategy sums over its replicas, in the same step as the update",
     )
 
     # Sums over the replicas.
