@@ -17,7 +17,7 @@ from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.registry import family_of
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.rules.writes import WRITES, is_plain_write
-from tf_wu_shard.storage import captured_slots
+from tf_wu_shard.storage import captured_slots, copies_apart
 from tf_wu_shard.tensorflow_private import function_graph, tpu_graph
 from tf_wu_shard.tensorflow_private.creating_traces import makes_variables
 from tf_wu_shard.tensorflow_private.distributed_variables import (
@@ -38,7 +38,7 @@ WRITING = frozenset(WRITES)
 _CALLED = CALLS - STATEFUL_BRANCHES
 
 # What replicas do together. A function that does so may do it to what calls train, or wait where
-# these do not.
+# these do not. Of others it only matters what they hand to calls that write.
 _TOGETHER = SUMS | {"CollectiveGatherV2"}
 
 # What yields a value that was there before.
@@ -54,7 +54,8 @@ class Sight:
         handles: The resource handles that it captured.
         in_shards: Those of variables that live in shards.
         trains: Whether it may train variables of several replicas, or uses some that are in shards.
-        calls: Names of the calls that it hands variables of several replicas.
+        calls: Names of the calls that it hands variables of several replicas, where what else it
+            hands them may matter.
     """
 
     asked: bool
@@ -92,8 +93,10 @@ def look(graph: Any, wanted: bool, *, every_trace: bool = False) -> Sight:
         trains = any(map(is_of_replicas, written)) or bool(tpu_graph.replicated_variables(graph))
     calls: tuple[str, ...] = ()
     hands_on = wanted and not trains and function_graph.may_write(graph, _CALLED)
-    if hands_on and function_graph.op_types(graph) & _TOGETHER:
-        calls = function_graph.takers(distributed, _CALLED, is_of_replicas)
+    if hands_on:
+        together = function_graph.op_types(graph) & _TOGETHER
+        counts = is_of_replicas if together else copies_apart.is_written_within
+        calls = function_graph.takers(distributed, _CALLED, counts)
     return Sight(wanted, handles, in_shards, trains, calls)
 
 

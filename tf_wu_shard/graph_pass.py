@@ -37,7 +37,7 @@ from tf_wu_shard.step.capture import Captured, capture
 from tf_wu_shard.step.replicas import dialect_of
 from tf_wu_shard.step.step import Step
 from tf_wu_shard.step.swap import rebuilt
-from tf_wu_shard.storage import pending_slots, sharded_slot
+from tf_wu_shard.storage import copies_apart, pending_slots, sharded_slot
 from tf_wu_shard.tensorflow_private import (
     creating_traces,
     eager_steps,
@@ -187,6 +187,8 @@ def _processed(
     try:
         captured = capture(graph)
         if not eligibility.is_eligible(graph, captured.view, sight):
+            if options is not None:
+                copies_apart.notice(graph, captured)
             # There is nothing to shard, but a pass may have changed what it calls.
             asked, options = _Asked(None, passes.called_in(captured.view, asked.others)), None
             if not asked.others:

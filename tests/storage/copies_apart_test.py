@@ -36,11 +36,14 @@ class Training:
         batches = tf.data.Dataset.from_tensor_slices(np.arange(36, dtype=np.float32) / 9.0)
         self.batches = strategy.experimental_distribute_dataset(batches.batch(6).batch(6))
         self.called = tf.function(self._gradient)
+        self.moved = tf.function(lambda own: self._move(self._gradient(own)))
         made = {
             "synchronous": self._synchronous,
             "local": self._local,
             "local in a called function": self._local_in_a_called_function,
             "local epoch": self._local_epoch,
+            "local by a called function": self._local_by_a_called_function,
+            "local as often as told": self._local_as_often_as_told,
             "average": self._average,
         }
         self.step = {name: tf.function(made[name]) for name in made}
@@ -79,6 +82,16 @@ class Training:
     def _local_in_a_called_function(self, rows: Any) -> None:
         self.strategy.run(lambda own: self._move(self.called(own)), args=(rows,))
 
+    def _local_by_a_called_function(self, rows: Any) -> None:
+        self.strategy.run(lambda own: self.moved(own), args=(rows,))
+
+    def _local_as_often_as_told(self, rows: Any) -> None:
+        def step(own: tf.Tensor) -> None:
+            for _ in tf.range(tf.cast(own[0, 0], tf.int32)):
+                self._move(0.125 * tf.ones(SHAPE))
+
+        self.strategy.run(step, args=(rows,))
+
     def _local_epoch(self, rows: Any) -> None:
         del rows
         for batch in self.batches:
@@ -107,6 +120,8 @@ def _flag() -> Iterator[None]:
         ("local", False),
         ("local in a called function", True),
         ("local epoch", True),
+        ("local by a called function", False),
+        ("local as often as told", False),
     ],
 )
 def test_local_steps_that_come_first_leave_the_update_to_each_replica(

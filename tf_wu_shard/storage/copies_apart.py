@@ -7,39 +7,43 @@ is said that its copies will be made alike again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Set
 from typing import Any
 
 from absl import logging
 
-from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.step import origins
+from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.own_values import written_with_own_values
+from tf_wu_shard.tensorflow_private import function_graph
+from tf_wu_shard.tensorflow_private.distributed_variables import distributed_variable_of
 
-# Noted on a variable: the function that moves its copies apart; the one that updates it in shards.
+# Noted on a variable: the function that moves its copies apart; the one that updates it in shards;
+# one that writes it, of which those that call it know with what.
 _APART = "_wu_shard_copies_apart"
 _IN_SHARDS = "_wu_shard_updated_by"
+_WRITTEN_WITHIN = "_wu_shard_written_within"
 
 
-def notice(
-    function: str,
-    view: GraphView,
-    variables: Mapping[str, Any],
-    alike: Set[str] = frozenset(),
-    *,
-    own_inputs: bool = True,
-) -> None:
+def notice(graph: Any, captured: Captured, alike: Set[str] = frozenset()) -> None:
     """Notes the trained variables that a function moves apart.
 
     Args:
-        function: Its name.
-        view: What it holds.
-        variables: The distributed variables, by key.
-        alike: Keys of those that it is proved to write alike.
-        own_inputs: See `own_values.written_with_own_values`.
+        graph: The FuncGraph.
+        captured: What it holds.
+        alike: Keys of the variables that it is proved to write alike.
     """
-    weights = {r.key for r in view.variables.values() if r.trainable and r.mirrored}
-    asked = (weights & variables.keys()) - alike
-    found = written_with_own_values(view, asked, own_inputs=own_inputs) if asked else {}
+    view, variables, function = captured.view, captured.variables, function_graph.title(graph)
+    weights = {
+        ref.key: handle
+        for handle, ref in view.variables.items()
+        if ref.trainable and ref.mirrored and ref.key in variables and ref.key not in alike
+    }
+    if not weights:
+        return
+    # A branch takes what the function around it has made, of which it does not know what it is.
+    is_inner = function_graph.is_branch_or_body(graph)
+    found = written_with_own_values(view, weights.keys(), own_inputs=not is_inner)
     for key, where in found.items():
         variable = variables[key]
         updating = getattr(variable, _IN_SHARDS, None)
@@ -51,6 +55,23 @@ def notice(
                 *(function, key, where, updating, function),
             )
         setattr(variable, _APART, function)
+    copies = {ref.replica for ref in view.variables.values() if ref.key in weights}
+    for key in weights.keys() - found.keys():
+        handle = weights[key]
+        # A function that has one copy of several is called for each.
+        is_inner = is_inner or len(copies) < view.variables[handle].num_replicas
+        if is_inner and any(origins.written_with(view, handle)):
+            setattr(variables[key], _WRITTEN_WITHIN, function)
+
+
+def is_written_within(handle: Any) -> bool:
+    """Whether a function writes a weight, of which only those that call it know with what.
+
+    Args:
+        handle: The resource handle of one of its components.
+    """
+    found = distributed_variable_of(handle)
+    return found is not None and hasattr(found[0], _WRITTEN_WITHIN)
 
 
 def moved_apart_by(variable: Any) -> str | None:

@@ -123,9 +123,7 @@ def run_stages(step: Step, options: ShardingOptions | None, reported: Reported) 
     view = captured.view
     found = analyze(view, dialect).with_reasons(captured.kept_branches)
     alike = {v.key for update in found.updates for v in update.variables}
-    # A branch takes what the function around it has made, of which it does not know what it is.
-    own_inputs = not function_graph.is_branch_or_body(graph)
-    copies_apart.notice(title, view, captured.variables, alike, own_inputs=own_inputs)
+    copies_apart.notice(graph, captured, alike)
     analysis = _without_reported(graph, captured, found, nested.reports, reported)
     if cluster is None and analysis.updates and xla_contexts.is_compiled(graph, WRITING):
         analysis = analysis.without_updates(refusals.Topology.COMPILED_BY_XLA.at())
