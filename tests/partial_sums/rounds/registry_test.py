@@ -227,11 +227,12 @@ def batches(own: Any, notice: Callable[[], None], *steps: int) -> None:
         notice()
 
 
+@pytest.mark.parametrize("before", [(0, 1, 2), (0, 0, 0, 1, 2)])
 def test_who_takes_a_batch_for_every_step_outside_is_told(
-    weights: list[Weight], hooks: dict[str, list[Any]], logged: list[str]
+    weights: list[Weight], hooks: dict[str, list[Any]], logged: list[str], before: tuple[int, ...]
 ) -> None:
     own, (notice,) = rounds_of(weights), hooks["before_eager_batches"]
-    batches(own, notice, 0, 1, 2)
+    batches(own, notice, *before)
     assert logged == []
     batches(own, notice, 3)
     assert logged == [messages.WAITS_FOR_BATCHES]

@@ -181,7 +181,7 @@ def test_variables_are_known_as_long_as_they_are_there(
     assert own.trains(weights[1:]) and own.trains([other, weights[0]])
     assert not own.trains([other]) and not own.trains([])
     weights.clear()
-    assert not own.trains([other])
+    assert not own.trains([other, None])
 
 
 def test_nothing_is_handed_in_where_nothing_is_late(own: SharedRounds) -> None:
