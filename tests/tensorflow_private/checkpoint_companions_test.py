@@ -200,6 +200,19 @@ def test_what_another_thread_writes_may_be_refused_before(
     assert not [*tmp_path.iterdir()]
 
 
+def test_another_thread_that_writes_copies_asks_no_more(
+    texts: Texts, scope: Any, tmp_path: pathlib.Path
+) -> None:
+    with scope():
+        variable = tf.Variable(1.0)
+    own = tf.train.Checkpoint(weight=variable)
+    options = tf.train.CheckpointOptions(experimental_enable_async_checkpoint=True)
+    own.write(str(tmp_path / "c"), options=options)
+    own.sync()
+    assert texts.done == [("save aside", {id(variable)})]
+    assert tf.train.list_variables(str(tmp_path / "c"))
+
+
 def test_variables_of_a_model_are_found_once_each(scope: Any) -> None:
     with scope():
         weights = [tf.Variable(float(number)) for number in range(3)]

@@ -13,6 +13,7 @@ import pytest
 from tf_wu_shard.tensorflow_private import epoch_ends
 from tf_wu_shard.tensorflow_private.epoch_ends import before_epochs_end
 from tf_wu_shard.tensorflow_private.training_modules import CALLBACK_LISTS, TRAINERS
+from tf_wu_shard.tensorflow_private.wrapping import unwrap
 
 
 class Model:
@@ -86,8 +87,8 @@ def test_a_real_fit_tells_before_its_validation_and_its_callbacks(
         (CALLBACK_LISTS[package], "on_epoch_end"),
     ):
         owner = getattr(importlib.import_module(module), name)
-        original = getattr(owner, method)
-        monkeypatch.setattr(owner, method, getattr(original, "__wrapped__", original))
+        monkeypatch.setattr(owner, method, getattr(owner, method))
+        unwrap(owner, method)
     done: list[str] = []
     made = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1)])
     made.compile("sgd", "mse", run_eagerly=True)

@@ -13,6 +13,7 @@ import pytest
 from tf_wu_shard.tensorflow_private import model_saves
 from tf_wu_shard.tensorflow_private.model_saves import before_saves
 from tf_wu_shard.tensorflow_private.training_modules import SAVES
+from tf_wu_shard.tensorflow_private.wrapping import unwrap
 
 
 @pytest.fixture
@@ -77,8 +78,9 @@ def test_kerases_own_files_are_told_of(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module, name in SAVES["keras"]:
-        original = getattr(sys.modules[module], name)
-        monkeypatch.setattr(sys.modules[module], name, getattr(original, "__wrapped__", original))
+        owner = sys.modules[module]
+        monkeypatch.setattr(owner, name, getattr(owner, name))
+        unwrap(owner, name)
     told: list[Any] = []
     before_saves(told.append)
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
