@@ -146,6 +146,7 @@ def raise_in(module: str) -> Callable[[], None]:
 @pytest.mark.parametrize(
     ("module", "is_told"),
     [
+        ("tensorflow.python.tpu", True),
         ("tensorflow.python.tpu.tpu_system", True),
         ("tensorflow.python.distribute.cluster_resolver.tpu.resolver", True),
         ("tensorflow.python.tpu_other", False),
@@ -167,6 +168,10 @@ def test_on_a_tpu_that_a_topology_stands_for_nothing_runs(
     said = run(fail(RuntimeError(text)), topology="v5e:2x4")
     assert said.startswith(f"train.py raised RuntimeError: {text}")
     assert ("--topology v5e:2x4 stands for nothing runs" in said) == is_told
+
+
+def test_without_one_nobody_is_told_what_it_stands_for(run: Callable[..., Any]) -> None:
+    assert run(fail(RuntimeError("no TPU"))) == "train.py raised RuntimeError: no TPU"
 
 
 def test_with_a_topology_nobody_is_told_to_name_one(run: Callable[..., Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import types
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+from tests.graph.text_graph import view_of
 from tf_wu_shard.dtypes import FLOAT32
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.op import Op, Value
@@ -106,8 +106,11 @@ class Model:
 
     def step(self, replica: Callable[[], Any]) -> Step:
         """What all replicas do, as it is traced."""
-        function = tf.function(lambda: self.strategy.run(replica), autograph=False)
-        graph = function.get_concrete_function().graph
+
+        def step_12() -> Any:
+            return self.strategy.run(replica)
+
+        graph = tf.function(step_12, autograph=False).get_concrete_function().graph
         return step_of(graph, capture(graph), None)
 
 
@@ -251,7 +254,7 @@ def test_what_is_made_of_a_sum_is_handed_in_for_the_next_round(
     assert (shape, dtype) == ((2,), FLOAT32)
     # Each process numbers its graphs by itself; the op has the same name on all.
     graph, _, op = name.partition("/")
-    assert graph and not re.search("[0-9]", graph) and op
+    assert graph == "step_" and op.startswith("CollectiveReduceV2")
     for value in done.view.outputs:
         found = before(done.view, value)
         assert "said:0" in found and found.isdisjoint({"round:1", "CollectiveReduceV2"})
@@ -293,6 +296,35 @@ def test_a_gradient_that_only_waits_for_another_sum_is_of_another_round(
 
     with pytest.raises(WuShardError, match="follows from another sum of the same step, such as a"):
         in_rounds(model.step(replica))
+
+
+def gathered(value: Any) -> Any:
+    return tf.distribute.get_replica_context().all_gather(value, 0)
+
+
+def test_what_is_gathered_waits_for_all_workers(model: Model, shared: Shared) -> None:
+    def replica() -> tf.Tensor:
+        own = gathered(model.weight)
+        model.weight.assign_sub(summed(model.gradient))
+        return own
+
+    with pytest.raises(WuShardError, match="waits for all workers, and is no sum"):
+        in_rounds(model.step(replica))
+
+
+def test_behind_sums_is_what_takes_them_or_waits_for_them_and_no_other_sum() -> None:
+    view = view_of("""
+    x = Placeholder() [4]
+    first = CollectiveReduceV2(x, x, x) [4]
+    second = CollectiveReduceV2(x, x, x) [4] ^first
+    taken = Sqrt(first) [4]
+    waits = Sqrt(x) [4] ^second
+    later = Sqrt(waits) [4]
+    third = CollectiveReduceV2(taken, x, x) [4]
+    apart = Sqrt(x) [4]
+    """)
+    sums = [view.ops[name] for name in ("first", "second")]
+    assert exchange._behind(view, sums) == {"taken", "waits", "later", "third"}
 
 
 @pytest.fixture
@@ -340,6 +372,12 @@ def test_a_caller_of_several_rounds_does_not_know_which_its_sum_is_of(
     calling.append(Shared())
     with pytest.raises(WuShardError, match="calls steps of 2 sets of weights: which of their"):
         exchanged_by_caller(averaging(model))
+
+
+def test_a_caller_that_gathers_waits_for_all_workers(model: Model, calling: list[Shared]) -> None:
+    step = model.step(lambda: (gathered(tf.exp(model.weight)), summed(tf.ones([2]))))
+    with pytest.raises(WuShardError, match="waits for all workers, and is no sum"):
+        exchanged_by_caller(step)
 
 
 def test_a_caller_hands_no_sum_to_its_steps(model: Model, calling: list[Shared]) -> None:
