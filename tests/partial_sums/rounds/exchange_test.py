@@ -6,11 +6,12 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import keras
 import pytest
 import tensorflow as tf
 
 from tests.graph.text_graph import view_of
-from tf_wu_shard.dtypes import FLOAT32
+from tf_wu_shard.dtypes import FLOAT32, INT32
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
@@ -20,11 +21,15 @@ from tf_wu_shard.partial_sums.rounds import checks, exchange
 from tf_wu_shard.partial_sums.rounds.exchange import exchanged, exchanged_by_caller
 from tf_wu_shard.partial_sums.steps.sums import sums_of
 from tf_wu_shard.reachable import reachable
+from tf_wu_shard.rules.writes import WRITES
 from tf_wu_shard.step.capture import capture
 from tf_wu_shard.step.step import Step
+from tf_wu_shard.storage.late_gradients import LISTS
 from tf_wu_shard.tensorflow_private.python_calls import EAGER_CALL
 
 GROUP_OF_ONE = 77
+
+ROWS = tf.TensorSpec([None], tf.int32)
 
 
 class Shared:
@@ -296,6 +301,38 @@ def test_a_gradient_that_only_waits_for_another_sum_is_of_another_round(
 
     with pytest.raises(WuShardError, match="follows from another sum of the same step, such as a"):
         in_rounds(model.step(replica))
+
+
+def test_rows_of_a_table_are_exchanged_as_two_lists_of_open_length(
+    model: Model, shared: Shared
+) -> None:
+    with model.strategy.scope():
+        table = tf.Variable(tf.ones([9, 3]), name="table")
+        optimizer = keras.optimizers.SGD(1.0)
+        optimizer.build([table])
+
+    def replica(rows: tf.Tensor) -> None:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.gather(table, rows))
+        optimizer.apply_gradients([(tape.gradient(loss, table), table)])
+
+    def step(rows: tf.Tensor) -> None:
+        model.strategy.run(replica, (rows,))
+
+    traced = tf.function(step, autograph=False).get_concrete_function(ROWS)
+    done = in_rounds(step_of(traced.graph, capture(traced.graph), None))
+    assert shared.num_dense == 0
+    assert shared.kinds == [((None, 3), FLOAT32), ((None,), INT32)]
+    ((round_,),) = calls_in(done.view).values()
+    # Both replicas' lists, one after the other.
+    assert [done.view.producer(value).type for value in round_.inputs] == ["ConcatV2"] * 2
+    gathers = {"CollectiveGatherV2", "If"}
+    assert not any(op.type in gathers and op.name in done.view.live for op in done.view)
+    writes = [op for op in done.view if op.type in WRITES]
+    found = [set[str]().union(*(before(done.view, one) for one in op.inputs)) for op in writes]
+    assert sum({"round:0", "round:1"} <= one for one in found) == 2
+    (source,) = shared.attached.values()
+    assert [*source.names] == [*LISTS]
 
 
 def gathered(value: Any) -> Any:
