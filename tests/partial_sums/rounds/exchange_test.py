@@ -303,12 +303,14 @@ def test_a_gradient_that_only_waits_for_another_sum_is_of_another_round(
         in_rounds(model.step(replica))
 
 
+# With a momentum the rows are made a table, for which it takes its shape.
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
 def test_rows_of_a_table_are_exchanged_as_two_lists_of_open_length(
-    model: Model, shared: Shared
+    model: Model, shared: Shared, momentum: float
 ) -> None:
     with model.strategy.scope():
         table = tf.Variable(tf.ones([9, 3]), name="table")
-        optimizer = keras.optimizers.SGD(1.0)
+        optimizer = keras.optimizers.SGD(1.0, momentum)
         optimizer.build([table])
 
     def replica(rows: tf.Tensor) -> None:
@@ -331,6 +333,9 @@ def test_rows_of_a_table_are_exchanged_as_two_lists_of_open_length(
     writes = [op for op in done.view if op.type in WRITES]
     found = [set[str]().union(*(before(done.view, one) for one in op.inputs)) for op in writes]
     assert sum({"round:0", "round:1"} <= one for one in found) == 2
+    checked = [op for op in done.view if op.type == "EnsureShape"]
+    shapes = [[dim.size for dim in op.attribute("shape").shape.dim] for op in checked]
+    assert sorted(shapes) == [[-1]] * 2 + [[-1, 3]] * 2
     (source,) = shared.attached.values()
     assert [*source.names] == [*LISTS]
 
