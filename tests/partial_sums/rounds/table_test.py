@@ -1,13 +1,10 @@
-"""Where workers say that a round has started, and who starts one."""
+"""Where workers say that a round has started, and what they answer of it."""
 
 from __future__ import annotations
-
-import collections
 
 import pytest
 
 from tf_wu_shard.partial_sums.rounds import table as table_module
-from tf_wu_shard.partial_sums.rounds.starts import may_start
 from tf_wu_shard.partial_sums.rounds.table import RoundTable
 from tf_wu_shard.workers.store import LocalStore, StoreError
 
@@ -55,25 +52,6 @@ def test_a_worker_says_of_a_round_whether_it_has_a_batch() -> None:
     table.start(3)
     assert table.ask(3, 0)
     assert not table.ask(3, 1)
-
-
-def test_one_worker_starts_a_round_of_the_majority_and_each_as_many() -> None:
-    starts = [
-        [worker for worker in range(4) if may_start("majority", 7, number, worker, 4)]
-        for number in range(4000)
-    ]
-    assert all(len(one) == 1 for one in starts)
-    counts = collections.Counter(worker for (worker,) in starts)
-    # Of 4,000 even draws a count is 1,000 give or take 27; five times that is never seen.
-    assert all(abs(count - 1000) < 137 for count in counts.values())
-    other = [may_start("majority", 8, number, 0, 4) for number in range(4000)]
-    assert other != [0 in one for one in starts]
-
-
-def test_any_worker_starts_a_solo_round() -> None:
-    assert all(
-        may_start("solo", 7, number, worker, 4) for number in range(9) for worker in range(4)
-    )
 
 
 def test_who_has_left_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

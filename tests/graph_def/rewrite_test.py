@@ -1,4 +1,4 @@
-"""GraphDefs that are left as they were, each with its reason, and what is no GraphDef at all."""
+"""GraphDefs whose host finds all that it used, and those that are left as they were, and why."""
 
 from __future__ import annotations
 
@@ -53,6 +53,122 @@ def test_a_graph_is_not_changed_where_it_is_rewritten() -> None:
     before = graph_def.SerializeToString(deterministic=True)
     assert tf_wu_shard.rewrite_graph_def(graph_def).graph_def is not graph_def
     assert graph_def.SerializeToString(deterministic=True) == before
+
+
+HOST_ACCESSES = {"ReadVariableOp", "AssignVariableOp", "VarIsInitializedOp"}
+
+
+@functools.cache
+def rewritten() -> tf_wu_shard.RewrittenGraphDef:
+    """A momentum step in shards."""
+    return tf_wu_shard.rewrite_graph_def(made().graph_def)
+
+
+def nodes_of(graph_def: Any) -> dict[str, Any]:
+    return {node.name: node for node in graph_def.node}
+
+
+def test_all_ops_of_the_host_keep_their_names_but_variables_in_shards() -> None:
+    old, new = nodes_of(made().graph_def), nodes_of(rewritten().graph_def)
+    host = {name for name, node in old.items() if "_tpu_replicate" not in node.attr}
+    assert host - new.keys() == {one.name for one in rewritten().variables}
+    # Reads and writes of what is in shards are other ops of their names now.
+    other = {name for name in host & new.keys() if old[name].op != new[name].op}
+    assert {old[name].op for name in other} <= HOST_ACCESSES
+    assert all("w" in old[name].input or "w/Momentum" in old[name].input for name in other)
+
+
+def test_a_variable_in_shards_is_described_by_what_a_program_needs_of_it() -> None:
+    weight, slot = rewritten().variables
+    assert (weight.name, slot.name) == ("w", "w/Momentum")
+    new = nodes_of(rewritten().graph_def)
+    for one in (weight, slot):
+        assert (one.shape, one.dtype) == ((programs.INPUTS, programs.OUTPUTS), "float32")
+        assert one.layout == "tiles 7800/4 pad 392" and one.shard_shape == (16, 128)
+        assert len({*one.shards}) == programs.REPLICAS
+        for shard in one.shards:
+            assert new[shard].op == "VarHandleOp"
+            assert [dim.size for dim in new[shard].attr["shape"].shape.dim] == [16, 128]
+        assert one.devices == ("",) * programs.REPLICAS
+        # Under the name of the op that read the whole variable.
+        assert one.value == f"{one.name}/Read/ReadVariableOp:0"
+        assert new[f"{one.name}/Read/ReadVariableOp"].op != "ReadVariableOp"
+        assert {*one.writers} <= new.keys() and f"{one.name}/Assign" in one.writers
+
+
+def test_shards_live_where_the_replicas_do() -> None:
+    devices = tuple(f"/task:{number}/device:TPU:0" for number in range(programs.REPLICAS))
+    found = tf_wu_shard.rewrite_graph_def(made().graph_def, devices=devices)
+    new = nodes_of(found.graph_def)
+    for one in found.variables:
+        assert one.devices == devices
+        assert tuple(new[shard].device for shard in one.shards) == devices
+
+
+def test_a_variable_that_nobody_reads_can_be_fetched_too() -> None:
+    def without_reads(graph_def: Any) -> None:
+        kept = [n for n in graph_def.node if not n.name.startswith(("save", "w/Momentum/Read"))]
+        del graph_def.node[:]
+        graph_def.node.extend(kept)
+
+    slot = tf_wu_shard.rewrite_graph_def(changed(without_reads)).variables[1]
+    assert slot.name == "w/Momentum" and slot.writers == ("w/Momentum/Assign",)
+    with tf.Graph().as_default() as graph:
+        found = tf_wu_shard.rewrite_graph_def(changed(without_reads))
+        tf.import_graph_def(found.graph_def, name="")
+        value = graph.get_tensor_by_name(found.variables[1].value)
+    assert value.shape == slot.shape
+
+
+def test_names_that_the_host_has_taken_are_not_taken_again() -> None:
+    taken = rewritten().variables[0].shards[1]
+    graph = programs.graph(momentum_step(), lambda: tf.constant(1.0, name=taken))
+    found = tf_wu_shard.rewrite_graph_def(graph.graph_def)
+    assert nodes_of(found.graph_def)[taken].op == "Const"
+    assert taken not in found.variables[0].shards
+
+
+def test_what_waits_for_a_variable_or_a_part_of_the_program_waits_for_all_that_it_does() -> None:
+    def wait() -> None:
+        graph = tf.compat.v1.get_default_graph()
+        handle = graph.get_operation_by_name("w")
+        inside = next(op for op in graph.get_operations() if op.type == "CrossReplicaSum")
+        with tf.control_dependencies([handle, inside]):
+            tf.constant(1.0, name="waits")
+
+    graph = programs.graph(momentum_step(), wait)
+    waits = nodes_of(graph.graph_def)["waits"]
+    assert "^w" in waits.input
+    found = nodes_of(tf_wu_shard.rewrite_graph_def(graph.graph_def).graph_def)
+    controls = [text.removeprefix("^") for text in found["waits"].input]
+    assert controls and len({*controls}) == len(controls)
+    assert all(name in found for name in controls)
+
+
+def test_who_wished_to_be_beside_a_variable_in_shards_wishes_nothing() -> None:
+    def beside() -> None:
+        graph = tf.compat.v1.get_default_graph()
+        for name, where in (("lost", "w/Momentum"), ("kept", "b")):
+            with v1.colocate_with(graph.get_operation_by_name(where)):
+                tf.constant(1.0, name=name)
+
+    found = tf_wu_shard.rewrite_graph_def(programs.graph(momentum_step(), beside).graph_def)
+    new = nodes_of(found.graph_def)
+    assert [*new["kept"].attr["_class"].list.s] == [b"loc:@b"]
+    assert b"loc:@w/Momentum" not in new["lost"].attr["_class"].list.s
+
+
+def test_a_rewrite_is_reported_under_its_name() -> None:
+    tf_wu_shard.clear_reports()
+    found = tf_wu_shard.rewrite_graph_def(made().graph_def, name="my graph")
+    assert [*tf_wu_shard.reports()] == [found.report]
+    assert found.report.headline.startswith("my graph: sharded")
+    assert found.report.pass_ms > 0
+    with tf.Graph().as_default() as empty:
+        tf.constant(1.0)
+    none = tf_wu_shard.rewrite_graph_def(empty.as_graph_def(), name="no program")
+    assert tf_wu_shard.reports()[-1] == none.report
+    assert none.report.headline.startswith("no program: nothing sharded")
 
 
 def test_a_graph_without_a_tpu_program() -> None:
