@@ -48,8 +48,17 @@ def found(text: str, *keys: str) -> dict[str, str]:
         ("x# = ReadVariableOp(own#) [4] @d#\n", "own"),
         ("it# = Placeholder()\nx# = IteratorGetNext(it#) [4] @d#\n", "it"),
         ("n# = Const() {value=#}\nx# = StatelessRandomNormalV2(size, n#) [4] @d#\n", "n"),
+        # Both have axes 0 and 1, and the number is one of these.
+        (
+            "n# = Const() {value=#}\ni# = Const() {value=0}\nj# = Const() {value=1}\n"
+            "k# = AddN(n#, i#, j#)\nx# = Mul(shared, k#) [4] @d#\n",
+            "n",
+        ),
     ],
-    ids=("argument", "random number", "variable of each", "element", "number of the replica"),
+    ids=(
+        *("argument", "random number", "variable of each", "element", "number of the replica"),
+        "number that is an axis elsewhere",
+    ),
 )
 def test_what_each_replica_has_for_itself_moves_copies_apart(text: str, where: str) -> None:
     scaled = "g# = Mul(x#, shared) [4] @d#\nput# = AssignSubVariableOp(w#, g#) @d#\n"
@@ -97,12 +106,23 @@ def test_what_all_replicas_share_does_not(text: str) -> None:
     assert found(text) == {}
 
 
-def test_of_a_branch_it_is_not_asked_what_its_inputs_are() -> None:
+@pytest.mark.parametrize("between", ["", "more# = AssignAddVariableOp(m#, shared) @d# ^put#\n"])
+def test_what_a_later_write_has_replaced_is_not_read(between: str) -> None:
+    # A buffer takes a replica's gradient, and then the sum of all; or what it holds is added to.
+    text = "x# = Placeholder() [4] @d#\nput# = AssignVariableOp(m#, x#) @d#\n" + between
+    over = "over# = AssignVariableOp(m#, shared) @d# ^put#\n"
+    read = "now# = ReadVariableOp(m#) [4] @d#\nstep# = AssignSubVariableOp(w#, now#) @d#\n"
+    assert found(text + over + read.replace("@d#", "@d# ^over#", 1)) == {}
+    assert found(text + read.replace("@d#", "@d# ^put#", 1)) == {"w": "x0"}
+
+
+def test_whether_an_input_is_a_replicas_own_others_may_say() -> None:
     handed = view("x# = Placeholder() [4] @d#\nput# = AssignVariableOp(w#, x#) @d#\n")
     assert written_with_own_values(handed, {"w"}).keys() == {"w"}
-    assert written_with_own_values(handed, {"w"}, own_inputs=False) == {}
+    assert written_with_own_values(handed, {"w"}, lambda name: False) == {}
+    assert written_with_own_values(handed, {"w"}, lambda name: name == "x1") == {"w": "x1"}
     drawn = view("x# = RandomUniform(size) [4] @d#\nput# = AssignVariableOp(w#, x#) @d#\n")
-    assert written_with_own_values(drawn, {"w"}, own_inputs=False).keys() == {"w"}
+    assert written_with_own_values(drawn, {"w"}, lambda name: False).keys() == {"w"}
 
 
 def test_where_a_function_has_no_variable_of_the_strategy_none_is_written_so() -> None:

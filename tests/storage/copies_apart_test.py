@@ -36,7 +36,10 @@ class Training:
         batches = tf.data.Dataset.from_tensor_slices(np.arange(36, dtype=np.float32) / 9.0)
         self.batches = strategy.experimental_distribute_dataset(batches.batch(6).batch(6))
         self.called = tf.function(self._gradient)
+        with strategy.scope():
+            self.curvature = tf.Variable(tf.ones(SHAPE), trainable=False, name="curvature")
         self.moved = tf.function(lambda own: self._move(self._gradient(own)))
+        self.applied = tf.function(lambda total: strategy.run(self._move, args=(total,)))
         made = {
             "synchronous": self._synchronous,
             "local": self._local,
@@ -44,6 +47,9 @@ class Training:
             "local epoch": self._local_epoch,
             "local by a called function": self._local_by_a_called_function,
             "local as often as told": self._local_as_often_as_told,
+            "local rounds": self._local_rounds,
+            "by own curvature": self._by_own_curvature,
+            "apply": self._apply_in_a_called_function,
             "average": self._average,
         }
         self.step = {name: tf.function(made[name]) for name in made}
@@ -92,6 +98,28 @@ class Training:
 
         self.strategy.run(step, args=(rows,))
 
+    def _local_rounds(self, rows: Any) -> None:
+        # The rows are handed from one round to the next.
+        for _ in tf.range(2):
+            self._local(rows)
+            rows = self.strategy.run(tf.identity, args=(rows,))
+
+    def _by_own_curvature(self, rows: Any) -> None:
+        def step(own: tf.Tensor) -> None:
+            gradient = self._gradient(own)
+            self.curvature.assign(0.5 * self.curvature + gradient * gradient)
+            total = tf.distribute.get_replica_context().all_reduce("sum", gradient)
+            self._move(total / (1.0 + self.curvature))
+
+        self.strategy.run(step, args=(rows,))
+
+    def _apply_in_a_called_function(self, rows: Any) -> None:
+        def summed(own: tf.Tensor) -> tf.Tensor:
+            context = tf.distribute.get_replica_context()
+            return context.all_reduce("sum", self._gradient(own))
+
+        self.applied(self.strategy.run(summed, args=(rows,)))
+
     def _local_epoch(self, rows: Any) -> None:
         del rows
         for batch in self.batches:
@@ -122,6 +150,7 @@ def _flag() -> Iterator[None]:
         ("local epoch", True),
         ("local by a called function", False),
         ("local as often as told", False),
+        ("local rounds", False),
     ],
 )
 def test_local_steps_that_come_first_leave_the_update_to_each_replica(
@@ -141,7 +170,9 @@ def test_local_steps_that_come_first_leave_the_update_to_each_replica(
     assert (moved_apart_by(made[-1].weight) or "").startswith("_" + local.replace(" ", "_"))
 
 
-@pytest.mark.parametrize("local", ["local", "local in a called function", "local epoch"])
+@pytest.mark.parametrize(
+    "local", ["local", "local in a called function", "local epoch", "local rounds"]
+)
 def test_a_local_step_that_writes_a_slot_in_shards_is_refused(
     strategy_of: Strategies, local: str
 ) -> None:
@@ -153,6 +184,31 @@ def test_a_local_step_that_writes_a_slot_in_shards_is_refused(
         training.run(local)
     assert all((a == c.numpy()).all() for a, c in zip(before, training.components, strict=True))
     training.run("average", "synchronous")
+
+
+def test_a_weight_whose_update_reads_what_each_replica_has_of_its_own_is_left_to_each(
+    strategy_of: Strategies,
+) -> None:
+    made: list[Training] = []
+
+    def trained() -> list[tf.Variable]:
+        made.append(Training(strategy_of(2), momentum=True))
+        return made[-1].run("by own curvature", "synchronous", "by own curvature")
+
+    runs = both(trained)
+    assert runs.apart == []
+    assert [str(r) for r in runs.reports if r.variables] == []
+    for variable in (made[-1].curvature, made[-1].weight, made[-1].slot):
+        assert moved_apart_by(variable) == "_by_own_curvature"
+
+
+def test_what_a_called_function_applies_was_summed_by_its_caller(strategy_of: Strategies) -> None:
+    turn_on()
+    training = Training(strategy_of(2), momentum=False)
+    training.run("apply", "synchronous", "apply")
+    assert moved_apart_by(training.weight) is None
+    last = [r for r in tf_wu_shard.reports() if r.function == "_synchronous"][-1]
+    assert last.verdict == "sharded"
 
 
 def test_a_local_step_on_a_weight_that_is_updated_in_shards_is_warned_of(

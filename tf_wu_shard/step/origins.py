@@ -6,6 +6,7 @@ What was summed over the replicas is everybody's, so the ways end there.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,14 +14,14 @@ from typing import TypeAlias
 
 from tf_wu_shard.graph.calls import LOOPS, callees, first_argument, is_call
 from tf_wu_shard.graph.function_body import ARGUMENT, function_view
-from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.op import Op, Value, parse_value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.tpu.ops import OWN, REDUCTIONS, REPLICATED_INPUT
 from tf_wu_shard.reachable import reachable
-from tf_wu_shard.rules.writes import num_written
+from tf_wu_shard.rules.writes import ASSIGN, num_written
 from tf_wu_shard.step.accesses import accesses
 
-INPUTS = frozenset({"Placeholder", "Arg", ARGUMENT})
+_INPUTS = frozenset({"Placeholder", "Arg", ARGUMENT})
 
 # Of what they tell, nothing is claimed: gradients have shapes that all replicas share.
 _SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
@@ -28,8 +29,12 @@ _SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 # What hands out elements of a dataset, to each replica its own.
 _ELEMENTS = ("Iterator", "MultiDeviceIterator", "OptionalGetValue")
 
-# Stateful ops with this in their names draw numbers.
-_DRAWS = ("Random", "Rng", "Multinomial", "StatefulUniform", "StatefulStandardNormal")
+# Stateful ops with this in their names draw numbers, take what comes next, or ask Python, which may
+# tell each replica something of its own.
+_DRAWS = (
+    *("Random", "Rng", "Multinomial", "TruncatedNormal", "StatefulUniform"),
+    *("StatefulStandardNormal", "Timestamp", "Dequeue", "PyFunc"),
+)
 
 # What may be a replica's own: the value that brings it in, as text, after the names of the calls
 # and functions that this is in; of a constant, its serialized content.
@@ -80,11 +85,20 @@ def after(view: GraphView, value: Value) -> Iterator[Value]:
                     yield Value(op.name, index)
         elif slot >= num_written(op.type) > 0:
             for handle in op.inputs[: num_written(op.type)]:
-                for access in accesses(view, handle.op):
-                    if access.access.is_read and access.op.position > op.position:
-                        yield from view.results(access.op.name)
+                for read in _read_after(view, handle.op, op):
+                    yield from view.results(read.name)
         elif not _is_everybodys(view, op):
             yield from view.results(op.name)
+
+
+def _read_after(view: GraphView, handle: str, write: Op) -> Iterator[Op]:
+    """The ops that read what a write has made of a variable, or what later ones add to it."""
+    later = (one for one in accesses(view, handle) if one.op.position > write.position)
+    for op, access in later:
+        if access.is_read:
+            yield op
+        elif op.type == ASSIGN:
+            return
 
 
 def written_with(view: GraphView, handle: str) -> Iterator[Value]:
@@ -103,6 +117,12 @@ def written_with(view: GraphView, handle: str) -> Iterator[Value]:
                     yield Value(op.name, num_results + number)
 
 
+def variables_behind(view: GraphView, values: Iterable[Value]) -> set[str]:
+    """Keys of the variables that some values are made of."""
+    behind = reachable(values, functools.partial(before, view))
+    return {view.variables[value.op].key for value in behind if value.op in view.variables}
+
+
 def own_in(view: GraphView, value: Value) -> frozenset[Source]:
     """What an op itself brings into a value that may be its replica's own."""
     op = view.producer(value)
@@ -115,13 +135,21 @@ def own_in(view: GraphView, value: Value) -> frozenset[Source]:
     return frozenset({(str(value),)}) if _is_own(view, op) else frozenset()
 
 
+def is_input(view: GraphView, source: Source) -> bool:
+    """Whether something is what the graph is handed."""
+    if isinstance(source, bytes):
+        return False
+    op = view.ops[parse_value(source[0]).op]
+    return op.type in _INPUTS and op.name not in view.variables
+
+
 def _is_own(view: GraphView, op: Op) -> bool:
     """Whether what an op yields may be its replica's own."""
     ref = view.variables.get(op.name)
     if ref is not None:
         # Of a variable that is no strategy's there is one, in this process at least.
-        return ref.num_replicas > 1 and not ref.mirrored
-    if op.type in INPUTS:
+        return ref.num_replicas + ref.replicas_elsewhere > 1 and not ref.mirrored
+    if op.type in _INPUTS:
         return True
     if op.type == REPLICATED_INPUT:
         return len(set(op.inputs)) > 1

@@ -10,9 +10,10 @@ argument are taken to be the same in all of them, and an argument that has axes 
 
 from __future__ import annotations
 
+import collections
 import functools
 import itertools
-from collections.abc import Iterable, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from tf_wu_shard.graph.op import Value, parse_value
 from tf_wu_shard.graph.view import GraphView
@@ -22,15 +23,20 @@ from tf_wu_shard.step.origins import Source
 
 
 def written_with_own_values(
-    view: GraphView, keys: Set[str], *, own_inputs: bool = True
+    view: GraphView,
+    keys: Set[str],
+    is_own_input: Callable[[str], bool] = lambda name: True,
+    alike: Set[str] = frozenset(),
 ) -> dict[str, str]:
     """Finds the variables whose components do not stay alike.
 
     Args:
         view: The graph.
         keys: Mirrored variables, by key.
-        own_inputs: Whether an input that not all copies are written with is a replica's own; False
-            where that is for others to say, as for what a branch takes.
+        is_own_input: Whether an input, by name, that not all copies are written with is a replica's
+            own, see `handed_inputs`.
+        alike: Variables, by key, that are proved to be written alike: none of these, nor what is
+            read of them.
 
     Returns:
         For each that is written so, by key, the name of an op that yields what is a replica's own.
@@ -38,7 +44,7 @@ def written_with_own_values(
     # By replica and variable, what it is written with.
     written: dict[int, dict[str, set[Value]]] = {}
     for handle, ref in view.variables.items():
-        if ref.mirrored:
+        if ref.mirrored and ref.key not in alike:
             own = written.setdefault(ref.replica, {}).setdefault(ref.key, set())
             own.update(origins.written_with(view, handle))
     if not written:
@@ -48,18 +54,20 @@ def written_with_own_values(
         _brought_in(view, itertools.chain.from_iterable(of_replica.values()))
         for of_replica in written.values()
     ]
+    found = _written_with_own_constants(view, written, brought, keys)
     # What the writes of all copies are made of is no copy's own, if they are all here.
     common = set.intersection(*({*of_copy} for of_copy in brought))
     elsewhere = any(ref.replicas_elsewhere for ref in view.variables.values())
     if len(brought) == 1 or elsewhere:
-        common = {source for source in common if _is_common(view, source)}
+        common = {source for source in common if _is_handed_to_all(view, source)}
     apart: dict[str, set[Value]] = {}
     for of_copy in brought:
         for source in of_copy.keys() - common:
-            if own_inputs or not _is_input(view, source):
+            if isinstance(source, bytes):
+                continue
+            if is_own_input(source[0]) if origins.is_input(view, source) else True:
                 for value in of_copy[source]:
                     apart.setdefault(value.op, set()).add(value)
-    found: dict[str, str] = {}
     for op in sorted(apart, key=lambda name: view.ops[name].position):
         if len(found) == len(keys):
             break
@@ -69,6 +77,47 @@ def written_with_own_values(
                 if not reached.isdisjoint(of_replica[key]):
                     found[key] = op
     return found
+
+
+def _written_with_own_constants(
+    view: GraphView,
+    written: Mapping[int, Mapping[str, Iterable[Value]]],
+    brought: Sequence[Mapping[Source, Set[Value]]],
+    keys: Set[str],
+) -> dict[str, str]:
+    """Finds the variables whose copies are made of other constants, such as a replica's number.
+
+    How many of one content there are counts, as the number may be an axis elsewhere.
+
+    Args:
+        view: The graph.
+        written: By replica and variable, what it is written with.
+        brought: By replica, what may be its own.
+        keys: The variables to ask about.
+
+    Returns:
+        As `written_with_own_values`.
+    """
+    counted = [_constants(of_copy) for of_copy in brought]
+    if all(count == counted[0] for count in counted):
+        return {}
+    found: dict[str, str] = {}
+    for key in keys:
+        of_key = [_brought_in(view, of_replica.get(key, ())) for of_replica in written.values()]
+        counts = [_constants(of_copy) for of_copy in of_key]
+        for of_copy, count in zip(of_key, counts, strict=True):
+            own = [source for source in count if any(count[source] != c[source] for c in counts)]
+            ops = {value.op for source in own for value in of_copy[source]}
+            if ops and key not in found:
+                found[key] = min(ops, key=lambda name: view.ops[name].position)
+    return found
+
+
+def _constants(brought: Mapping[Source, Set[Value]]) -> collections.Counter[Source]:
+    """How often there is a constant of each content."""
+    return collections.Counter(
+        {source: len(values) for source, values in brought.items() if isinstance(source, bytes)}
+    )
 
 
 def _brought_in(view: GraphView, written: Iterable[Value]) -> dict[Source, set[Value]]:
@@ -84,20 +133,12 @@ def _brought_in(view: GraphView, written: Iterable[Value]) -> dict[Source, set[V
     return found
 
 
-def _is_common(view: GraphView, source: Source) -> bool:
-    """Whether what all copies here take is the same for those that are not here.
+def _is_handed_to_all(view: GraphView, source: Source) -> bool:
+    """Whether what all copies here are handed is the same for those that are not here.
 
     Own inputs are those of a process among others.
     """
-    if isinstance(source, bytes):
-        return True
-    value = parse_value(source[0])
-    own = value.op in view.own_inputs and view.shape(value) != ()
-    return _is_input(view, source) and not own
-
-
-def _is_input(view: GraphView, source: Source) -> bool:
-    """Whether something is what the graph is handed."""
-    if isinstance(source, bytes):
+    if isinstance(source, bytes) or not origins.is_input(view, source):
         return False
-    return view.ops[parse_value(source[0]).op].type in origins.INPUTS
+    value = parse_value(source[0])
+    return value.op not in view.own_inputs or view.shape(value) == ()

@@ -1,19 +1,23 @@
 """Weights whose copies a function moves apart, as in local steps between two averages.
 
 A sharded update makes every copy of what its owner's copy holds. So a weight that a function has
-been seen to move apart is left to each replica, and where an update of it is in shards already, it
-is said that its copies will be made alike again.
+been seen to move apart is left to each replica, and so is one whose update reads such a variable.
+Where an update of it is in shards already, it is said that its copies will be made alike again.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Set
 from typing import Any
 
 from absl import logging
 
+from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.step import origins
 from tf_wu_shard.step.capture import Captured
+from tf_wu_shard.step.handed_inputs import own_inputs
 from tf_wu_shard.step.own_values import written_with_own_values
 from tf_wu_shard.tensorflow_private import function_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import distributed_variable_of
@@ -25,43 +29,80 @@ _IN_SHARDS = "_wu_shard_updated_by"
 _WRITTEN_WITHIN = "_wu_shard_written_within"
 
 
-def notice(graph: Any, captured: Captured, alike: Set[str] = frozenset()) -> None:
-    """Notes the trained variables that a function moves apart.
+def notice(
+    graph: Any, captured: Captured, updates: Iterable[tuple[Set[str], Set[Value]]] = ()
+) -> None:
+    """Notes the variables that a function moves apart.
 
     Args:
         graph: The FuncGraph.
         captured: What it holds.
-        alike: Keys of the variables that it is proved to write alike.
+        updates: The updates that every replica is proved to do alike as far as what enters them is
+            alike: for each the keys of its variables, and what enters.
     """
-    view, variables, function = captured.view, captured.variables, function_graph.title(graph)
-    weights = {
-        ref.key: handle
-        for handle, ref in view.variables.items()
-        if ref.trainable and ref.mirrored and ref.key in variables and ref.key not in alike
-    }
-    if not weights:
-        return
-    # A branch takes what the function around it has made, of which it does not know what it is.
-    is_inner = function_graph.is_branch_or_body(graph)
-    found = written_with_own_values(view, weights.keys(), own_inputs=not is_inner)
-    for key, where in found.items():
-        variable = variables[key]
-        updating = getattr(variable, _IN_SHARDS, None)
-        if updating is not None and not hasattr(variable, _APART):
-            logging.warning(
-                "%s writes weight %s with what each replica has of its own (%s), and %s, traced"
-                " before, updates it in shards: it makes the copies alike at each step. Trace %s"
-                " first for an update on each replica.",
-                *(function, key, where, updating, function),
-            )
-        setattr(variable, _APART, function)
-    copies = {ref.replica for ref in view.variables.values() if ref.key in weights}
-    for key in weights.keys() - found.keys():
-        handle = weights[key]
+    # What it is handed by another function, that one knows.
+    is_inner = function_graph.is_nested(graph)
+    own, function = own_inputs(graph, of_arguments=not is_inner), function_graph.title(graph)
+    updates = [*updates]
+    while True:
+        view, alike = _with_those_apart(captured), set[str]()
+        for keys, entering in updates:
+            if not _reads_one_apart(captured, entering):
+                alike |= keys
+        asked = {
+            ref.key: handle
+            for handle, ref in view.variables.items()
+            if ref.mirrored and ref.key in captured.variables and ref.key not in alike
+        }
+        found = written_with_own_values(view, asked.keys(), own, alike) if asked else {}
+        for key, where in found.items():
+            _note(captured.variables[key], key, function, where)
+        # What is read of these is a replica's own as well.
+        if not found:
+            break
+    copies = {ref.replica for ref in view.variables.values() if ref.key in asked}
+    for handle in asked.values():
+        ref = view.variables[handle]
         # A function that has one copy of several is called for each.
-        is_inner = is_inner or len(copies) < view.variables[handle].num_replicas
-        if is_inner and any(origins.written_with(view, handle)):
-            setattr(variables[key], _WRITTEN_WITHIN, function)
+        is_called = is_inner or len(copies) < ref.num_replicas
+        if is_called and ref.trainable and any(origins.written_with(view, handle)):
+            setattr(captured.variables[ref.key], _WRITTEN_WITHIN, function)
+
+
+def _with_those_apart(captured: Captured) -> GraphView:
+    """The view, in which variables whose copies were moved apart are no mirrored ones."""
+    view, apart = captured.view, _apart(captured)
+    if not apart:
+        return view
+    return view.with_variables(
+        {
+            handle: dataclasses.replace(ref, mirrored=False) if ref.key in apart else ref
+            for handle, ref in view.variables.items()
+        }
+    )
+
+
+def _reads_one_apart(captured: Captured, values: Iterable[Value]) -> bool:
+    """Whether values are made of a variable whose copies were moved apart."""
+    apart = _apart(captured)
+    return bool(apart) and not apart.isdisjoint(origins.variables_behind(captured.view, values))
+
+
+def _apart(captured: Captured) -> set[str]:
+    return {key for key, one in captured.variables.items() if moved_apart_by(one) is not None}
+
+
+def _note(variable: Any, key: str, function: str, where: str) -> None:
+    """Notes that a function moves a variable's copies apart, and says so where it is too late."""
+    updating = getattr(variable, _IN_SHARDS, None)
+    if updating is not None and not hasattr(variable, _APART):
+        logging.warning(
+            "%s writes weight %s with what each replica has of its own (%s), and %s, traced"
+            " before, updates it in shards: it makes the copies alike at each step. Trace %s"
+            " first for an update on each replica.",
+            *(function, key, where, updating, function),
+        )
+    setattr(variable, _APART, function)
 
 
 def is_written_within(handle: Any) -> bool:

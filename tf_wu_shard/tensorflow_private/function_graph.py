@@ -22,6 +22,21 @@ def captured_handles(graph: Any) -> list[tuple[Any, Any]]:
     return [(e, p) for e, p in graph.captures if p.dtype is tf.resource]
 
 
+def captured_values(graph: Any) -> dict[str, tuple[Any, str, int]]:
+    """The values that a FuncGraph captured of those around it.
+
+    Returns:
+        By the names of its placeholders, the FuncGraph that has the value, the op and the number
+        of its output.
+    """
+    return {
+        placeholder.op.name: (outside.graph, outside.op.name, outside.value_index)
+        for outside, placeholder in graph.captures
+        if not isinstance(outside, tf.__internal__.EagerTensor)
+        and isinstance(outside.graph, func_graph_module.FuncGraph)
+    }
+
+
 def captured_constants(graph: Any) -> dict[str, Any]:
     """The TensorProtos of constants that a FuncGraph captured, by the names of its placeholders.
 

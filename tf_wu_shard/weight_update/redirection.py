@@ -22,6 +22,7 @@ from tf_wu_shard.program.functionalize import functionalized
 from tf_wu_shard.program.fused_values import on_scratch
 from tf_wu_shard.replicas import in_this_process
 from tf_wu_shard.step.capture import Captured
+from tf_wu_shard.step.handed_inputs import own_inputs
 from tf_wu_shard.step.own_values import written_with_own_values
 from tf_wu_shard.step.replicas import in_process_dialect, tpu_dialect, workers_of
 from tf_wu_shard.step.step import Step
@@ -131,11 +132,11 @@ def _check_not_compiled(graph: Any, slots: Collection[str]) -> None:
 def _check_alike(graph: Any, view: GraphView, slots: Set[str]) -> None:
     """Raises StorageError where replicas write slots in shards, each with a value of its own.
 
-    Each shard would be what its own replica writes: parts of different values. Of what a branch
-    takes it is asked where the branch is taken.
+    Each shard would be what its own replica writes: parts of different values.
     """
-    own_inputs = not function_graph.is_branch_or_body(graph)
-    for key, where in written_with_own_values(view, slots, own_inputs=own_inputs).items():
+    # What a loop carries from one round to the next, or a caller hands over, is not known yet.
+    own = own_inputs(graph, of_arguments=True)
+    for key, where in written_with_own_values(view, slots, own).items():
         raise StorageError(
             f"{function_graph.title(graph)} writes slot {key!r}, which lives in shards, with what"
             f" each replica may have of its own ({where}, {view.ops[where].type}), so that copies"

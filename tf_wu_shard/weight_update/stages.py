@@ -122,8 +122,8 @@ def run_stages(step: Step, options: ShardingOptions | None, reported: Reported) 
     captured = nested.captured
     view = captured.view
     found = analyze(view, dialect).with_reasons(captured.kept_branches)
-    alike = {v.key for update in found.updates for v in update.variables}
-    copies_apart.notice(graph, captured, alike)
+    updates = [({v.key for v in one.variables}, one.outside) for one in found.updates]
+    copies_apart.notice(graph, captured, updates)
     analysis = _without_reported(graph, captured, found, nested.reports, reported)
     if cluster is None and analysis.updates and xla_contexts.is_compiled(graph, WRITING):
         analysis = analysis.without_updates(refusals.Topology.COMPILED_BY_XLA.at())

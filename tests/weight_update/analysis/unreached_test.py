@@ -74,6 +74,18 @@ def test_a_weight_that_follows_another_one_is_no_update() -> None:
     assert (analysis.refused, analysis.refusals) == ((), ())
 
 
+def test_a_rate_that_one_replica_computes_for_all_makes_no_update() -> None:
+    # A branch gets its gradients from the function around it, which tells of them.
+    text = """
+    taken# = Placeholder() [4] @d#
+    rate = ReadVariableOp(s1) [] @d1
+    scaled# = Mul(taken#, rate) [4] @d#
+    step# = AssignSubVariableOp(w#, scaled#) @d#
+    """
+    analysis = analyze(view_of(text, variables={"w": (4,), "s": ()}), DIALECT)
+    assert (analysis.refused, analysis.refusals) == ((), ())
+
+
 def test_a_sum_over_replicas_that_nobody_knows_is_told_of() -> None:
     # Both replicas' values enter an op that is no known form of a reduction.
     text = """

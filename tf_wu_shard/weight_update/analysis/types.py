@@ -211,6 +211,11 @@ class WeightUpdate:
         return tuple(v for v in self.variables[1:] if not v.is_slot and not v.trainable)
 
     @property
+    def outside(self) -> set[Value]:
+        """All that enters its body from outside, of all replicas."""
+        return {value for op in self.body for operand in op.operands for value in operand.values}
+
+    @property
     def name(self) -> str:
         """The name to report it by: its first weight's."""
         return self.variables[0].key

@@ -83,8 +83,12 @@ def _before(view: GraphView, names: ResultNames, write: Op) -> dict[Value, None]
 
 
 def _on_several(view: GraphView, values: Iterable[Value], devices: Sequence[str]) -> bool:
-    """Whether values come from more than one of the replicas' devices."""
-    return len({view.producer(value).device for value in values}.intersection(devices)) > 1
+    """Whether values come from more than one of the replicas' devices.
+
+    A single number is no gradient: a learning rate is computed once, on any device, for all.
+    """
+    on = {view.producer(value).device for value in values if view.shape(value) != ()}
+    return len(on.intersection(devices)) > 1
 
 
 def _why_unreached(
