@@ -40,6 +40,7 @@ class Graph:
 
     name = "step"
     is_control_flow_graph = False
+    outer_graph = None
     captures: tuple[Any, ...] = ()
 
     def __init__(self, **functions: Any) -> None:
@@ -145,6 +146,11 @@ def test_an_outcome_says_what_is_nested_first_and_names_all_variables_of_its_rep
     assert outcome.reports == [inner, outer]
     assert outcome.reported == {id(variables["l"]), id(variables["s"])}
     assert Outcome(nested).reports == [inner]
+    # An average is updated together with its weight, which has a line for both.
+    update: Any = SimpleNamespace(variables=[SimpleNamespace(key="unnamed")])
+    together: Any = SimpleNamespace(updates=[update])
+    of_both = dataclasses.replace(outcome, analysis=together)
+    assert of_both.reported == {id(variable) for variable in variables.values()}
 
 
 def test_the_view_of_an_outcome_is_the_rewritten_graph() -> None:

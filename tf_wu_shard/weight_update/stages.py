@@ -36,7 +36,7 @@ from tf_wu_shard.weight_update.sharding import Sharding, plan_sharding
 _ONLY_WHAT_IS_IN_SHARDS = ShardingOptions(min_elements=sys.maxsize)
 
 
-# FuncGraphs that were reported, each with the ids of the variables that its reports name.
+# FuncGraphs that were reported, each with the ids of the variables that its reports are about.
 Reported: TypeAlias = Mapping[Any, frozenset[int]]
 
 
@@ -70,9 +70,12 @@ class Outcome:
 
     @property
     def reported(self) -> frozenset[int]:
-        """The ids of the variables that its reports name, see `Reported`."""
+        """The ids of the variables that its reports are about, see `Reported`."""
         names = {v.name for report in self.reports for v in report.variables}
         names |= {v.name for report in self.reports for v in report.left_alone}
+        # Of what is updated together, such as an average of a weight with it, a report names one.
+        together = self.analysis.updates if self.analysis is not None and self.report else ()
+        names |= {v.key for update in together for v in update.variables}
         variables = self.nested.captured.variables
         return frozenset(id(variable) for key, variable in variables.items() if key in names)
 
@@ -91,7 +94,7 @@ def run_stages(step: Step, options: ShardingOptions | None, reported: Reported) 
     Args:
         step: The function, what its TPU program calls brought out.
         options: What the user asked for; None where the flag is off.
-        reported: FuncGraphs that were reported, with the variables that their reports name.
+        reported: FuncGraphs that were reported, with the variables that their reports are about.
 
     Returns:
         What was made of it.
