@@ -135,6 +135,11 @@ def own_in(view: GraphView, value: Value) -> frozenset[Source]:
     return frozenset({(str(value),)}) if _is_own(view, op) else frozenset()
 
 
+def joins_replicas(op: Op) -> bool:
+    """Whether an op makes one value of what all replicas have: a sum, or all of it side by side."""
+    return op.type.startswith("Collective") or op.type in REDUCTIONS or op.type == "NcclAllReduce"
+
+
 def is_input(view: GraphView, source: Source) -> bool:
     """Whether something is what the graph is handed."""
     if isinstance(source, bytes):
@@ -160,8 +165,8 @@ def _is_own(view: GraphView, op: Op) -> bool:
 
 def _is_everybodys(view: GraphView, op: Op) -> bool:
     """Whether what enters an op is not followed: it is summed there, or nothing is claimed."""
-    summed = op.type.startswith("Collective") or op.type in REDUCTIONS or op.type == "NcclAllReduce"
-    return summed or op.name in view.variables or op.type in _SHAPES or op.type == REPLICATED_INPUT
+    known = op.name in view.variables or op.type in _SHAPES or op.type == REPLICATED_INPUT
+    return known or joins_replicas(op)
 
 
 # What each call makes its results of, and then what it writes to its arguments, by view and op.

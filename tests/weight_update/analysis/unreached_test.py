@@ -100,6 +100,21 @@ def test_a_sum_over_replicas_that_nobody_knows_is_told_of() -> None:
     }
 
 
+def test_gradients_that_replicas_gather_and_add_up_themselves_are_told_of() -> None:
+    text = """
+    own# = Placeholder() [1,4] @d#
+    all# = CollectiveGatherV2(own#, size, key) [2,4] @d#
+    added# = Sum(all#, axis) [4] @d#
+    step# = AssignSubVariableOp(w#, added#) @d#
+    """
+    constants = "size = Const() {value=2}\nkey = Const() {value=1}\naxis = Const() {value=0}\n"
+    analysis = analyze(view_of(constants + text, variables={"w": (4,)}), DIALECT)
+    assert reasons_of(analysis) == {
+        "w": "AssignSubVariableOp writes it from no gradient known to be summed over replicas"
+        " (step0)"
+    }
+
+
 def test_statistics_that_replicas_share_are_no_weight() -> None:
     # e = e/2 + sum/2, and the sum goes on into a layer: a synchronized batch normalization.
     statistics = """

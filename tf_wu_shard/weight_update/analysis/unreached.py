@@ -21,6 +21,7 @@ from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.rules.writes import is_fused_update, is_plain_write
 from tf_wu_shard.step.accesses import feeds_a_layer
 from tf_wu_shard.step.gradients import ResultNames
+from tf_wu_shard.step.origins import joins_replicas
 from tf_wu_shard.step.variable_values import values_of
 from tf_wu_shard.weight_update.analysis.forward_slice import is_broadcast
 from tf_wu_shard.weight_update.analysis.types import RefusedUpdate, WeightUpdate
@@ -57,7 +58,7 @@ def written_unreached(
                 continue
             before = _before(view, names, write)
             reduces = bool(names or refused or is_call(write.type))
-            if reduces or _on_several(view, before, devices):
+            if reduces or _of_several(view, before, devices):
                 keys, refusal = _why_unreached(view, write, before, ref.shape, names, refused)
                 if ref.shape is None and refusal.kind is refusals.Updates.NOT_SUMMED:
                     refusal = refusals.Updates.VARIABLE_SHAPE_OPEN.at(write.name)
@@ -82,13 +83,14 @@ def _before(view: GraphView, names: ResultNames, write: Op) -> dict[Value, None]
     return dict.fromkeys(reachable(write.inputs, entering))
 
 
-def _on_several(view: GraphView, values: Iterable[Value], devices: Sequence[str]) -> bool:
-    """Whether values come from more than one of the replicas' devices.
+def _of_several(view: GraphView, values: Iterable[Value], devices: Sequence[str]) -> bool:
+    """Whether values are made of what more than one of the replicas has.
 
     A single number is no gradient: a learning rate is computed once, on any device, for all.
     """
-    on = {view.producer(value).device for value in values if view.shape(value) != ()}
-    return len(on.intersection(devices)) > 1
+    ops = [view.producer(value) for value in values if view.shape(value) != ()]
+    on = {op.device for op in ops}.intersection(devices)
+    return len(on) > 1 or any(map(joins_replicas, ops))
 
 
 def _why_unreached(
