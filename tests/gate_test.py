@@ -77,6 +77,24 @@ class Step:
         return tf.matmul(self.weight, self.weight)
 
 
+def test_training_variables_that_each_replica_has_for_itself_is_told(
+    strategy: tf.distribute.Strategy,
+) -> None:
+    """As Sonnet's Replicator makes them."""
+    with strategy.scope():
+        own = tf.Variable(tf.ones((4, 4)), synchronization=tf.VariableSynchronization.ON_READ)
+
+    def replica() -> None:
+        gradient = tf.matmul(own, own)
+        own.assign_sub(tf.distribute.get_replica_context().all_reduce("sum", gradient))
+
+    graph = traced(lambda: strategy.run(replica))
+    sight = look(graph, True)
+    assert not sight.is_let_through
+    found = against_training(graph, sight.handles)
+    assert found is not None and found.kind is refusals.Topology.VARIABLES_OF_EACH_REPLICA
+
+
 def test_training_on_one_replica_is_told() -> None:
     step = Step()
     graph = traced(step.trains)

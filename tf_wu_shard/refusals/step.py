@@ -17,6 +17,10 @@ class Topology(Kind):
         "it trains on one replica: no gradient is reduced",
         "a strategy of several replicas, and variables made in its scope",
     )
+    VARIABLES_OF_EACH_REPLICA = (
+        "each replica has variables of its own, which stay alike by what it does (ON_READ)",
+        lifted_by.MIRRORED,
+    )
     NOT_ON_ALL_WORKERS = (
         "not all workers shard it: {said}",
         "the same program, options and version on all workers",
