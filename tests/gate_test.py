@@ -83,6 +83,9 @@ def test_training_variables_that_each_replica_has_for_itself_is_told(
     """As Sonnet's Replicator makes them."""
     with strategy.scope():
         own = tf.Variable(tf.ones((4, 4)), synchronization=tf.VariableSynchronization.ON_READ)
+    for component in own.values:
+        # TensorFlow makes none that says so itself.
+        component._trainable = True
 
     def replica() -> None:
         gradient = tf.matmul(own, own)

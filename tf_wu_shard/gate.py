@@ -24,6 +24,7 @@ from tf_wu_shard.tensorflow_private.distributed_variables import (
     has_distributed_variable,
     is_exporting,
     is_of_replicas,
+    num_components,
     original_handle,
     strategy_of_single_variables,
 )
@@ -114,13 +115,13 @@ def against_training(graph: Any, handles: Handles) -> Refusal | None:
     if not (of_its_own and function_graph.may_write(graph, WRITING)):
         return None
     trainable = [v for v in graph.variables if v.trainable]
-    own = {id(original_handle(c)): v for v in trainable for c in getattr(v, "values", (v,))}
-    trained = [own[id(h)] for h, p in handles if id(h) in own and _computes_what_it_writes(p)]
+    own = {id(original_handle(c)) for v in trainable for c in getattr(v, "values", (v,))}
+    trained = [h for h, p in handles if id(h) in own and _computes_what_it_writes(p)]
     if not trained:
         return None
     if (strategy := strategy_of_single_variables()) is not None:
         return refusals.Topology.VARIABLES_EXIST_ONCE.at(strategy=strategy)
-    if any(len(getattr(variable, "values", ())) > 1 for variable in trained):
+    if any(num_components(handle) > 1 for handle in trained):
         return refusals.Topology.VARIABLES_OF_EACH_REPLICA.at()
     return refusals.Topology.ONE_REPLICA.at()
 

@@ -49,6 +49,13 @@ def has_distributed_variable(handle: Any) -> bool:
     return getattr(handle, "_distributed_container", None) is not None
 
 
+def num_components(handle: Any) -> int:
+    """How many components the variable of a handle has, mirrored or not; 1 for a plain variable."""
+    reference = getattr(handle, "_distributed_container", None)
+    variable = reference() if reference is not None else None
+    return len(getattr(variable, "values", ())) or 1
+
+
 def replicas_elsewhere(variable: Any) -> int:
     """How many components a mirrored variable has in other processes.
 
