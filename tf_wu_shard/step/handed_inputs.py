@@ -44,7 +44,7 @@ def own_inputs(graph: Any, *, of_arguments: bool) -> Callable[[str], bool]:
         behind = reachable([Value(op, index)], functools.partial(origins.before, view))
         sources = (source for value in behind for source in origins.own_in(view, value))
         return any(
-            own_outside(source[0]) if origins.is_input(view, source) else True
+            not origins.is_input(view, source) or own_outside(source[0])
             for source in sources
             if isinstance(source, tuple)
         )

@@ -3,9 +3,10 @@
 Under a strategy, a mirrored variable holds the same on all replicas because all of them write the
 same. A function may break that: a local step moves each replica's copy by its own gradient. Found
 is what is seen to be a replica's own: an argument of each, a variable that each has for itself, a
-random number, an element of a dataset, a constant such as the replica's number. What was summed
-over the replicas is everybody's. Where replicas are in other processes, a constant and a scalar
-argument are taken to be the same in all of them, and an argument that has axes may be a batch.
+random number, an element of a dataset, what Python code returns, a constant such as the replica's
+number. What was summed over the replicas is everybody's. Where replicas are in other processes, a
+constant and a scalar argument are taken to be the same in all of them, and an argument that has
+axes may be a batch.
 """
 
 from __future__ import annotations
@@ -63,11 +64,12 @@ def written_with_own_values(
     apart: dict[str, set[Value]] = {}
     for of_copy in brought:
         for source in of_copy.keys() - common:
-            if isinstance(source, bytes):
-                continue
-            if is_own_input(source[0]) if origins.is_input(view, source) else True:
-                for value in of_copy[source]:
-                    apart.setdefault(value.op, set()).add(value)
+            # Constants were looked at already.
+            is_known = isinstance(source, bytes) or (
+                origins.is_input(view, source) and not is_own_input(source[0])
+            )
+            for value in () if is_known else of_copy[source]:
+                apart.setdefault(value.op, set()).add(value)
     for op in sorted(apart, key=lambda name: view.ops[name].position):
         if len(found) == len(keys):
             break
