@@ -100,19 +100,26 @@ def _written_with_own_constants(
     Returns:
         As `written_with_own_values`.
     """
-    counted = [_constants(of_copy) for of_copy in brought]
-    if all(count == counted[0] for count in counted):
+    if not _differ([_constants(of_copy) for of_copy in brought]):
         return {}
     found: dict[str, str] = {}
     for key in keys:
         of_key = [_brought_in(view, of_replica.get(key, ())) for of_replica in written.values()]
-        counts = [_constants(of_copy) for of_copy in of_key]
-        for of_copy, count in zip(of_key, counts, strict=True):
-            own = [source for source in count if any(count[source] != c[source] for c in counts)]
-            ops = {value.op for source in own for value in of_copy[source]}
-            if ops and key not in found:
-                found[key] = min(ops, key=lambda name: view.ops[name].position)
+        first, *others = map(_constants, of_key)
+        own = {source for other in others if _differ([first, other]) for source in first - other}
+        ops = {value.op for source in own for value in of_key[0][source]}
+        if ops:
+            found[key] = min(ops, key=lambda name: view.ops[name].position)
     return found
+
+
+def _differ(counts: Sequence[collections.Counter[Source]]) -> bool:
+    """Whether one copy has a constant more than the first, and the first one more than that.
+
+    A variable that is made in the step has its value on the first replica, and the others copy it.
+    """
+    first, *others = counts
+    return any(first - other and other - first for other in others)
 
 
 def _constants(brought: Mapping[Source, Set[Value]]) -> collections.Counter[Source]:
