@@ -85,6 +85,9 @@ def test_what_each_replica_has_for_itself_moves_copies_apart(text: str, where: s
         # Each copy has a constant, and they are equal.
         "n# = Const() {value=7}\nx# = Mul(shared, n#) [4] @d#\n"
         "put# = AssignVariableOp(w#, x#) @d#\n",
+        # Where a step makes a variable, one copy is given its value, and the others copy that.
+        "n = Const() {value=7}\nput0 = AssignVariableOp(w0, n) @d0\n"
+        "held = ReadVariableOp(w0) [4] @d1 ^put0\nput1 = AssignVariableOp(w1, held) @d1\n",
         # Where the constants differ, it is summed.
         "n# = Const() {value=#}\nx# = Mul(shared, n#) [4] @d#\nsum = AddN(x0, x1) [4] @d0\n"
         "put# = AssignSubVariableOp(w#, sum) @d#\n",
