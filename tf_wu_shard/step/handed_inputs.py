@@ -8,7 +8,6 @@ from typing import Any
 
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.reachable import reachable
 from tf_wu_shard.step import origins
 from tf_wu_shard.step.capture import capture
 from tf_wu_shard.tensorflow_private import function_graph
@@ -41,7 +40,7 @@ def own_inputs(graph: Any, *, of_arguments: bool) -> Callable[[str], bool]:
             return of_arguments
         outer, op, index = captured[name]
         view, own_outside = seen(outer)
-        behind = reachable([Value(op, index)], functools.partial(origins.before, view))
+        behind = origins.behind(view, [Value(op, index)])
         sources = (source for value in behind for source in origins.own_in(view, value))
         return any(
             not origins.is_input(view, source) or own_outside(source[0])

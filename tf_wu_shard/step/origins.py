@@ -73,6 +73,11 @@ def before(view: GraphView, value: Value) -> Sequence[Value]:
     return op.inputs[value.index : value.index + 1] if op.type == "IdentityN" else op.inputs
 
 
+def behind(view: GraphView, values: Iterable[Value]) -> Iterator[Value]:
+    """Some values, and all that they are made of; see `before`."""
+    return reachable(values, functools.partial(before, view))
+
+
 def after(view: GraphView, value: Value) -> Iterator[Value]:
     """What is made of a value, but for what is everybody's; what is written is read again."""
     for op, slot in view.consumers(value):
@@ -119,8 +124,8 @@ def written_with(view: GraphView, handle: str) -> Iterator[Value]:
 
 def variables_behind(view: GraphView, values: Iterable[Value]) -> set[str]:
     """Keys of the variables that some values are made of."""
-    behind = reachable(values, functools.partial(before, view))
-    return {view.variables[value.op].key for value in behind if value.op in view.variables}
+    ops = {value.op for value in behind(view, values)}
+    return {view.variables[name].key for name in ops & view.variables.keys()}
 
 
 def own_in(view: GraphView, value: Value) -> frozenset[Source]:
@@ -254,7 +259,7 @@ def _of_function(view: GraphView, op: Op, name: str) -> Sequence[Origins]:
 def _of_values(body: GraphView, values: Iterable[Value]) -> Origins:
     """What a function makes some values of."""
     arguments, own = set[int](), set[Source]()
-    for value in reachable(values, lambda value: before(body, value)):
+    for value in behind(body, values):
         op = body.producer(value)
         if op.type == ARGUMENT:
             # They come first, in the order of the signature.

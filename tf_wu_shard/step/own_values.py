@@ -136,7 +136,7 @@ def _brought_in(view: GraphView, written: Iterable[Value]) -> dict[Source, set[V
         For each, the values that an op brings it into.
     """
     found: dict[Source, set[Value]] = {}
-    for value in reachable(written, functools.partial(origins.before, view)):
+    for value in origins.behind(view, written):
         for source in origins.own_in(view, value):
             found.setdefault(source, set()).add(value)
     return found

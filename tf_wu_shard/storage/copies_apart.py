@@ -45,9 +45,10 @@ def notice(
     own, function = own_inputs(graph, of_arguments=not is_inner), function_graph.title(graph)
     updates = [*updates]
     while True:
-        view, alike = _with_those_apart(captured), set[str]()
+        apart = {key for key, one in captured.variables.items() if moved_apart_by(one) is not None}
+        view, alike = _with_those_apart(captured.view, apart), set[str]()
         for keys, entering in updates:
-            if not _reads_one_apart(captured, entering):
+            if not apart or apart.isdisjoint(origins.variables_behind(captured.view, entering)):
                 alike |= keys
         asked = {
             ref.key: handle
@@ -69,9 +70,8 @@ def notice(
             setattr(captured.variables[ref.key], _WRITTEN_WITHIN, function)
 
 
-def _with_those_apart(captured: Captured) -> GraphView:
-    """The view, in which variables whose copies were moved apart are no mirrored ones."""
-    view, apart = captured.view, _apart(captured)
+def _with_those_apart(view: GraphView, apart: Set[str]) -> GraphView:
+    """The view, in which variables whose copies were moved apart, by key, are no mirrored ones."""
     if not apart:
         return view
     return view.with_variables(
@@ -80,16 +80,6 @@ def _with_those_apart(captured: Captured) -> GraphView:
             for handle, ref in view.variables.items()
         }
     )
-
-
-def _reads_one_apart(captured: Captured, values: Iterable[Value]) -> bool:
-    """Whether values are made of a variable whose copies were moved apart."""
-    apart = _apart(captured)
-    return bool(apart) and not apart.isdisjoint(origins.variables_behind(captured.view, values))
-
-
-def _apart(captured: Captured) -> set[str]:
-    return {key for key, one in captured.variables.items() if moved_apart_by(one) is not None}
 
 
 def _note(variable: Any, key: str, function: str, where: str) -> None:

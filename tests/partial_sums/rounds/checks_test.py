@@ -29,6 +29,15 @@ VARIABLES = {"w": (4,), "v": (4,), "m": (4,), "n": ()}
 TOTAL = "t0 = Sqrt(x0) [4] @d0\n"
 TOTAL += "total0 = CollectiveReduceV2(t0, two, key) {merge_op=Add final_op=Id} [4] @d0\n"
 
+# An update by the gradient and another sum, which is one number.
+BY_A_COUNT = (
+    TOTAL.replace("[4]", "[]")
+    + """
+    mean0 = Mul(sum0, total0) [4] @d0
+    put0 = AssignSubVariableOp(w0, mean0) @d0
+    """
+)
+
 
 def step_of(text: str, **keywords: Any) -> Step:
     return worker_step(
@@ -64,25 +73,13 @@ def test_a_gradient_that_is_made_of_another_sum_is_of_another_round() -> None:
 
 
 def test_an_update_by_a_gradient_and_another_sum_is_refused() -> None:
-    text = (
-        TOTAL.replace("[4]", "[]")
-        + """
-    mean0 = Mul(sum0, total0) [4] @d0
-    put0 = AssignSubVariableOp(w0, mean0) @d0
-    """
-    )
+    text = BY_A_COUNT
     with pytest.raises(WuShardError, match="the update of w takes another sum over the replicas"):
         checked(text)
 
 
 def test_a_count_of_batches_may_enter_an_update_as_the_step_knows_it() -> None:
-    text = (
-        TOTAL.replace("[4]", "[]")
-        + """
-    mean0 = Mul(sum0, total0) [4] @d0
-    put0 = AssignSubVariableOp(w0, mean0) @d0
-    """
-    )
+    text = BY_A_COUNT
     checked(text, frozenset({"total0"}))
 
 
