@@ -250,7 +250,8 @@ def test_tpu_embeddings() -> None:
     assert reason.startswith("it uses TPU embeddings (LoadTPUEmbedding")
 
 
-def test_an_update_in_a_loop() -> None:
+def in_a_loop() -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
+    """A step whose update runs three times."""
     inner = momentum_step()
 
     def step(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
@@ -259,19 +260,17 @@ def test_an_update_in_a_loop() -> None:
 
         return tf.while_loop(lambda i, _: i < 3, body, [0, 0.0])[1]
 
+    return step
+
+
+def test_an_update_in_a_loop() -> None:
+    step = in_a_loop()
     for reason in reasons(programs.graph(step).graph_def):
         assert "runs inside of While, a branch, a loop" in reason
 
 
 def test_an_update_in_a_loop_of_tensorflow_1() -> None:
-    inner = momentum_step()
-
-    def step(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-        def body(i: tf.Tensor, _: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            return i + 1, inner(x, y)
-
-        return tf.while_loop(lambda i, _: i < 3, body, [0, 0.0])[1]
-
+    step = in_a_loop()
     v1.disable_control_flow_v2()
     try:
         graph = programs.graph(step)

@@ -185,17 +185,25 @@ def test_of_no_path_nothing_is_restored(texts: Texts, scope: Any) -> None:
     assert texts.done == []
 
 
+# A thread of TensorFlow's writes a copy.
+ASIDE = tf.train.CheckpointOptions(experimental_enable_async_checkpoint=True)
+
+
+def saved(scope: Any) -> tuple[tf.Variable, tf.train.Checkpoint]:
+    """A variable, and a checkpoint of it."""
+    with scope():
+        variable = tf.Variable(1.0)
+    return variable, tf.train.Checkpoint(weight=variable)
+
+
 def test_what_another_thread_writes_may_be_refused_before(
     texts: Texts, scope: Any, tmp_path: pathlib.Path
 ) -> None:
-    with scope():
-        variable = tf.Variable(1.0)
-    own = tf.train.Checkpoint(weight=variable)
-    options = tf.train.CheckpointOptions(experimental_enable_async_checkpoint=True)
+    variable, own = saved(scope)
     texts.refuses = True
     for write in (own.save, own.write):
         with pytest.raises(ValueError, match="no place for it"):
-            write(str(tmp_path / "c"), options=options)
+            write(str(tmp_path / "c"), options=ASIDE)
     assert texts.done == [("save aside", {id(variable)})] * 2
     assert not [*tmp_path.iterdir()]
 
@@ -203,11 +211,8 @@ def test_what_another_thread_writes_may_be_refused_before(
 def test_another_thread_that_writes_copies_asks_no_more(
     texts: Texts, scope: Any, tmp_path: pathlib.Path
 ) -> None:
-    with scope():
-        variable = tf.Variable(1.0)
-    own = tf.train.Checkpoint(weight=variable)
-    options = tf.train.CheckpointOptions(experimental_enable_async_checkpoint=True)
-    own.write(str(tmp_path / "c"), options=options)
+    variable, own = saved(scope)
+    own.write(str(tmp_path / "c"), options=ASIDE)
     own.sync()
     assert texts.done == [("save aside", {id(variable)})]
     assert tf.train.list_variables(str(tmp_path / "c"))
