@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,17 +16,27 @@ _Scaling = tf_keras.mixed_precision.LossScaleOptimizer
 
 
 class LegacyNet(Net):
-    """A net of tf_keras; its optimizer may scale losses."""
+    """A net of tf_keras, which may begin with a table; its optimizer may scale losses."""
 
-    def __init__(self, strategy: tf.distribute.Strategy, optimizer: Callable[[], Any]) -> None:
+    def __init__(
+        self,
+        strategy: tf.distribute.Strategy,
+        optimizer: Callable[[], Any],
+        with_table: bool = False,
+    ) -> None:
         layers = tf_keras.layers
-        super().__init__(
-            strategy,
-            optimizer,
-            lambda: tf_keras.Sequential(
-                [layers.Input((WIDTH,)), layers.Dense(64, "tanh"), layers.Dense(OUTPUTS)]
-            ),
-        )
+
+        def model() -> Any:
+            looked_up = [
+                layers.Lambda(lambda x: tf.abs(x) * 8.0 % 30.0),
+                layers.Embedding(30, 6),
+                layers.Flatten(),
+            ]
+            dense = [layers.Dense(64, "tanh"), layers.Dense(OUTPUTS)]
+            first = looked_up if with_table else []
+            return tf_keras.Sequential([layers.Input((WIDTH,)), *first, *dense])
+
+        super().__init__(strategy, optimizer, model)
 
     def trainable(self) -> list[Any]:
         return list(self.model.trainable_variables)
@@ -41,7 +52,7 @@ class LegacyNet(Net):
         return [*self.model.weights, *(variables() if callable(variables) else variables)]
 
 
-def _overflowing(optimizer: Callable[[], Any]) -> Scenario:
+def _overflowing(optimizer: Callable[[], Any], with_table: bool = False) -> Scenario:
     """Losses are scaled; in the second and the fifth step one replica's gradient overflows.
 
     Half of the steps are traced when slots live in shards already.
@@ -51,7 +62,7 @@ def _overflowing(optimizer: Callable[[], Any]) -> Scenario:
         def scaled() -> Any:
             return _Scaling(optimizer(), initial_scale=8.0, dynamic_growth_steps=2)
 
-        net = LegacyNet(strategy, scaled)
+        net = LegacyNet(strategy, scaled, with_table)
 
         def train(rows: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
             replica = tf.distribute.get_replica_context()
@@ -132,19 +143,30 @@ def _applied(of: Callable[[Any, Callable[[], int]], tf.Tensor]) -> Scenario:
     return scenario
 
 
-def _with_an_effect(taken: tf.Tensor, applied: Callable[[], int]) -> tf.Tensor:
-    def noted() -> int:
-        # A branch that does this must not run where it is not taken.
-        tf.print("taken", output_stream="file:///dev/null")
-        return applied()
+def _with_an_effect(taken: tf.Tensor, applied: Callable[[], int], before: bool) -> tf.Tensor:
+    """An update beside what must not run where its branch is not taken, or that waits for it."""
 
-    return tf.cond(taken, noted, lambda: 0)
+    def both() -> int:
+        noted = tf.print("taken", output_stream="file:///dev/null")
+        with tf.control_dependencies([noted] if before else []):
+            return applied()
+
+    return tf.cond(taken, both, lambda: 0)
+
+
+def _adam(**clipping: float) -> Any:
+    return tf_keras.optimizers.Adam(0.01, **clipping)
 
 
 SCENARIOS: dict[str, Scenario] = {
-    "overflowing": _overflowing(lambda: tf_keras.optimizers.Adam(0.01)),
+    "overflowing": _overflowing(_adam),
+    "overflowing_beside_rows": _overflowing(lambda: _adam(global_clipnorm=0.1), with_table=True),
+    "overflowing_beside_fused_rows": _overflowing(
+        lambda: tf_keras.optimizers.legacy.SGD(0.1, momentum=0.9), with_table=True
+    ),
     "overflowing_fused": _overflowing(lambda: tf_keras.optimizers.legacy.Adam(0.01)),
     "overwritten": overwritten,
     "applied_in_a_branch": _applied(lambda taken, applied: tf.cond(taken, applied, lambda: 0)),
-    "applied_with_an_effect": _applied(_with_an_effect),
+    "applied_beside_an_effect": _applied(functools.partial(_with_an_effect, before=False)),
+    "applied_after_an_effect": _applied(functools.partial(_with_an_effect, before=True)),
 }

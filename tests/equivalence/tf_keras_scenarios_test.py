@@ -14,7 +14,10 @@ IN_SHARDS = {
     "overflowing": (4, 2),
     "overflowing_fused": (4, 2),
     "applied_in_a_branch": (2, 2),
-    "applied_with_an_effect": (2, 1),
+    "overflowing_beside_rows": (4, 2),
+    "overflowing_beside_fused_rows": (2, 2),
+    "applied_beside_an_effect": (2, 2),
+    "applied_after_an_effect": (2, 1),
 }
 
 
@@ -38,6 +41,14 @@ def test_what_can_is_sharded_every_time_it_is_traced(name: str) -> None:
     assert sum(": sharded " in report for report in outcome["reports"]) == sharded
 
 
-def test_a_branch_with_an_effect_stays_a_branch_and_says_why() -> None:
-    *_, report = found()["applied_with_an_effect"]["reports"]
-    assert "is not to run where its branch is not taken" in report
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("applied_after_an_effect", "is not to run where its branch is not taken"),
+        ("overflowing_beside_rows", "Unique is not to run where its branch is not taken"),
+        ("overflowing_beside_fused_rows", "is not done with the values of variables"),
+    ],
+)
+def test_what_stays_a_branch_says_why(name: str, reason: str) -> None:
+    *_, report = found()[name]["reports"]
+    assert reason in report

@@ -7,7 +7,7 @@ traced in this process (`TracedGraph`) or stands in a file.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from tf_wu_shard.graph.dimensions import Dims
@@ -67,17 +67,11 @@ class CalledGraph(Protocol):
             constants: TensorProtos of these arguments, by their Placeholders' names.
         """
 
-    def remade(
-        self,
-        nodes: Sequence[Any],
-        results: Sequence[str],
-        functions: Iterable[MadeFunction],
-    ) -> MadeFunction:
-        """A function of the same arguments and control outputs.
+    def remade(self, body: Body, functions: Iterable[MadeFunction]) -> MadeFunction:
+        """A function of other nodes.
 
         Args:
-            nodes: Its NodeDefs; every argument is a Placeholder of the same name as here.
-            results: What it returns, as a NodeDef names its operands, each with its number.
+            body: The nodes; an argument that is a handle is one of the same name here.
             functions: What was made for its ops to call.
         """
 
@@ -116,12 +110,8 @@ class TracedGraph:
         """See `CalledGraph.shapes_given`."""
         return function_graph.shapes_given(self.graph, constants)
 
-    def remade(
-        self, nodes: Sequence[Any], results: Sequence[str], functions: Iterable[MadeFunction]
-    ) -> Any:
+    def remade(self, body: Body, functions: Iterable[MadeFunction]) -> Any:
         """See `CalledGraph.remade`; it is TensorFlow's own to call."""
-        must_run = [op.name for op in self.graph.control_outputs]
-        arguments = [tensor.op.name for tensor in self.graph.inputs]
-        return make_function(
-            self.graph, NewBody(nodes, results, must_run, functions), arguments, handles={}
-        )
+        results = [f"{value.op}:{value.index}" for value in body.results]
+        new = NewBody(body.nodes, results, body.control_outputs, functions)
+        return make_function(self.graph, new, body.arguments, handles={})

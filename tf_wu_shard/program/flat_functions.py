@@ -25,9 +25,27 @@ from tf_wu_shard.graph.op import Value, parse_value
 from tf_wu_shard.program.called_graph import CalledGraph, Shape
 from tf_wu_shard.program.inlining import Body, inline
 from tf_wu_shard.program.speculation import RunsInVainError, check_ops
+from tf_wu_shard.refusals import Refusal
 
 # What its branches are called, after the op's name and before their numbers.
 BRANCH = "wu_shard_branch_"
+
+
+def branch_call(op: str, number: int) -> str:
+    """The name of what calls a branch of an op that is written out."""
+    return f"{op}/{BRANCH}{number}"
+
+
+class Place(NamedTuple):
+    """Where an op stands in the branches of another: the branch's number, and its name there."""
+
+    branch: int
+    op: str
+
+
+# Where in the branches of an op something stands that is not to run in vain, and why not; None for
+# what is not one op of a branch.
+Places = dict[Place | None, Refusal]
 
 
 class WrittenOut(NamedTuple):
@@ -39,12 +57,26 @@ class WrittenOut(NamedTuple):
         values: What stands for the results that are gone.
         shapes: What TensorFlow inferred of the shapes of the results of what was added, by name.
         selections: Names of those of what was added that select what a branch yields.
+        origins: For what was added of the function that a call or a branch of an op runs, by name,
+            the call (see `branch_call`) and the name there.
     """
 
     nodes: tuple[Any, ...]
     values: dict[Value, Value]
     shapes: dict[str, tuple[Shape, ...]]
     selections: frozenset[str]
+    origins: dict[str, tuple[str, str]]
+
+    def place(self, branching: str, op: str) -> Place | None:
+        """Where an op that was added stood.
+
+        Args:
+            branching: The name of the branch op that was written out.
+            op: The op's name.
+        """
+        call, inner = self.origins.get(op, ("", ""))
+        number = call.removeprefix(f"{branching}/{BRANCH}")
+        return Place(int(number), inner) if number.isdecimal() else None
 
 
 class _Flat(NamedTuple):
@@ -112,7 +144,7 @@ class FlatFunctions:
             calls = [node] if node.op in PLAIN_CALLS else self._branch_calls(node)
             dtypes = node.attr["Tout"].list.type if "Tout" in node.attr else ()
             count = len(dtypes)
-            own = [self._function(graph, call.attr["f"].func.name, count) for call in calls]
+            own = [self._called(graph, call.attr["f"].func.name, count) for call in calls]
             bodies |= {call.name: flat for call, flat in zip(calls, own, strict=True)}
             written += calls
             if node.op not in PLAIN_CALLS:
@@ -140,10 +172,28 @@ class FlatFunctions:
             for node in inlined.nodes
             if node.name in kept
         )
-        return WrittenOut(tuple(out), values, shapes, frozenset(selections))
+        origins = dict(inlined.origins)
+        return WrittenOut(tuple(out), values, shapes, frozenset(selections), origins)
 
-    def _function(self, graph: CalledGraph, name: str, count: int) -> _Flat:
-        """A function of so many results without calls and branches."""
+    def check(self, graph: CalledGraph, node: Any) -> None:
+        """Checks that what a call or branch op runs may run in vain.
+
+        Args:
+            graph: That which the op stands in.
+            node: Its NodeDef.
+
+        Raises:
+            RunsInVainError: If it must not, or it is not known what a function does.
+        """
+        for name in callee_names(node):
+            self._called(graph, name, len(node.attr["Tout"].list.type))
+
+    def _called(self, graph: CalledGraph, name: str, count: int) -> _Flat:
+        """As `_function`; what was made since the trace has the results that it was made with."""
+        return self._function(graph, name, None if name in self._made else count)
+
+    def _function(self, graph: CalledGraph, name: str, count: int | None) -> _Flat:
+        """A function of so many results, None for all, without calls and branches."""
         called = graph.inner(name, self._made)
         if called is None:
             raise RunsInVainError(refusals.Branches.BRANCH_DEFINITION_ONLY.at(function=name))
@@ -164,7 +214,7 @@ class FlatFunctions:
         """A call of each branch of an op, in place of it."""
         calls: list[Any] = []
         for name in callee_names(node):
-            called = f"{node.name}/{BRANCH}{len(calls)}"
+            called = branch_call(node.name, len(calls))
             call = self._new(node, called, "PartitionedCall", node.input[1:])
             for attribute in ("Tin", "Tout"):
                 if attribute in node.attr:

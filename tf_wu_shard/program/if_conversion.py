@@ -8,7 +8,8 @@ what replicas exchange stands outside of any branch, and a branch's predicate is
 that must be the same on all of them. Not a bit differs: what is not selected is thrown away, and a
 variable whose branch is not taken is written with what it held.
 
-Only what may run in vain is written out (see `speculation`); other branches stay as they are.
+Only what may run in vain is written out (see `speculation`). Of a branch that does more than that,
+what may is taken out (see `branch_parts`), and the rest stays a branch; others stay as they are.
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ from typing import Any
 import tensorflow as tf
 
 from tf_wu_shard import refusals
-from tf_wu_shard.graph.builder import graph_def_of
-from tf_wu_shard.graph.calls import BRANCHES, is_call
+from tf_wu_shard.graph.calls import BRANCHES, callee_names, is_call
 from tf_wu_shard.graph.nodes import waiting, with_values
-from tf_wu_shard.graph.op import Op
+from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.grounds.dialect import CarriedReduction
 from tf_wu_shard.grounds.tpu.ops import PROGRAM
+from tf_wu_shard.program.branch_parts import Parts, in_two, rest_of
+from tf_wu_shard.program.branch_waits import Waits
 from tf_wu_shard.program.called_graph import CalledGraph, Shape
-from tf_wu_shard.program.flat_functions import FlatFunctions
+from tf_wu_shard.program.flat_functions import FlatFunctions, Places, WrittenOut
 from tf_wu_shard.program.fused_values import restored, stand_in
 from tf_wu_shard.program.lifting import HandleNeededError, taking_values
 from tf_wu_shard.program.reduced_operands import branches_with_reduced_operands
 from tf_wu_shard.program.specialise import Specialiser
-from tf_wu_shard.program.speculation import RunsInVainError, check_shapes
+from tf_wu_shard.program.speculation import RunsInVainError, unproved
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.gradient_shapes import ensured_shapes, with_ensured
-from tf_wu_shard.step.variable_values import values_of
 
 
 def if_converted(
@@ -52,8 +53,8 @@ def if_converted(
 
     What stands in a branch may not be known to fail or not before it stands in the step: there the
     shapes of what it is handed are proved, and gradients have those of the variables that they are
-    seen to update. So all branches are written out, and those that may not be are left out of the
-    next round.
+    seen to update. So all branches are written out, and what of them may not be is left in branches
+    in the next round.
 
     Args:
         graph: The function.
@@ -69,17 +70,20 @@ def if_converted(
         return captured
     carried = tuple(sums(view))
     branches = branches_with_reduced_operands(view, program, carried)
-    kept: dict[str, Refusal] = {}
+    # For each branch op, what of it is not to run in vain.
+    staying: dict[str, Places] = {}
     while True:
         work = _Conversion(graph, captured)
         for op in branches:
-            if op.name not in kept:
-                work.convert(op)
-        known = len(kept) + len(work.kept)
-        kept |= work.kept | work.unproved(carried)
-        if len(kept) == known:
-            changed = kept or work.view is not view
-            return replace(captured, view=work.view, kept_branches=kept) if changed else captured
+            work.convert(op, staying.get(op.name, {}))
+        more = work.unproved(carried)
+        if not more:
+            return replace(work.converted, kept_branches=work.kept) if branches else captured
+        for name, found in more.items():
+            known = staying.get(name, {})
+            # What is seen again is not where it was looked for.
+            again = not known.keys().isdisjoint(found)
+            staying[name] = known | found | ({None: next(iter(found.values()))} if again else {})
 
 
 class _Conversion:
@@ -97,14 +101,18 @@ class _Conversion:
         self._nodes: tuple[Any, ...] = tuple(op.node for op in captured.view)
         self._outputs = captured.view.outputs
         self._shapes: dict[str, tuple[Shape, ...]] = {}
-        # For each branch op that is written out, what runs in vain where it is not taken, and of
-        # that what selects.
-        self._in_vain: dict[str, tuple[list[str], frozenset[str]]] = {}
+        # For each branch op that is written out, what runs in vain where it is not taken.
+        self._in_vain: dict[str, WrittenOut] = {}
         # For each branch op that is written out, by handle, what accesses that in its place.
         self._instead: dict[str, dict[str, list[str]]] = {}
 
-    def convert(self, op: Op) -> None:
-        """Writes one branch op out, where it can be."""
+    def convert(self, op: Op, staying: Places) -> None:
+        """Writes one branch op out, or what of it can be.
+
+        Args:
+            op: The op.
+            staying: What of it must not run in vain.
+        """
         view = self._captured.view
         taken = {
             slot: view.variables[value.op]
@@ -119,32 +127,51 @@ class _Conversion:
             return
         # What it takes of an earlier branch op is something else by now.
         now = next(node for node in self._nodes if node.name == op.name)
+        why = next(iter(staying.values()), None)
+        if why is None:
+            why = self._whole(op, now, used, written)
+        if why is not None:
+            in_part = None not in staying and self._in_part(op, now, taken, staying)
+            self.kept[rest_of(op.name) if in_part else op.name] = why
+
+    def _whole(
+        self, op: Op, now: Any, used: Mapping[int, VariableRef], written: Sequence[int]
+    ) -> Refusal | None:
+        """Writes a branch op out; why that cannot be, or None where it can."""
         try:
             node, finals = taking_values(now, used, self._specialiser.writing, written)
-            self._replace(op, node, used, finals)
+            self._replace(op, Parts(node, finals, used))
         except HandleNeededError as error:
-            self.kept[op.name] = refusals.Branches.BRANCH_NEEDS_HANDLE.at(function=str(error))
+            return refusals.Branches.BRANCH_NEEDS_HANDLE.at(function=str(error))
         except RunsInVainError as error:
-            self.kept[op.name] = error.refusal
+            return error.refusal
+        return None
 
-    def _replace(
-        self, op: Op, node: Any, used: Mapping[int, VariableRef], finals: Mapping[int, str]
-    ) -> None:
+    def _in_part(self, op: Op, now: Any, taken: Mapping[int, VariableRef], staying: Places) -> bool:
+        """Writes out what may be of a branch op that is not written out; whether there is any."""
+        try:
+            parts = in_two(now, self._graph, taken, self._specialiser, staying)
+            if parts is not None:
+                self._replace(op, parts)
+        except (HandleNeededError, RunsInVainError):
+            return False
+        return parts is not None
+
+    def _replace(self, op: Op, parts: Parts) -> None:
         """Puts what a branch op computes, selects and writes in its place.
 
         Args:
             op: The branch op as it was.
-            node: The op as it takes the values of variables and hands new ones back; changed here.
-            used: Its operands that are variables.
-            finals: For each of those that it may write, the result that is the new value.
+            parts: What is written out of it, which is changed here, and what stays.
 
         Raises:
             RunsInVainError: If it must not run where it is not taken.
         """
+        node, finals, used = parts.apart, parts.finals, parts.used
         reads, writes = [], []
-        shapes = {}
+        shapes: dict[str, tuple[Shape, ...]] = {}
         instead: dict[str, list[str]] = {}
-        waits = _Waits(self._captured.view, op, self._instead)
+        waits = Waits(self._captured.view, op, self._instead)
         for slot, ref in used.items():
             handle = node.input[slot]
             controls = waits.of(handle)
@@ -162,10 +189,23 @@ class _Conversion:
             node.input[slot] = read.name
         idle = _idle_after(self._captured.view, op)
         nodes = [n for n in self._nodes if n.name != node.name and n.name not in idle]
+        outputs = self._outputs
+        done = [write.name for write in writes]
+        if parts.rest is not None:
+            # What the branch changes, the part that is written out reads before.
+            rest = waiting(parts.rest, [read.name for read in reads])
+            whole = self._captured.view.results(op.name)
+            shapes[rest.name] = tuple(self._captured.view.shape(value) for value in whole)
+            moved = {value: Value(rest.name, value.index) for value in whole}
+            nodes = [*(with_values(n, moved) for n in nodes), rest]
+            outputs = tuple(moved.get(value, value) for value in outputs)
+            done.append(rest.name)
+            for slot in parts.held:
+                instead.setdefault(str(op.inputs[slot]), []).append(rest.name)
         adopt: Callable[[Any], None] = lambda new: _adopt(new, node)  # noqa: E731
         functions = FlatFunctions(self._specialiser.functions, adopt)
         out = functions.write_out(
-            [*nodes, *reads, node, *writes], {node.name}, self._graph, self._outputs
+            [*nodes, *reads, node, *writes], {node.name}, self._graph, outputs
         )
         handles = {
             (r.key, r.replica): (read.input[0], r)
@@ -173,16 +213,14 @@ class _Conversion:
         }
         fused = restored(out.nodes, handles, {read.input[0]: read.name for read in reads}, adopt)
         self._nodes = tuple(
-            waiting(n, [write.name for write in writes])
-            if n.name == node.name
-            else with_values(n, fused.values)
+            waiting(n, done) if n.name == node.name else with_values(n, fused.values)
             for n in fused.nodes
         )
         ended = {old: fused.values.get(new, new) for old, new in out.values.items()}
-        self._outputs = tuple(ended.get(v, v) for v in self._outputs)
+        self._outputs = tuple(ended.get(v, v) for v in outputs)
         known = {k: v for k, v in (shapes | out.shapes).items() if k not in fused.gone}
         self._shapes |= known | fused.shapes
-        self._in_vain[node.name] = [*out.shapes], out.selections
+        self._in_vain[node.name] = out
         self._instead[node.name] = instead
 
     def _like(self, node: Any, name: str, op: str, ref: VariableRef) -> Any:
@@ -191,97 +229,44 @@ class _Conversion:
         _adopt(new, node)
         return new
 
-    def unproved(self, carried: Sequence[CarriedReduction]) -> dict[str, Refusal]:
-        """Why branches must not be written out for the sizes of what they are handed.
+    def unproved(self, carried: Sequence[CarriedReduction]) -> dict[str, Places]:
+        """What must not have been written out for the sizes of what it is handed.
 
         Args:
             carried: The function's gradient reductions.
 
         Returns:
-            The reasons, by the names of the branch ops.
+            By the names of the branch ops, where that stands and why.
         """
         # A view of the graph at the end takes long to make, and most have no such branch.
-        if not self._in_vain or not self._unproved_in(self.view):
+        if not self._in_vain or not self._unproved_in(self.converted.view):
             return {}
         # It takes longer to see what gradients update.
-        return self._unproved_in(with_ensured(self.view, ensured_shapes(self.view, carried)))
+        view = self.converted.view
+        return self._unproved_in(with_ensured(view, ensured_shapes(view, carried)))
 
-    def _unproved_in(self, view: GraphView) -> dict[str, Refusal]:
+    def _unproved_in(self, view: GraphView) -> dict[str, Places]:
         """As `unproved`, where the view knows all shapes that there are to know."""
-        found: dict[str, Refusal] = {}
-        for name, (in_vain, selections) in self._in_vain.items():
-            try:
-                check_shapes(view, in_vain, selections)
-            except RunsInVainError as error:
-                found[name] = error.refusal
+        found: dict[str, Places] = {}
+        for name, out in self._in_vain.items():
+            for op, why in unproved(view, out.shapes, out.selections).items():
+                found.setdefault(name, {}).setdefault(out.place(name, op), why)
         return found
 
     @functools.cached_property
-    def view(self) -> GraphView:
-        """The graph as it is at the end."""
-        old, known = self._captured.view, self._shapes
+    def converted(self) -> Captured:
+        """The function as it is at the end."""
         if not self._in_vain:
-            return old
-        return old.with_graph(
-            graph_def_of(self._nodes, old.graph_def),
+            return self._captured
+        called = {n for node in self._nodes if is_call(node.op) for n in callee_names(node)}
+        made = {n: f for n, f in self._specialiser.functions.items() if n in called}
+        known = self._shapes
+        return self._captured.with_nodes(
+            self._nodes,
+            self._captured.functions | made,
             shape_of=lambda value: known[value.op][value.index] if value.op in known else None,
             outputs=self._outputs,
         )
-
-
-class _Waits:
-    """What the accesses wait for that take a branch op's place.
-
-    The branch op waits for the accesses of all its variables. An access of one of them that waits
-    for the writes of the others, as theirs do for its own, stands in a cycle as soon as two writes
-    of each become one. So it waits for those of its own alone, unless some of them order it by way
-    of others only.
-    """
-
-    def __init__(
-        self, view: GraphView, op: Op, instead: Mapping[str, Mapping[str, list[str]]]
-    ) -> None:
-        """Looks at what a branch op waits for.
-
-        Args:
-            view: The graph.
-            op: The branch op, as it was.
-            instead: For each branch op that was written out before, by handle, what accesses that
-                in its place.
-        """
-        self._view = view
-        self._op = op
-        self._instead = instead
-        # What all of them wait for, and what only those of one variable do, by its handle.
-        self._always: list[str] = []
-        self._own: dict[str, list[str]] = {}
-        for name in op.controls:
-            if name in instead:
-                for handle, others in instead[name].items():
-                    self._own.setdefault(handle, []).extend(others)
-            elif is_call(view.ops[name].type) or not (taken := _taken(view, view.ops[name])):
-                self._always.append(name)
-            else:
-                for handle in taken:
-                    self._own.setdefault(handle, []).append(name)
-
-    def of(self, handle: str) -> list[str]:
-        """The control inputs of an access of one of the variables, by its handle."""
-        seen = values_of(self._view, handle).seen_by(self._op.name)
-        earlier = [read.name for read in seen.reads if read.position < self._op.position]
-        if self._everything.issuperset([*seen.after, *earlier]):
-            own = self._own.get(handle, [])
-            return [f"^{name}" for name in dict.fromkeys((*self._always, *own))]
-        return [f"^{name}" for name in self._op.controls]
-
-    @functools.cached_property
-    def _everything(self) -> frozenset[str]:
-        return frozenset(self._op.controls)
-
-
-def _taken(view: GraphView, op: Op) -> set[str]:
-    """The variables that an op takes, by their handles."""
-    return {value.op for value in op.inputs if value.op in view.variables}
 
 
 def _idle_after(view: GraphView, op: Op) -> set[str]:

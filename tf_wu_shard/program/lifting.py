@@ -21,10 +21,10 @@ from tf_wu_shard.program.value_ops import is_write, on_value
 from tf_wu_shard.rules.writes import is_fused_update
 
 # Which operands an op only reads; kept by TensorFlow while it traces.
-_READ_ONLY = "_read_only_resource_inputs"
+READ_ONLY = "_read_only_resource_inputs"
 
 # The shapes of a node's results, where a graph was written with them.
-_OUTPUT_SHAPES = "_output_shapes"
+OUTPUT_SHAPES = "_output_shapes"
 
 
 class Function(NamedTuple):
@@ -88,7 +88,7 @@ def taking_values(
     """
     new = copy_of(node)
     # A file stated the shapes of its results; some become others.
-    new.attr.pop(_OUTPUT_SHAPES, None)
+    new.attr.pop(OUTPUT_SHAPES, None)
     first = first_argument(node.op)
     arguments = {slot - first: ref for slot, ref in operands.items()}
     loops = node.op in LOOPS
@@ -111,9 +111,9 @@ def taking_values(
         types[number] = ref.dtype
         if loops and shapes:
             describe(shapes[number], ref)
-    if _READ_ONLY in node.attr:
-        kept = [slot for slot in node.attr[_READ_ONLY].list.i if slot not in operands]
-        new.attr[_READ_ONLY].list.i[:] = kept
+    if READ_ONLY in node.attr:
+        kept = [slot for slot in node.attr[READ_ONLY].list.i if slot not in operands]
+        new.attr[READ_ONLY].list.i[:] = kept
     return new, values
 
 

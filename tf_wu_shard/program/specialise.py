@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from tf_wu_shard.graph.calls import callee_names, first_argument
+from tf_wu_shard.graph.op import parse_value
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.fused_values import OnValues
+from tf_wu_shard.program.inlining import Body
 from tf_wu_shard.program.lifting import Function, HandleNeededError, of_values
 from tf_wu_shard.step.accesses import access_by_callee, ignores
 from tf_wu_shard.step.capture import Captured
@@ -74,14 +76,20 @@ class Specialiser:
             fused=self._fused if writing else None,
         )
         results = [*own.results, *(own.finals[number] for number in handed_back)]
-        new = called.remade(
-            own.nodes,
-            [text if ":" in text else f"{text}:0" for text in results],
-            self.functions.values(),
-        )
-        self._made[wanted] = new.name.decode()
-        self.functions[new.name.decode()] = new
+        remade = body._replace(nodes=own.nodes, results=tuple(map(parse_value, results)))
+        self._made[wanted] = self.made(called, remade)
         return self._made[wanted]
+
+    def made(self, called: CalledGraph, body: Body) -> str:
+        """The name of a function that is made of another.
+
+        Args:
+            called: The graph of the other.
+            body: What it consists of, see `CalledGraph.remade`.
+        """
+        new = called.remade(body, self.functions.values())
+        self.functions[new.name.decode()] = new
+        return new.name.decode()
 
     def _called(self, name: str) -> tuple[CalledGraph, int | None]:
         """A function's graph, and how many results it had when it was called; None for all.

@@ -53,37 +53,57 @@ def check_ops(nodes: Iterable[Any]) -> None:
         RunsInVainError: If one is not.
     """
     nodes = tuple(nodes)
-    constants = {node.name: node for node in nodes if node.op == "Const"}
+    constants = constants_of(nodes)
     for node in nodes:
-        if node.op == "Placeholder":
-            continue
-        if family_of(node.op) is None and not _is_other(node, constants):
-            raise RunsInVainError(refusals.Branches.BRANCH_NOT_IN_VAIN.at(op_type=node.op))
-        if _may_fail(node, constants):
-            raise RunsInVainError(refusals.Branches.BRANCH_MAY_FAIL.at(op_type=node.op))
+        refusal = None if node.op == "Placeholder" else why_not(node, constants)
+        if refusal is not None:
+            raise RunsInVainError(refusal)
 
 
-def check_shapes(view: GraphView, names: Collection[str], selections: Collection[str]) -> None:
-    """Checks that ops that run in vain cannot fail for the sizes of what they are given.
+def constants_of(nodes: Iterable[Any]) -> dict[str, Any]:
+    """The constants among NodeDefs, by name."""
+    return {node.name: node for node in nodes if node.op == "Const"}
+
+
+def why_not(node: Any, constants: Mapping[str, Any]) -> Refusal | None:
+    """Why an op must not run in vain; None where it may, as far as sizes are not concerned.
+
+    Args:
+        node: Its NodeDef.
+        constants: The constants beside it, see `constants_of`.
+    """
+    if family_of(node.op) is None and not _is_other(node, constants):
+        return refusals.Branches.BRANCH_NOT_IN_VAIN.at(op_type=node.op)
+    if _may_fail(node, constants):
+        return refusals.Branches.BRANCH_MAY_FAIL.at(op_type=node.op)
+    return None
+
+
+def unproved(
+    view: GraphView, names: Collection[str], selections: Collection[str]
+) -> dict[str, Refusal]:
+    """The ops that would run in vain but may fail for the sizes of what they are given.
 
     Args:
         view: The graph that they stand in.
-        names: Their names.
+        names: Names of those that would.
         selections: Names of those that select what one of several branches yields.
 
-    Raises:
-        RunsInVainError: If one may.
+    Returns:
+        Why each of these must not, by name.
     """
+    found: dict[str, Refusal] = {}
     for op in (view.ops[name] for name in names):
         values = view.results(op.name) or op.inputs[num_written(op.type) :]
         shapes = [view.shape(value) for value in values]
         if None in shapes:
-            raise RunsInVainError(refusals.Branches.BRANCH_SHAPE_UNKNOWN.at(op_type=op.type))
-        if op.type == TOLD and len(shapes[0] or ()) > 1:
-            raise RunsInVainError(refusals.Branches.BRANCH_NOT_IN_VAIN.at(op_type=op.type))
+            found[op.name] = refusals.Branches.BRANCH_SHAPE_UNKNOWN.at(op_type=op.type)
+        elif op.type == TOLD and len(shapes[0] or ()) > 1:
+            found[op.name] = refusals.Branches.BRANCH_NOT_IN_VAIN.at(op_type=op.type)
     for op in (view.ops[name] for name in selections):
         if view.shape(op.inputs[1]) != view.shape(op.inputs[2]):
-            raise RunsInVainError(refusals.Branches.BRANCH_YIELDS_DIFFERENT_SHAPES.at())
+            found.setdefault(op.name, refusals.Branches.BRANCH_YIELDS_DIFFERENT_SHAPES.at())
+    return found
 
 
 def _is_other(node: Any, constants: Mapping[str, Any]) -> bool:

@@ -107,7 +107,8 @@ def make_function(
     Args:
         graph: The FuncGraph of the old function; it stays as it is.
         body: What it consists of.
-        arguments: Names of the arguments, in order, those of the old function.
+        arguments: Names of the arguments, in order; those that are handles are of the old function,
+            or in `handles`.
         handles: For arguments that are handles of other variables than before, by name, a tensor
             that knows what stands behind it.
 
@@ -118,7 +119,7 @@ def make_function(
         tf.errors.InvalidArgumentError: If TensorFlow does not accept the nodes.
     """
     named = {node.name: node for node in body.nodes}
-    old = {t.op.name: t for t in graph.inputs}
+    old = {t.op.name: t for t in graph.inputs if t.op.name in named}
     new = func_graph_module.FuncGraph(f"{traced_name(graph.name)}{MADE}{ops.uid()}")
     with new.as_default(), ops.name_scope(None):
         new._device_function_stack = type(new._device_function_stack)()
@@ -126,7 +127,7 @@ def make_function(
             new._add_function_recursive(function)
         inputs = _import_inputs(new, named, {**old, **_asked_again(named, old)}, handles)
         import_beside(new, named, inputs)
-    new.inputs = [inputs[name] for name in arguments]
+    new.inputs = [_tensor(new, f"{name}:0", inputs) for name in arguments]
     new.outputs = [_tensor(new, name, inputs) for name in body.outputs]
     new.control_outputs = [new._get_operation_by_name(name) for name in body.control_outputs]
     return atomic_function.from_func_graph(new.name, new, {})

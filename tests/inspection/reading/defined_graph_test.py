@@ -34,7 +34,7 @@ def test_a_function_made_of_the_same_nodes_reads_the_same() -> None:
     called = definitions.find(name)
     assert called is not None and definitions.find("no_such") is None
     body = called.body()
-    made = called.remade(body.nodes, [f"{v.op}:{v.index}" for v in body.results], [])
+    made = called.remade(body, [])
     again = function_body(made.definition, function_graph.op_def)
     assert again.arguments == body.arguments and again.results == body.results
     assert set(again.control_outputs) == set(body.control_outputs)

@@ -95,8 +95,7 @@ class _Merging:
         handles = {argument: argument for argument in others.values()}
         own = in_traced_order((with_inputs(node, others) for node in body.nodes), handles)
         nodes = self.all_merged(called, own, handles)
-        results = [f"{value.op}:{value.index}" for value in body.results]
-        new = called.remade(nodes, results, self.made.values())
+        new = called.remade(body._replace(nodes=nodes), self.made.values())
         self._known[wanted] = new.name.decode()
         self.made[new.name.decode()] = new
         return self._known[wanted]

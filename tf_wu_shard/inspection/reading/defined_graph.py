@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -109,16 +109,8 @@ class DefinedGraph:
         """See `CalledGraph.shapes_given`: a file says shapes as they were inferred."""
         return self.static_shape
 
-    def remade(
-        self, nodes: Sequence[Any], results: Sequence[str], functions: Iterable[Any]
-    ) -> MadeDefinition:
+    def remade(self, body: Body, functions: Iterable[Any]) -> MadeDefinition:
         """See `CalledGraph.remade`."""
-        body = Body(
-            list(nodes),
-            self._body.arguments,
-            tuple(map(parse_value, results)),
-            self._body.control_outputs,
-        )
         name = self._source.new_name(self._definition.signature.name)
         definition = _definition(name, body, self._source.op_def)
         return MadeDefinition(
