@@ -12,6 +12,7 @@ from tf_wu_shard.graph.nodes import (
     data_inputs,
     rename_ops,
     rewired,
+    sources_of,
     waiting,
     with_inputs,
     with_operands,
@@ -34,6 +35,10 @@ def test_a_copy_may_be_changed_and_the_node_stays() -> None:
     new = copy_of(old)
     new.name, new.input[0] = "other", "x"
     assert (old.name, inputs(old)) == ("sum", ["a", "b:1", "^c"])
+
+
+def test_an_op_is_named_whatever_is_taken_of_it() -> None:
+    assert sources_of(node()) == ["a", "b", "c"]
 
 
 def test_ops_are_renamed_wherever_they_are_named() -> None:

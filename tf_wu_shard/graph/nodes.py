@@ -29,7 +29,7 @@ def rename_ops(nodes: Iterable[Any], names: Mapping[str, str]) -> None:
 
     @functools.cache  # Most are named several times.
     def renamed(text: str) -> str:
-        name = text.partition(":")[0].removeprefix("^")
+        name = source_of(text)
         return text.replace(name, names[name], 1) if name in names else text
 
     for node in nodes:
@@ -39,6 +39,16 @@ def rename_ops(nodes: Iterable[Any], names: Mapping[str, str]) -> None:
         after = [*map(renamed, before)]
         if after != before:
             node.input[:] = after
+
+
+def source_of(text: str) -> str:
+    """The name of the op that a NodeDef takes something of, or waits for, as it names it."""
+    return text.partition(":")[0].removeprefix("^")
+
+
+def sources_of(node: Any) -> list[str]:
+    """Names of the ops that a NodeDef takes something of or waits for."""
+    return [source_of(text) for text in node.input]
 
 
 def data_inputs(node: Any) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from tf_wu_shard.errors import WuShardError
+from tf_wu_shard.graph.nodes import source_of
 from tf_wu_shard.graph.op import Op, Value, parse_value
 
 
@@ -41,8 +42,7 @@ def ordered_ops(nodes: Iterable[Any]) -> list[Op]:
             if name not in pending:
                 raise WuShardError(f"an op reads {name!r}, which the graph does not have")
             node, inputs = pending[name]
-            sources = [i[1:] if i.startswith("^") else i.partition(":")[0] for i in inputs]
-            waiting = [s for s in sources if not state.get(s)]
+            waiting = [s for s in map(source_of, inputs) if not state.get(s)]
             if not waiting:
                 state[name] = True
                 done[name], _ = _op(name, node, inputs, done, value_of)

@@ -12,7 +12,7 @@ from typing import Any
 
 from tf_wu_shard.graph.builder import result_types
 from tf_wu_shard.graph.calls import BRANCHES, PLAIN_CALLS, is_call
-from tf_wu_shard.graph.nodes import control_inputs, data_inputs, rewired
+from tf_wu_shard.graph.nodes import control_inputs, data_inputs, rewired, sources_of
 from tf_wu_shard.graph.op import Value, parse_value
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.program.called_graph import CalledGraph
@@ -119,7 +119,7 @@ class BranchBody:
         changed: set[str] = set()
         for node in self._ops():
             keys = {self._refs[number].key for number in self.held(node).values()}
-            stays = node.name in self._stays or not behind.isdisjoint(_sources(node))
+            stays = node.name in self._stays or not behind.isdisjoint(sources_of(node))
             if keys and self._writes(node):
                 stays = stays or not kept.isdisjoint(keys)
                 changed |= keys
@@ -176,7 +176,7 @@ class BranchBody:
         found = set(names)
         stack = [*names]
         while stack:
-            for source in _sources(self.by_name[stack.pop()]):
+            for source in sources_of(self.by_name[stack.pop()]):
                 if source not in found and source not in self._numbers and wanted(source):
                     found.add(source)
                     stack.append(source)
@@ -197,9 +197,9 @@ class BranchBody:
 
     def used(self) -> set[int]:
         """The numbers of the arguments that the rest uses."""
-        texts = {t.removeprefix("^") for n in self.nodes(self.rest) for t in n.input}
-        texts |= {value.op for value in self.body.results}
-        return {self._numbers[text] for text in texts & self._numbers.keys()}
+        names = {name for node in self.nodes(self.rest) for name in sources_of(node)}
+        names |= {value.op for value in self.body.results}
+        return {self._numbers[name] for name in names & self._numbers.keys()}
 
     def read_apart(self) -> set[int]:
         """The numbers of the arguments that are variables which what is taken out reads."""
@@ -218,7 +218,7 @@ class BranchBody:
         constants = {
             source
             for node in self.nodes(self.rest)
-            for source in _sources(node)
+            for source in sources_of(node)
             if source in self._constants
         }
         constants |= {v.op for v in self.body.results if v.op in self._constants}
@@ -229,11 +229,6 @@ class BranchBody:
             waits = [text for text in control_inputs(node) if text[1:] in there]
             found.append(rewired(node, [*data, *waits]))
         return found
-
-
-def _sources(node: Any) -> list[str]:
-    """Names of the ops that a node takes something of or waits for."""
-    return [text[1:] if text.startswith("^") else parse_value(text).op for text in node.input]
 
 
 def _is_stateful(node: Any) -> bool:

@@ -14,7 +14,14 @@ import tensorflow as tf
 
 from tf_wu_shard.colocation import rename_wishes
 from tf_wu_shard.dtypes import RESOURCE
-from tf_wu_shard.graph.nodes import control_inputs, copy_of, data_inputs, rewired
+from tf_wu_shard.graph.nodes import (
+    control_inputs,
+    copy_of,
+    data_inputs,
+    rewired,
+    source_of,
+    sources_of,
+)
 from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 
 
@@ -123,7 +130,7 @@ class _Inlining:
                 new.input.append(_moved(text, names, operands))
             # What takes a handle waits itself: it may be a call that is written out in turn, where
             # nothing waits for what the call computes with.
-            sources = {_source(text) for text in node.input}
+            sources = set(sources_of(node))
             if names.keys().isdisjoint(sources) or not handles.isdisjoint(sources):
                 new.input.append(f"^{start.name}")
             self._adopt(new)
@@ -167,13 +174,9 @@ class _Inlining:
         return str(found.value(value))
 
 
-def _source(text: str) -> str:
-    return text[1:] if text.startswith("^") else text.partition(":")[0]
-
-
 def _moved(text: str, names: Mapping[str, str], operands: Mapping[str, Value]) -> str:
     """An input of a function's node, where the function's arguments are a call's operands."""
-    source = _source(text)
+    source = source_of(text)
     if source in operands:
         operand = operands[source]
         return f"^{operand.op}" if text.startswith("^") else str(operand)

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tf_wu_shard.graph.calls import all_named_by
+from tf_wu_shard.graph.nodes import sources_of
 from tf_wu_shard.reachable import reachable
 
 _REDUCTIONS = frozenset({"XlaAllReduce", "XlaReduceScatter"})
@@ -56,7 +57,7 @@ def scopes_of(graph_def: Any) -> dict[str, Scope]:
         belongs where the node does.
     """
     nodes = {node.name: node for node in graph_def.node}
-    inputs = {name: [_source(text) for text in node.input] for name, node in nodes.items()}
+    inputs = {name: sources_of(node) for name, node in nodes.items()}
     readers: dict[str, list[str]] = {name: [] for name in nodes}
     for name, sources in inputs.items():
         for source in sources:
@@ -97,10 +98,6 @@ def scope_at(op_name: str, scopes: Mapping[str, Scope]) -> Scope:
             return scopes[name]
         name = name.rpartition("/")[0]
     return Scope.OTHER
-
-
-def _source(text: str) -> str:
-    return text.removeprefix("^").partition(":")[0]
 
 
 def _is_product(node: Any) -> bool:

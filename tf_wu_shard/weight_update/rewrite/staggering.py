@@ -19,6 +19,7 @@ from typing import Any
 from tf_wu_shard.dtypes import RESOURCE, item_bytes
 from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.calls import all_named_by
+from tf_wu_shard.graph.nodes import sources_of
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.reachable import reachable
@@ -81,7 +82,7 @@ def before_gradients(
             return ()
         if old is not None and old.node is node:
             return old.sources
-        return [text.removeprefix("^").partition(":")[0] for text in node.input]
+        return sources_of(node)
 
     start = [value.op for own in gradients for value in own]
     start += [op.name for op in view if op.type == _NEXT]

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tf_wu_shard.errors import WuShardError
+from tf_wu_shard.graph.nodes import sources_of
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.rules.writes import num_written
 from tf_wu_shard.weight_update.plan.types import ShardingPlan
@@ -107,10 +108,7 @@ def _check_edges(result: RewriteResult | Outlined) -> tuple[set[str], dict[str, 
 def _first_to_read(nodes: Iterable[Any], sources: set[str]) -> tuple[str, str]:
     """The first NodeDef that takes something of some ops, or waits for it, and that op."""
     return next(
-        (node.name, source)
-        for node in nodes
-        for source in (text.removeprefix("^").partition(":")[0] for text in node.input)
-        if source in sources
+        (node.name, source) for node in nodes for source in sources_of(node) if source in sources
     )
 
 
