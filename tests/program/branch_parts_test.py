@@ -100,6 +100,19 @@ def test_an_update_that_may_run_in_vain_is_taken_out(
     assert found.view.first_unordered([write, rest], later) is None
 
 
+def followed_by_a_check(given: Given) -> None:
+    written = given.weight.assign_sub(given.total, read_value=False)
+    with tf.control_dependencies([written]):
+        tf.debugging.Assert(given.same > 0, [given.same])
+
+
+def test_an_effect_that_waits_for_an_update_still_does(emulated: Strategies) -> None:
+    found = converted(emulated(2), with_branch(followed_by_a_check))
+    rest, (select,) = split(found)
+    ((write, _),) = found.view.consumers(Value(select.name))
+    assert found.view.first_unordered([write], rest) is None
+
+
 @pytest.mark.parametrize("update", [of_one_update, after_a_check, after_what_stays])
 def test_nothing_is_taken_out_of_what_belongs_together(
     emulated: Strategies, update: Callable[[Given], Any]

@@ -78,6 +78,24 @@ def test_what_waited_for_the_branch_waits_for_its_writes(emulated: Strategies) -
     assert view.first_unordered([write], after) is None
 
 
+def test_an_effect_that_waits_for_what_a_branch_returns_waits_for_its_writes(
+    emulated: Strategies,
+) -> None:
+    def step(given: Given) -> None:
+        def update() -> tf.Tensor:
+            given.weight.assign_sub(given.total)
+            return given.same
+
+        result = tf.cond(given.same > 0, update, lambda: given.same)
+        with tf.control_dependencies([result]):
+            tf.print(given.same)
+
+    view = converted(emulated(2), step).view
+    (write,) = (op for op in view if op.type == "AssignVariableOp")
+    (printed,) = (op for op in view if op.type == "PrintV2")
+    assert view.first_unordered([write], printed) is None
+
+
 def test_a_gradient_has_the_shape_of_what_the_branch_updates(emulated: Strategies) -> None:
     def step(given: Given) -> None:
         own = of_open_shape(given.own, given)

@@ -7,7 +7,7 @@ the other variables that it is updated with.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from typing import Any
 
 from tf_wu_shard.graph.builder import result_types
@@ -35,6 +35,7 @@ class BranchBody:
         written: The numbers of its arguments that are variables which it writes.
         apart: Names of the ops that are taken out.
         rest: Names of those that stay.
+        observes: Whether what stays has an effect that comes after a write that is taken out.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class BranchBody:
         self.written: set[int] = set()
         self.apart: set[str] = set()
         self.rest: set[str] = set()
+        self.observes = False
         self._refs = refs
         self._specialiser = specialiser
         self._numbers = {name: number for number, name in enumerate(body.arguments)}
@@ -154,13 +156,13 @@ class BranchBody:
         """Whether it returns a variable's handle."""
         return any(self._handles.get(str(value)) in arguments for value in self.body.results)
 
-    def take_out(self, arguments: Collection[int]) -> None:
+    def take_out(self, arguments: Set[int]) -> None:
         """Tells what is taken out from what stays.
 
         Args:
             arguments: The numbers of its arguments that are variables whose writes are taken out.
         """
-        reached = {n.name for n in self._ops() if set(self.held(n).values()) & {*arguments}}
+        reached = {n.name for n in self._ops() if arguments & set(self.held(n).values())}
         self.apart = self._with_sources(reached - self._behind, lambda name: True)
         effects = {
             name
@@ -170,6 +172,12 @@ class BranchBody:
         results = {v.op for v in self.body.results if v.op in self.by_name}
         ended = (effects | results) - self.apart - self._numbers.keys()
         self.rest = self._with_sources(ended, lambda name: name not in self.apart)
+        observing = {name for name in effects if not self.held(self.by_name[name])}
+        before = self._with_sources(observing, lambda name: True)
+        self.observes = any(
+            not arguments.isdisjoint(self.held(node).values()) and self._writes(node)
+            for node in self.nodes(before)
+        )
 
     def _with_sources(self, names: Collection[str], wanted: Callable[[str], bool]) -> set[str]:
         """Ops, and those that they need, arguments left out."""

@@ -50,6 +50,8 @@ class Parts(NamedTuple):
             calls of the first one's branches yield beside its results (see
             `flat_functions.branch_call`).
         held: The operands of the whole op that are variables and that the rest takes.
+        observes: Whether the rest has an effect that comes after a write that is written out, such
+            as a Python function that looks at the variable.
     """
 
     apart: Any
@@ -57,6 +59,7 @@ class Parts(NamedTuple):
     used: Mapping[int, VariableRef]
     rest: Any = None
     held: frozenset[int] = frozenset()
+    observes: bool = False
 
 
 def rest_of(op: str) -> str:
@@ -141,7 +144,8 @@ class _Splitting:
         }
         rest, held = self._rest(first)
         used = {number + first: ref for number, ref in refs.items()}
-        return Parts(apart, finals, used, rest, held)
+        observes = any(branch.observes for branch in self._branches)
+        return Parts(apart, finals, used, rest, held, observes)
 
     def _apart(self, branch: BranchBody, refs: Mapping[int, VariableRef]) -> str:
         """The name of the function of what is taken out of a branch."""

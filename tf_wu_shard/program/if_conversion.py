@@ -48,6 +48,8 @@ def if_converted(
     captured: Captured,
     program: str,
     sums: Callable[[GraphView], Iterable[CarriedReduction]],
+    *,
+    in_parts: bool = True,
 ) -> Captured:
     """The same function, the branches that apply reduced gradients written out.
 
@@ -61,6 +63,7 @@ def if_converted(
         captured: Its graph and variables.
         program: Name of the TPU program in it, or "" where there is none, or all is inside of one.
         sums: Finds its gradient reductions.
+        in_parts: Whether a part of a branch may be written out, the rest staying a branch.
 
     Returns:
         The view to work on; `captured` itself where no branch is written out.
@@ -73,7 +76,7 @@ def if_converted(
     # For each branch op, what of it is not to run in vain.
     staying: dict[str, Places] = {}
     while True:
-        work = _Conversion(graph, captured)
+        work = _Conversion(graph, captured, in_parts)
         for op in branches:
             work.convert(op, staying.get(op.name, {}))
         more = work.unproved(carried)
@@ -93,7 +96,8 @@ class _Conversion:
         kept: Why branch ops are not written out, by their names.
     """
 
-    def __init__(self, graph: CalledGraph, captured: Captured) -> None:
+    def __init__(self, graph: CalledGraph, captured: Captured, in_parts: bool) -> None:
+        self._in_parts = in_parts
         self.kept: dict[str, Refusal] = {}
         self._graph = graph
         self._captured = captured
@@ -131,7 +135,8 @@ class _Conversion:
         if why is None:
             why = self._whole(op, now, used, written)
         if why is not None:
-            in_part = None not in staying and self._in_part(op, now, taken, staying)
+            may_be = self._in_parts and None not in staying
+            in_part = may_be and self._in_part(op, now, taken, staying)
             self.kept[rest_of(op.name) if in_part else op.name] = why
 
     def _whole(
@@ -188,12 +193,18 @@ class _Conversion:
                 instead[handle] = [write.name]
             node.input[slot] = read.name
         idle = _idle_after(self._captured.view, op)
-        nodes = [n for n in self._nodes if n.name != node.name and n.name not in idle]
+        later = _effects_of_results(self._captured.view, op) if writes else ()
+        nodes = [
+            waiting(n, [node.name] if n.name in later else ())
+            for n in self._nodes
+            if n.name != node.name and n.name not in idle
+        ]
         outputs = self._outputs
         done = [write.name for write in writes]
         if parts.rest is not None:
             # What the branch changes, the part that is written out reads before.
             rest = waiting(parts.rest, [read.name for read in reads])
+            rest = waiting(rest, done if parts.observes else ())
             whole = self._captured.view.results(op.name)
             shapes[rest.name] = tuple(self._captured.view.shape(value) for value in whole)
             moved = {value: Value(rest.name, value.index) for value in whole}
@@ -276,6 +287,23 @@ def _idle_after(view: GraphView, op: Op) -> set[str]:
         if other.name not in view.live and not behind.isdisjoint(other.sources):
             behind.add(other.name)
     return behind - {op.name}
+
+
+def _effects_of_results(view: GraphView, op: Op) -> set[str]:
+    """The effects that come after an op as what it returns does.
+
+    An access of a variable waits for the writes of that variable itself.
+    """
+    behind = {op.name}
+    found = set()
+    for other in view:
+        accesses = any(value.op in view.variables for value in other.inputs)
+        if behind.isdisjoint(other.sources) or (accesses and not is_call(other.type)):
+            continue
+        behind.add(other.name)
+        if view.has_effect(other):
+            found.add(other.name)
+    return found
 
 
 def _adopt(new: Any, node: Any) -> None:

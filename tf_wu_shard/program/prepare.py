@@ -34,7 +34,9 @@ def prepared(
     captured = write_out(graph, captured, program)
     # Before reads are lifted: what works part by part reads the parts.
     captured = with_part_wise(graph, captured, program, num_replicas)
-    captured = if_converted(graph, captured, program, reduced or sums)
+    # Where nothing says what is reduced, all that a branch does may be a step of its own.
+    in_parts = reduced is None
+    captured = if_converted(graph, captured, program, reduced or sums, in_parts=in_parts)
     return lift(graph, captured, program)
 
 
