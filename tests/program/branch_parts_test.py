@@ -64,6 +64,13 @@ def of_an_open_shape(given: Given) -> None:
     given.sums.assign(tf.reshape(of_open_shape(given.own, given) * 2.0, (8, 4)))
 
 
+def by_another_handle(given: Given) -> None:
+    handle = tf.identity(given.sums.handle)
+    held = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+    given.weight.assign_sub(given.total * tf.reduce_sum(held))
+    tf.raw_ops.AssignVariableOp(resource=handle, value=tf.cumsum(given.total))
+
+
 def split(found: Captured) -> tuple[Op, list[Op]]:
     """The branch op that stayed, and the selections of what was taken out of it."""
     (name,) = branches(found)
@@ -113,7 +120,9 @@ def test_an_effect_that_waits_for_an_update_still_does(emulated: Strategies) -> 
     assert found.view.first_unordered([write], rest) is None
 
 
-@pytest.mark.parametrize("update", [of_one_update, after_a_check, after_what_stays])
+@pytest.mark.parametrize(
+    "update", [of_one_update, after_a_check, after_what_stays, by_another_handle]
+)
 def test_nothing_is_taken_out_of_what_belongs_together(
     emulated: Strategies, update: Callable[[Given], Any]
 ) -> None:

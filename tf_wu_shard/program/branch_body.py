@@ -199,6 +199,11 @@ class BranchBody:
             dict.fromkeys(v for v in taken if v.op in self.apart and v.op not in self._constants)
         )
 
+    @property
+    def hands_a_handle(self) -> bool:
+        """Whether the rest would take a variable's handle from what is taken out."""
+        return any(value.op in self._handles for value in self.handed)
+
     def dtype_of(self, value: Value) -> int:
         """The element type of what one of its ops yields."""
         return result_types(self.by_name[value.op])[value.index]

@@ -108,6 +108,8 @@ def in_two(
         return None
     for branch in branches:
         branch.take_out(written)
+    if any(branch.hands_a_handle for branch in branches):
+        return None
     return _Splitting(node, branches, refs, sorted(written), specialiser).parts()
 
 
