@@ -22,8 +22,8 @@ from tf_wu_shard.program.inlining import Body
 from tf_wu_shard.program.specialise import Specialiser
 from tf_wu_shard.program.speculation import RunsInVainError, constants_of, why_not
 from tf_wu_shard.program.value_ops import is_write, on_value
+from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.writes import is_fused_update
-from tf_wu_shard.tensorflow_private import function_graph
 
 
 class BranchBody:
@@ -137,18 +137,14 @@ class BranchBody:
 
     def _read_by(self, names: set[str]) -> set[str]:
         """The keys of variables whose elements some ops compute with: what is of one update."""
-        found = set(names)
-        stack = [*names]
-        while stack:
-            for text in data_inputs(self.by_name[stack.pop()]):
-                value = parse_value(text)
-                if value.op in found or value.op in self._numbers:
-                    continue
+
+        def computed_with(name: str) -> Iterator[str]:
+            for value in map(parse_value, data_inputs(self.by_name[name])):
                 # All updates may share a number, such as a norm of all gradients.
-                if self.called.static_shape(value.op, value.index) != ():
-                    found.add(value.op)
-                    stack.append(value.op)
-        reached = self.nodes(found)
+                if value.op not in self._numbers and self.called.static_shape(*value) != ():
+                    yield value.op
+
+        reached = self.nodes({*reachable(names, computed_with)})
         held = {a for node in reached for a in self.held(node).values()} & self.written
         return {self._refs[number].key for number in held if self._refs[number].shape != ()}
 
@@ -167,7 +163,8 @@ class BranchBody:
         effects = {
             name
             for name in self._behind
-            if name in self.body.control_outputs or _is_stateful(self.by_name[name])
+            if name in self.body.control_outputs
+            or self._specialiser.view.is_stateful(self.by_name[name].op)
         }
         results = {v.op for v in self.body.results if v.op in self.by_name}
         ended = (effects | results) - self.apart - self._numbers.keys()
@@ -181,14 +178,12 @@ class BranchBody:
 
     def _with_sources(self, names: Collection[str], wanted: Callable[[str], bool]) -> set[str]:
         """Ops, and those that they need, arguments left out."""
-        found = set(names)
-        stack = [*names]
-        while stack:
-            for source in sources_of(self.by_name[stack.pop()]):
-                if source not in found and source not in self._numbers and wanted(source):
-                    found.add(source)
-                    stack.append(source)
-        return found
+
+        def needed(name: str) -> Iterator[str]:
+            sources = sources_of(self.by_name[name])
+            return (s for s in sources if s not in self._numbers and wanted(s))
+
+        return {*reachable(names, needed)}
 
     @functools.cached_property
     def handed(self) -> tuple[Value, ...]:
@@ -242,8 +237,3 @@ class BranchBody:
             waits = [text for text in control_inputs(node) if text[1:] in there]
             found.append(rewired(node, [*data, *waits]))
         return found
-
-
-def _is_stateful(node: Any) -> bool:
-    definition = function_graph.op_def(node.op)
-    return definition is None or definition.is_stateful

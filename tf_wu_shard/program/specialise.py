@@ -21,6 +21,7 @@ class Specialiser:
 
     Attributes:
         functions: All that were made since the trace, by name.
+        view: The graph whose ops call the functions.
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class Specialiser:
         self._fused = fused
         # Names of functions are unique; each graph knows those that its own ops call.
         self._graphs = [graph]
-        self._view = captured.view
+        self.view = captured.view
         self.functions = dict(captured.functions)
         self._made: dict[Any, str] = {}
 
@@ -100,7 +101,7 @@ class Specialiser:
         for graph in self._graphs:
             called = graph.inner(name, self.functions)
             if called is not None:
-                definition = self._view.functions.get(name)
+                definition = self.view.functions.get(name)
                 return called, definition and len(definition.signature.output_arg)
         raise HandleNeededError(name)
 
@@ -117,12 +118,12 @@ class Specialiser:
             Those variables, and the operands among them that may be written.
         """
         written = [slot for slot in taken if self.may_write(node, slot)]
-        used = {slot: ref for slot, ref in taken.items() if not ignores(self._view, node, slot)}
+        used = {slot: ref for slot, ref in taken.items() if not ignores(self.view, node, slot)}
         return used, written
 
     def may_write(self, node: Any, slot: int) -> bool:
         """Whether functions that a node calls may write the variable that is an operand."""
         argument = slot - first_argument(node.op)
         return argument >= 0 and not all(
-            access_by_callee(self._view, name, argument).is_read for name in callee_names(node)
+            access_by_callee(self.view, name, argument).is_read for name in callee_names(node)
         )
