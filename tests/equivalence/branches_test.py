@@ -22,7 +22,7 @@ IN_SHARDS = {
 }
 
 REASONS = {
-    "own_choice": "it is an input of each replica alone",
+    "own_choice": "each replica computes it from an input of its own",
     "disagreeing": "each replica",
     "without_rule": "Cumsum is not to run where its branch is not taken",
     "divided": "FloorDiv of whole numbers may fail where it is not to run",

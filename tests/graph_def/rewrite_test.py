@@ -309,7 +309,9 @@ def test_a_learning_rate_of_each_replica_alone() -> None:
         own = tf.reduce_sum(tf.abs(x))
         return programs.optimizer_step(lambda: v1.train.GradientDescentOptimizer(own))(x, y)
 
-    assert "it is an input of each replica alone" in reasons(programs.graph(step).graph_def)
+    assert "each replica computes it from an input of its own" in reasons(
+        programs.graph(step).graph_def
+    )
 
 
 def test_nothing_sharded_raises_where_it_is_to() -> None:

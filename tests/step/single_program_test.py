@@ -56,7 +56,7 @@ def test_what_is_the_same_on_every_replica_passes(operand: str) -> None:
 @pytest.mark.parametrize(
     ("operand", "reason"),
     [
-        ("own", "it is an input of each replica alone (own)"),
+        ("own", "each replica computes it from an input of its own (own)"),
         ("number", "the result of XlaReplicaId differs between replicas (number)"),
         ("moved", "the result of CollectivePermute differs between replicas (moved)"),
         ("swapped", "the result of AllToAll differs between replicas (swapped)"),

@@ -16,5 +16,7 @@ NOT_LOOKED_INTO = "a step that returns and reads nothing of the update but its v
 OF_ONE_SHAPE = "an update whose tensors all have the variable's shape, or are single numbers"
 OTHER_OP = "an update without {op_type}, or a rule for this op"
 OWN_GRADIENTS = "an update of each weight from its own gradient alone"
-SAME_ON_ALL = "an update that is the same on every replica, such as one without random numbers"
+SAME_ON_ALL = (
+    "an update that is the same on every replica: of summed gradients, and without random numbers"
+)
 TRACED_FOR_REPLICAS = "a step that was traced for replicas, in which sums are marked"

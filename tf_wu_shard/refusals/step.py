@@ -175,8 +175,14 @@ class Replicas(Kind):
         "it reads its variable after other writes than on replica 0",
         lifted_by.ALIKE,
     )
-    INPUT_OF_ONE_REPLICA = ("replica {replica} alone has it as an input", lifted_by.ALIKE)
-    INPUT_OF_EACH_REPLICA = ("it is an input of each replica alone", lifted_by.SAME_ON_ALL)
+    INPUT_OF_ONE_REPLICA = (
+        "replica {replica} computes it from an input of its own",
+        lifted_by.SAME_ON_ALL,
+    )
+    INPUT_OF_EACH_REPLICA = (
+        "each replica computes it from an input of its own",
+        lifted_by.SAME_ON_ALL,
+    )
     OWN_VALUE = ("each replica keeps its own value of {variable}", lifted_by.MIRRORED)
     OWN_ARGUMENT = ("it may be another value on each replica", lifted_by.SAME_ON_ALL)
     OWN_RESULT = ("the result of {op_type} differs between replicas", lifted_by.SAME_ON_ALL)

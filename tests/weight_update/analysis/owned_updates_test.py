@@ -183,7 +183,7 @@ LEFT_ALONE = {
     ),
     "an input of each replica": (
         "moved# = Mul(total#, x#) [4] @d#\n",
-        "replica 1 alone has it as an input (x1)",
+        "replica 1 computes it from an input of its own (x1)",
     ),
     "constants that differ": (
         "c0 = Const() {value=1} [] @d0\nc1 = Const() {value=2} [] @d1\n"
@@ -223,7 +223,7 @@ def test_replicas_that_may_differ_are_left_alone(case: str) -> None:
 
 def test_a_reason_that_is_none_of_rules_stands() -> None:
     text = "moved# = Mul(sum#, x#) [4] @d#\n" + STEP.format("moved#")
-    assert refused(text) == "replica 1 alone has it as an input (x1)"
+    assert refused(text) == "replica 1 computes it from an input of its own (x1)"
 
 
 TWICE = (

@@ -100,7 +100,7 @@ def test_random_numbers_of_each_replica() -> None:
 
 def test_an_input_of_each_replica() -> None:
     text = "moved# = Mul(sum#, x#) [4] @d#\n" + STEP.format("moved#")
-    assert refused(text) == "replica 1 alone has it as an input (x1)"
+    assert refused(text) == "replica 1 computes it from an input of its own (x1)"
 
 
 def test_one_random_op_for_all_replicas_is_no_reason() -> None:

@@ -124,7 +124,7 @@ def test_a_scatter_alone_changes_only_the_rows_looked_up() -> None:
         ),
         (
             "step# = ResourceScatterSub(w#, i#, values#) @d#",
-            "replica 1 alone has it as an input",
+            "replica 1 computes it from an input of its own",
         ),
         (
             ONCE + "step# = ResourceScatterSub(w#, only#, values#) @d#",
