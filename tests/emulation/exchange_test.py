@@ -81,6 +81,18 @@ def test_a_sum_begins_with_the_first_replica_even_if_a_later_operand_could_be_ov
         np.testing.assert_array_equal(result, 0.5)
 
 
+def test_a_sum_adds_what_a_replica_has_added_up_before(four: tf.distribute.TPUStrategy) -> None:
+    # A layer that is used twice has such a gradient. 0.75 + 1e8 - 1e8 would lose the 0.75.
+    first = np.array([[0.25], [0.25], [0.25], [1e8]], np.float32) * np.ones((4, 1000), np.float32)
+    second = np.array([[0], [0], [0], [-1e8]], np.float32) * np.ones((4, 1000), np.float32)
+
+    def function(one: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
+        return replicas.context().all_reduce("sum", tf.add_n([one * 1.0, other * 1.0]))
+
+    for result in replicas.run(four, function, first, second):
+        np.testing.assert_array_equal(result, 0.75)
+
+
 @pytest.mark.parametrize("operation", [*REDUCTIONS, "Mean"])
 @pytest.mark.parametrize("groups", GROUPS[:3], ids=str)
 def test_an_all_reduce_reduces_as_it_is_told(

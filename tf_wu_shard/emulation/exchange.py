@@ -15,6 +15,7 @@ import numpy.typing as npt
 from tf_wu_shard.emulation import attributes
 from tf_wu_shard.emulation.clones import SHARED_SCOPE, Clones
 from tf_wu_shard.errors import EmulationError
+from tf_wu_shard.graph.builder import KEEP_ORDER
 from tf_wu_shard.grounds.tpu import all_gather_module
 
 _INT32 = attributes.dtype(3)
@@ -110,13 +111,15 @@ class _Site:
         """((v0 + v1) + v2) + ...: each member adds its own operand to what those before it have.
 
         One AddN of all operands would begin with any whose buffer it may take over. Nor may the
-        graph optimizer make one of several, which it does not do across devices.
+        graph optimizer make one of several: of these, or of one of them and what a replica's own
+        operand is a sum of.
         """
         first, *others = group
         total = self.rows[first][0]
+        attrs = {"N": attributes.integer(2), "T": self.dtype, KEEP_ORDER: attributes.flag(True)}
         for replica in others:
-            operands, two = (total, self.rows[replica][0]), attributes.integer(2)
-            total = f"{self.op('AddN', operands, self.device(replica), N=two, T=self.dtype)}:sum:0"
+            operands = (total, self.rows[replica][0])
+            total = f"{self.op('AddN', operands, self.device(replica), **attrs)}:sum:0"
         return total
 
     def _mean(self, total: str, group: Sequence[int]) -> str:
