@@ -45,3 +45,18 @@ def test_components_of_a_mirrored_variable_are_numbered(
 def test_a_function_without_variables_has_none() -> None:
     constant = tf.constant([1.0])
     assert captured_variables(traced(lambda: constant * 2.0)) == []
+
+
+def test_a_random_generator_may_be_used_inside_of_the_strategys_scope(
+    strategy_of: Callable[[int], tf.distribute.Strategy],
+) -> None:
+    plain = tf.Variable(1.0, name="plain")
+    strategy = strategy_of(2)
+
+    def draw() -> Any:
+        return strategy.run(lambda: generator.normal((2,)) * plain)
+
+    with strategy.scope():
+        generator = tf.random.Generator.from_seed(1)
+        found = captured_variables(traced(draw))
+    assert "plain" in {one.name for one in found}

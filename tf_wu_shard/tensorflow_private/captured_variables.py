@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tensorflow.python.distribute import values
+
 from tf_wu_shard.tensorflow_private import function_graph, tpu_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import (
     distributed_variable_of,
@@ -81,8 +83,11 @@ def captured_variables(graph: Any) -> list[CapturedVariable]:
 
 
 def _plain_names(graph: Any) -> dict[int, str]:
-    """The names of the variables that a FuncGraph reads, by the ids of their handles."""
+    """The names of the plain variables that a FuncGraph reads, by the ids of their handles."""
     try:
-        return {id(v.handle): v.name.partition(":")[0] for v in graph.variables}
+        read = graph.variables
     except AssertionError:  # One of them is gone, and TensorFlow names none.
         return {}
+    # A distributed one, as the state of a random generator may be, has no handle of its own.
+    plain = (v for v in read if not isinstance(v, values.DistributedVariable))
+    return {id(v.handle): v.name.partition(":")[0] for v in plain}
