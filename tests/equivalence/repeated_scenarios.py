@@ -271,6 +271,29 @@ def each_then_both(strategy: tf.distribute.Strategy) -> Left:
     return Left([*generator.state, *critic.state], generator.run(train, 3))
 
 
+def normalized_before_use(strategy: tf.distribute.Strategy) -> Left:
+    """Kernels are divided by their largest singular value, in a branch, before layers use them."""
+    net = Net(
+        strategy,
+        adam(),
+        lambda: keras.Sequential(
+            [
+                keras.Input((WIDTH,)),
+                keras.layers.SpectralNormalization(dense(64, "tanh")),
+                keras.layers.SpectralNormalization(dense(OUTPUTS)),
+            ]
+        ),
+    )
+
+    def train(rows: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((net.model(rows, training=True) - wanted) ** 2)
+        net.apply(tape.gradient(loss, net.weights))
+        return loss
+
+    return Left(net.state, net.run(train, 3))
+
+
 SCENARIOS: dict[str, Scenario] = {
     "wgan_gp": _criticised(adam(beta_1=0.5), lambda: k.RMSprop(0.01)),
     "wgan_clipped": _criticised(adam(global_clipnorm=0.1), adam(clipnorm=0.1), turns=2),
@@ -289,4 +312,5 @@ SCENARIOS: dict[str, Scenario] = {
     "each_then_both": each_then_both,
     "reptile": reptile,
     "learning_to_learn": learning_to_learn,
+    "normalized_before_use": normalized_before_use,
 }

@@ -34,7 +34,7 @@ KERNELS_AND_SLOTS = {
 
 QUICK = {
     *(("mirrored", name) for name in ("wgan_gp", "muon", "some_more_often", "each_then_both")),
-    ("tpu", "some_more_often"),
+    *(("tpu", name) for name in ("some_more_often", "normalized_before_use")),
 }
 
 CASES = cases(((ground, name) for ground in GROUNDS for name in SCENARIOS), QUICK)

@@ -51,6 +51,43 @@ def test_a_norm_is_part_of_the_body_and_what_is_made_of_it_is_not() -> None:
     assert (scale.kind, scale.values) == (OperandKind.SCALAR, (Value("norm0"), Value("norm1")))
 
 
+# w = Cumsum(w), before anything else; what follows takes it.
+NORMALIZED = """
+axis = Const() {value=0} []
+held# = ReadVariableOp(w#) [4] @d#
+even# = Cumsum(held#, axis) [4] @d#
+put# = AssignVariableOp(w#, even#) @d#
+step# = AssignSubVariableOp(w#, sum#) @d# ^put#
+"""
+
+
+def test_what_is_computed_of_whole_weights_alone_stays_outside() -> None:
+    update, body = update_of(NORMALIZED)
+    assert [*body] == ["put0", "step0"]
+    assigned = body["put0"].operands[1]
+    assert (assigned.kind, assigned.values) == (
+        OperandKind.SLICE,
+        (Value("even0"), Value("even1")),
+    )
+    (weight,) = update.variables
+    assert not weight.is_slot and weight.versions == (2,)
+
+
+@pytest.mark.parametrize(
+    "taken",
+    [
+        "mixed# = Add(held#, sum#) [4] @d#\neven# = Cumsum(mixed#, axis) [4] @d#",
+        "slot# = ReadVariableOp(m#) [4] @d#\neven# = Cumsum(slot#, axis) [4] @d#\n"
+        "more# = AssignAddVariableOp(m#, sum#) @d# ^slot#",
+    ],
+    ids=["gradient", "slot"],
+)
+def test_what_takes_a_gradient_or_a_slot_does_not_stay_outside(taken: str) -> None:
+    text = NORMALIZED.replace("even# = Cumsum(held#, axis) [4] @d#", taken)
+    analysis = analysis_of(text, variables=SHAPES)
+    assert any(reason.startswith("no rule for Cumsum") for reason in reasons_of(analysis).values())
+
+
 @pytest.mark.parametrize("op_type", ["Max", "Min"])
 def test_a_maximum_is_a_sum_of_another_kind(op_type: str) -> None:
     _, body = update_of(NORMED.replace("= Sum(", f"= {op_type}("))

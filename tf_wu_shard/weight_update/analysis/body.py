@@ -98,12 +98,9 @@ class BodyBuilder:
         refusal = self._match_writes(touching) or self._match(variables[0], sums)
         if refusal is not None:
             return refusal
-        slice_ = self._slice(keys, touching, sums[0])
+        slice_ = self._placed(keys, touching, sums[0])
         if isinstance(slice_, Refusal):
             return slice_
-        refusal = slice_.place()
-        if refusal is not None:
-            return refusal
         body = self._of_all(slice_)
         refusal = self._only_body_looks(slice_, keys, body)
         if refusal is not None:
@@ -130,14 +127,35 @@ class BodyBuilder:
             return [sums[0] for _ in sums]
         return sums if len({len(own) for own in sums}) == 1 else [[] for _ in sums]
 
+    def _placed(
+        self, keys: tuple[int, ...], touching: dict[str, list[VariableValues]], sums: list[Op]
+    ) -> UpdateSlice | Refusal:
+        """The slice from the writes, placed, or why it cannot be.
+
+        What is in its way stays outside where it is computed of whole weights alone.
+        """
+        outside = frozenset[str]()
+        while True:
+            slice_ = self._slice(keys, touching, sums, outside)
+            if isinstance(slice_, Refusal):
+                return slice_
+            refusal = slice_.place()
+            if refusal is None:
+                return slice_
+            more = slice_.computed_of_weights(refusal.where)
+            if more <= outside:
+                return refusal
+            outside |= more
+
     def _slice(
         self,
         keys: tuple[int, ...],
         touching: dict[str, list[VariableValues]],
         sums: list[Op],
+        of_whole_weights: frozenset[str],
     ) -> UpdateSlice | Refusal:
         """The slice from the writes, not placed yet."""
-        return self._slice_type(self._graph, keys, touching, sums)
+        return self._slice_type(self._graph, keys, touching, sums, of_whole_weights)
 
     def _may_adopt(self, variable: str, size: int) -> bool:
         """Whether a variable that nothing claimed may be a slot of an update."""

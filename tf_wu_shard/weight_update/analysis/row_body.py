@@ -46,8 +46,9 @@ class RowBodyBuilder(BodyBuilder):
         keys: tuple[int, ...],
         touching: dict[str, list[VariableValues]],
         sums: list[Op],
+        of_whole_weights: frozenset[str],
     ) -> UpdateSlice | Refusal:
-        found = super()._slice(keys, touching, sums)
+        found = super()._slice(keys, touching, sums, of_whole_weights)
         assert isinstance(found, RowSlice), "it is of the builder's type"
         return found.prepare(self._graph.reductions) or found
 

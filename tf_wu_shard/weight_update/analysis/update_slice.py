@@ -1,18 +1,21 @@
 """What an update computes, going backward from its writes, and where each value of it lies.
 
 The slice ends where values do not depend on the shard: at other variables, at gradients that update
-something else, and at sums over elements of all shards, whose results are the same everywhere.
+something else, and at sums over elements of all shards, whose results are the same everywhere. It
+ends, too, at what every replica computes of whole weights, as a layer does that normalizes its
+weight before it uses it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.placement import Partial, Placement, Replicated, Sharded, Whole
+from tf_wu_shard.reachable import reachable
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules import registry
 from tf_wu_shard.rules.operation import LocalOp, Operation
@@ -47,6 +50,7 @@ class UpdateSlice:
         keys: tuple[int, ...],
         touching: dict[str, list[VariableValues]],
         sums: Sequence[Op],
+        of_whole_weights: Set[str] = frozenset(),
     ) -> None:
         """Prepares the slice.
 
@@ -55,12 +59,14 @@ class UpdateSlice:
             keys: The reductions that feed the update.
             touching: The values of each variable of the update, by replica.
             sums: The sums over the gradients, from which it starts besides the writes.
+            of_whole_weights: Names of ops that stay outside, see `computed_of_weights`.
         """
         view, handles = graph.view, graph.handles
         self._view = view
         self._names = graph.names
         self._keys = keys
         self._external_reductions = sums
+        self._outside = of_whole_weights
         self._own_handles = {handles[v][0] for v in touching}
         self._writes = [op for values in touching.values() for op in values[0].own_writes]
         self._written_by = {op.name for op in self._writes}
@@ -111,26 +117,63 @@ class UpdateSlice:
         """Elements of the variable that a write writes."""
         return math.prod(self._view.variables[op.inputs[0].op].shape or ())
 
+    def computed_of_weights(self, name: str) -> frozenset[str]:
+        """An op and those that it is computed with, if every replica may do them on whole weights.
+
+        That is where they take no gradient and nothing of the update but weights, which are whole
+        for the layers that read them.
+
+        Args:
+            name: The name of an op, perhaps of none.
+
+        Returns:
+            Their names; none where they take other things.
+        """
+        op = self._view.ops.get(name)
+        if op is None or op.type == READ or name in self._written_by:
+            return frozenset()
+        found = {name}
+        for value in self._behind([op]):
+            handle = value.op
+            if not self._enters(value):
+                producer = self._view.producer(value)
+                if producer.type == READ:
+                    handle = producer.inputs[0].op
+                else:
+                    found.add(producer.name)
+            own = handle in self._own_handles
+            if value in self._names or (own and not self._view.variables[handle].trainable):
+                return frozenset()
+        return frozenset(found)
+
     def _ancestors(self) -> list[Op]:
-        """The writes and what they depend on, up to gradients and variables."""
-        starts = {op.name: op for op in (*self._writes, *self._external_reductions)}.values()
-        stack = [(op, value) for op in starts for value in op.inputs]
-        found = {op.name: op for op in starts}
-        seen: set[Value] = set()
-        while stack:
-            op, value = stack.pop()
-            if op.type == READ or value in seen:
-                continue
-            seen.add(value)
-            if value in self._names or value.op in self._view.variables:
-                continue
+        """The writes and what they depend on, up to what is outside."""
+        found = {op.name: op for op in (*self._writes, *self._external_reductions)}
+        for value in self._behind(tuple(found.values())):
+            if not self._enters(value):
+                producer = self._view.producer(value)
+                found[producer.name] = producer
+        return list(found.values())
+
+    def _enters(self, value: Value) -> bool:
+        """Whether a value enters the slice: a gradient, a handle, or what is computed outside."""
+        known = value in self._names or value.op in self._view.variables
+        return known or value.op in self._outside
+
+    def _behind(self, ops: Iterable[Op]) -> Iterator[Value]:
+        """What ops take, and what that is made of, up to what variables hold and what enters."""
+
+        def made_of(value: Value) -> Sequence[Value]:
+            if self._enters(value):
+                return ()
             producer = self._view.producer(value)
-            found[producer.name] = producer
+            if producer.type == READ:
+                return ()
             # What an IdentityN passes on beside the value is nothing to it.
             alone = producer.type == "IdentityN"
-            entering = (producer.inputs[value.index],) if alone else producer.inputs
-            stack += [(producer, v) for v in entering]
-        return list(found.values())
+            return (producer.inputs[value.index],) if alone else producer.inputs
+
+        return reachable((v for op in ops if op.type != READ for v in op.inputs), made_of)
 
     def _place_op(self, op: Op) -> Refusal | None:
         if op.type == READ:
