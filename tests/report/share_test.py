@@ -7,7 +7,7 @@ import dataclasses
 from tests.weight_update.plan.analyses import Weight, analysis_of
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.preferences import Preferences
-from tf_wu_shard.refusals import Plan, Rules
+from tf_wu_shard.refusals import Plan, Rules, Updates
 from tf_wu_shard.report.report import Report
 from tf_wu_shard.report.share import HeldBack, Share, held_back, left_alone
 from tf_wu_shard.report.summary import summarize
@@ -68,3 +68,12 @@ def test_what_is_small_holds_back_where_little_is_shared() -> None:
     assert found is not None and found.largest == "b"
     assert held_back([], 0.0) is None
     assert held_back([left_alone("none", Plan.EMPTY.at())], 0.0) is None
+
+
+def test_a_mean_that_is_no_update_holds_nothing_back_beside_what_is_shared() -> None:
+    queue = left_alone("queue", Updates.NOT_TRAINABLE.at("queue"))
+    assert held_back([queue], 0.9) is None
+    found = held_back([queue], 0.0)
+    assert found is not None and found.largest == "queue"
+    trained = left_alone("w", Updates.NOT_TRAINABLE.at("w"), 64)
+    assert held_back([queue, trained], 0.9) == held_back([trained], 0.9) is not None

@@ -63,6 +63,11 @@ class LeftAloneVariable:
         """Whether it is only too small to be worth it."""
         return self.is_of(*refusals.SMALL)
 
+    @property
+    def is_meant(self) -> bool:
+        """Whether nobody would want it shared: it is small, or keeps a mean that is no update."""
+        return self.is_small or (self.is_of(refusals.Updates.NOT_TRAINABLE) and not self.elements)
+
     def is_of(self, *kinds: Kind) -> bool:
         """Whether its reason is of one of some kinds."""
         return KINDS.get(self.kind) in kinds
@@ -127,8 +132,8 @@ class HeldBack:
 def held_back(left_alone: Iterable[LeftAloneVariable], share: float) -> HeldBack | None:
     """Finds what holds most elements back.
 
-    What is too small to share is meant to be left alone: it counts where less than half is shared.
-    What is empty holds nothing back.
+    What is too small to share, or no weight, is meant to be left alone: it counts where less than
+    half is shared. What is empty holds nothing back.
 
     Args:
         left_alone: All variables that are left alone.
@@ -139,7 +144,7 @@ def held_back(left_alone: Iterable[LeftAloneVariable], share: float) -> HeldBack
     """
     alike: dict[str, list[LeftAloneVariable]] = {}
     for left in left_alone:
-        if not left.is_of(refusals.Plan.EMPTY) and (share < LEAST or not left.is_small):
+        if not left.is_of(refusals.Plan.EMPTY) and (share < LEAST or not left.is_meant):
             alike.setdefault(left.cure or left.reason, []).append(left)
     if not alike:
         return None

@@ -40,6 +40,14 @@ def test_a_refused_update_reports_what_it_would_have_updated_as_far_as_it_is_kno
     assert unknown.reported_weights == () == unknown.reported_slots
 
 
+def test_a_mean_that_is_kept_in_a_variable_that_nobody_trains_is_no_update_of_a_weight() -> None:
+    untrained = refusals.Updates.NOT_TRAINABLE.at("queue")
+    queue = RefusedUpdate("queue", (1,), untrained, (dataclasses.replace(SEEN, key="queue"),))
+    assert queue.reported_weights == ()
+    # A weight that is declared to be untrained and has slots is trained all the same.
+    assert dataclasses.replace(REFUSED, refusal=untrained).reported_weights == REFUSED.variables[:1]
+
+
 def test_without_updates_each_weight_is_refused_for_the_reason() -> None:
     reason = refusals.Topology.COMPILED_BY_XLA.at()
     found = ANALYSIS.without_updates(reason)

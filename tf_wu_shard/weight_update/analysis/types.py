@@ -10,6 +10,7 @@ import dataclasses
 import enum
 from collections.abc import Mapping
 
+from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.placement import Partial, RowPlacement
 from tf_wu_shard.refusals import Refusal
@@ -256,8 +257,13 @@ class RefusedUpdate:
 
     @property
     def reported_weights(self) -> tuple[UpdatedVariable, ...]:
-        """The weight, where its shape is known."""
-        return self.variables[:1]
+        """The weight, where its shape is known; none of what is no weight.
+
+        The replicas' sum or mean may also be kept in a variable that nobody trains, such as a queue
+        of features. What has slots is trained, whatever it is declared to be.
+        """
+        is_weight = self.refusal.kind is not refusals.Updates.NOT_TRAINABLE or self.reported_slots
+        return self.variables[:1] if is_weight else ()
 
     @property
     def reported_slots(self) -> tuple[UpdatedVariable, ...]:
