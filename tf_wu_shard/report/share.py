@@ -64,7 +64,7 @@ class LeftAloneVariable:
         return self.is_of(*refusals.SMALL)
 
     @property
-    def is_meant(self) -> bool:
+    def is_meant_to_stay(self) -> bool:
         """Whether nobody would want it shared: it is small, or keeps a mean that is no update."""
         return self.is_small or (self.is_of(refusals.Updates.NOT_TRAINABLE) and not self.elements)
 
@@ -144,7 +144,7 @@ def held_back(left_alone: Iterable[LeftAloneVariable], share: float) -> HeldBack
     """
     alike: dict[str, list[LeftAloneVariable]] = {}
     for left in left_alone:
-        if not left.is_of(refusals.Plan.EMPTY) and (share < LEAST or not left.is_meant):
+        if not left.is_of(refusals.Plan.EMPTY) and (share < LEAST or not left.is_meant_to_stay):
             alike.setdefault(left.cure or left.reason, []).append(left)
     if not alike:
         return None
