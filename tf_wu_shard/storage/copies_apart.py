@@ -20,7 +20,7 @@ from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.handed_inputs import own_inputs
 from tf_wu_shard.step.own_values import written_with_own_values
 from tf_wu_shard.tensorflow_private import function_graph
-from tf_wu_shard.tensorflow_private.distributed_variables import distributed_variable_of
+from tf_wu_shard.tensorflow_private.distributed_variables import distributed_variable_of, noted_on
 
 # Noted on a variable: the function that moves its copies apart; the one that updates it in shards;
 # one that writes it, of which those that call it know with what.
@@ -84,8 +84,8 @@ def _with_those_apart(view: GraphView, apart: Set[str]) -> GraphView:
 
 def _note(variable: Any, key: str, function: str, where: str) -> None:
     """Notes that a function moves a variable's copies apart, and says so where it is too late."""
-    updating = getattr(variable, _IN_SHARDS, None)
-    if updating is not None and not hasattr(variable, _APART):
+    updating = noted_on(variable, _IN_SHARDS)
+    if updating is not None and moved_apart_by(variable) is None:
         logging.warning(
             "%s writes weight %s with what each replica has of its own (%s), and %s, traced"
             " before, updates it in shards: it makes the copies alike at each step. Trace %s"
@@ -102,12 +102,12 @@ def is_written_within(handle: Any) -> bool:
         handle: The resource handle of one of its components.
     """
     found = distributed_variable_of(handle)
-    return found is not None and hasattr(found[0], _WRITTEN_WITHIN)
+    return found is not None and noted_on(found[0], _WRITTEN_WITHIN) is not None
 
 
 def moved_apart_by(variable: Any) -> str | None:
     """The function that moves the copies of a variable apart, as far as one was seen."""
-    return getattr(variable, _APART, None)
+    return noted_on(variable, _APART)
 
 
 def note_update(function: str, variables: Iterable[Any]) -> None:

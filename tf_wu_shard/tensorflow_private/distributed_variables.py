@@ -44,6 +44,15 @@ def distributed_variable_of(handle: Any) -> tuple[values.MirroredVariable, int] 
     return None
 
 
+def noted_on(variable: Any, name: str) -> Any | None:
+    """What was noted on a distributed variable, as an attribute of its own; None if nothing was.
+
+    Of an attribute that it does not have, it would ask its value: by ops that read the variable, in
+    the function that is being traced, where they stay.
+    """
+    return vars(variable).get(name)
+
+
 def has_distributed_variable(handle: Any) -> bool:
     """Whether a handle belongs to a component of some distributed variable; very cheap."""
     return getattr(handle, "_distributed_container", None) is not None

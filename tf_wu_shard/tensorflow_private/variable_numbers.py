@@ -15,6 +15,8 @@ from typing import Any
 
 from tensorflow.python.distribute import collective_all_reduce_strategy
 
+from tf_wu_shard.tensorflow_private.distributed_variables import noted_on
+
 # Where a variable keeps its number.
 _ATTRIBUTE = "_wu_shard_number"
 
@@ -46,8 +48,7 @@ def note_all(variables: Iterable[Any]) -> None:
 
 def number_of(variable: Any) -> int | None:
     """The number of a variable; None for one that is not distributed over several workers."""
-    found: int | None = getattr(variable, _ATTRIBUTE, None)
-    return found
+    return noted_on(variable, _ATTRIBUTE)
 
 
 def _made(variable: Any) -> int:
