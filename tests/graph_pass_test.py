@@ -16,7 +16,7 @@ import tf_wu_shard
 from tests.graph.tracing import captured_step, momentum_step, traced, weight_and_slot
 from tf_wu_shard import graph_pass
 from tf_wu_shard.config import FLAG, ShardingOptions
-from tf_wu_shard.errors import NothingShardedError
+from tf_wu_shard.errors import NothingShardedError, StorageError
 from tf_wu_shard.report.report import Report
 from tf_wu_shard.step import swap
 from tf_wu_shard.storage.sharded_slot import sharded_slot_of
@@ -201,6 +201,71 @@ def test_a_slot_that_an_earlier_function_captured_stays_whole(
     assert reason.startswith("its slot momentum is captured by ")
     assert reason.endswith(", traced before")
     assert not is_sharded(slot)
+
+
+def applied_by(function: Callable[..., Any], weight: tf.Variable) -> Callable[..., Any]:
+    """What a replica does: it sums the weight's gradient, and hands that to a function."""
+
+    def replica(number: tf.Tensor) -> None:
+        del number
+        function(tf.distribute.get_replica_context().all_reduce("SUM", weight * 2.0))
+
+    return replica
+
+
+@pytest.mark.parametrize("in_shards", [False, True])
+def test_a_function_that_the_step_alone_calls_is_no_other_that_captured_its_slot(
+    strategy: tf.distribute.Strategy, in_shards: bool
+) -> None:
+    weight, slot = weight_and_slot(strategy)
+    apply = tf.function(lambda g: weight.assign_sub(slot.assign(slot + g)), autograph=False)
+    if in_shards:
+        traced(strategy, momentum_step(weight, slot))
+        assert is_sharded(slot)
+    traced(strategy, applied_by(apply, weight))
+    assert tf_wu_shard.reports()[-1].verdict == "sharded" and is_sharded(slot)
+    # By now it has been traced for others to call; so has the one that calls it.
+    traced(strategy, applied_by(apply, weight))
+    assert tf_wu_shard.reports()[-1].verdict == "sharded"
+
+
+def test_a_function_that_was_called_by_itself_first_keeps_its_slot_whole(
+    strategy: tf.distribute.Strategy,
+) -> None:
+    weight, slot = weight_and_slot(strategy)
+    apply = tf.function(lambda g: weight.assign_sub(slot.assign(slot + g)), autograph=False)
+    strategy.run(lambda: apply.get_concrete_function(tf.TensorSpec((5, 7))))
+    traced(strategy, applied_by(apply, weight))
+    assert not is_sharded(slot)
+    assert any("is captured by" in reason for reason in reasons())
+
+
+def test_what_a_function_does_to_a_slot_in_shards_is_an_error_of_whoever_calls_it(
+    strategy: tf.distribute.Strategy,
+) -> None:
+    weight, slot = weight_and_slot(strategy)
+    traced(strategy, momentum_step(weight, slot))
+    apply = tf.function(lambda g: slot.assign(slot + g), autograph=False)
+
+    def replica(number: tf.Tensor) -> None:
+        apply(tf.cast(number, tf.float32) * weight)
+
+    with pytest.raises(StorageError, match="of its own"):
+        traced(strategy, replica)
+
+
+def test_nothing_is_added_to_the_function_around_a_step(strategy: tf.distribute.Strategy) -> None:
+    """A distributed variable is read, in a strategy's scope, when it is asked what it lacks."""
+    added = []
+    for options in (False, ALL):
+        set_flag(options)
+        weight, slot = weight_and_slot(strategy)
+        one = momentum_step(weight, slot)
+        step = tf.function(lambda one=one: strategy.run(one, args=(0,)), autograph=False)
+        with strategy.scope():
+            graph = tf.function(step, autograph=False).get_concrete_function().graph
+        added.append([op.type for op in graph.get_operations() if op.type != "Placeholder"])
+    assert added[0] == added[1] and is_sharded(slot)
 
 
 def test_a_captured_slot_is_sharded_once_that_function_is_gone(

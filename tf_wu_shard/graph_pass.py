@@ -18,13 +18,11 @@ from absl import logging
 from tf_wu_shard import captures, eligibility, gate, passes, refusals
 from tf_wu_shard.config import ShardingOptions, current_options
 from tf_wu_shard.errors import StorageError, TooLittleShardedError, WuShardError
-from tf_wu_shard.grounds.in_process.recognise import sums_in_process
 from tf_wu_shard.grounds.tpu.obstacles import obstacle, sums_over_replicas
 from tf_wu_shard.partial_sums.stand_ins import check_stand_ins
 from tf_wu_shard.program.called_graph import TracedGraph
-from tf_wu_shard.program.if_conversion import if_converted
 from tf_wu_shard.program.nesting import nested_programs
-from tf_wu_shard.program.prepare import prepared
+from tf_wu_shard.program.prepare import prepared, prepared_copies
 from tf_wu_shard.report.published import (
     is_refused,
     nothing_sharded,
@@ -205,6 +203,9 @@ def _processed(
         pending_slots.commit_all(step.pending)
     except (StorageError, TooLittleShardedError) as error:
         _SHARDED_UPDATE.abandon(captured, error)
+        if isinstance(error, StorageError) and function_graph.is_called_by_another(graph):
+            # Whoever calls it knows what it is handed, and works on what it does.
+            return None
         raise
     # The traced function must survive any bug of ours. What another pass changes of a training is
     # not to be lost with a line in the log.
@@ -257,7 +258,7 @@ def _publish(
 
 
 def step_of(graph: Any, captured: Captured, options: ShardingOptions | None) -> Step:
-    """A function as passes want it: one program, branches that may go converted.
+    """A function as passes want it: one program, with its updates in sight.
 
     Args:
         graph: The FuncGraph.
@@ -266,7 +267,7 @@ def step_of(graph: Any, captured: Captured, options: ShardingOptions | None) -> 
     """
     cluster = captured.cluster
     if cluster is None:
-        program = if_converted(TracedGraph(graph), captured, "", sums_in_process)
+        program = prepared_copies(TracedGraph(graph), captured)
     else:
         program = prepared(TracedGraph(graph), captured, cluster.name, cluster.num_replicas)
     return Step(graph, program, dialect_of(program, options or ShardingOptions()))

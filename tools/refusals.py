@@ -32,6 +32,7 @@ found, and is in the report's `detail`.
 _TITLES = {
     refusals.Topology: "The whole function",
     refusals.Branches: "Branches that apply gradients",
+    refusals.Calls: "Functions that apply gradients",
     refusals.Updates: "From the gradient to the weight",
     refusals.Replicas: "Replicas that differ",
     refusals.Rules: "Ops and their rules",

@@ -10,9 +10,13 @@ import tensorflow as tf
 
 from tests.graph.text_graph import view_of
 from tests.graph.tracing import weight_and_slot
+from tf_wu_shard import refusals
+from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.dialect import CarriedReduction
 from tf_wu_shard.program.called_graph import TracedGraph
-from tf_wu_shard.program.flatten import lift, program_of, reaching, write_out
+from tf_wu_shard.program.compiled_calls import compiled_in
+from tf_wu_shard.program.flatten import lift, reaching, write_out, write_out_updates
 from tf_wu_shard.step.capture import Captured, capture
 
 Strategies = Callable[[int], tf.distribute.MirroredStrategy]
@@ -34,7 +38,11 @@ def flat(step: Callable[..., Any], change: Callable[..., Captured]) -> tuple[Cap
 
 
 def calls(view: GraphView) -> list[str]:
-    return [op.type for op in view if "PartitionedCall" in op.type]
+    return [op.type for op in calls_of(view)]
+
+
+def calls_of(view: GraphView) -> list[Op]:
+    return [op for op in view if "PartitionedCall" in op.type]
 
 
 def test_a_call_that_takes_a_variable_is_written_out_and_one_of_values_is_not(
@@ -98,8 +106,50 @@ def test_a_function_reaches_the_ops_of_those_that_it_calls_and_of_itself() -> No
     ]
 
 
-def test_a_node_of_no_program_names_none() -> None:
-    node = tf.compat.v1.NodeDef(name="n", op="NoOp")
-    assert program_of(node) == b""
-    node.attr["_tpu_replicate"].s = b"cluster"
-    assert program_of(node) == b"cluster"
+def applying(function: Callable[..., Any], *, jit_compile: bool) -> tuple[Captured, Captured]:
+    """A step of a sum, here a negation, that a function applies, and with that written out."""
+    apply = tf.function(function, autograph=False, jit_compile=jit_compile)
+
+    def change(graph: TracedGraph, captured: Captured, program: str) -> Captured:
+        (summed,) = (op for op in captured.view if op.type == "Neg")
+        carried = CarriedReduction(summed.inputs, (Value(summed.name),), 1, (summed.name,))
+        return write_out_updates(graph, captured, lambda view: [carried])
+
+    return flat(lambda x: apply(-x), change)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_a_call_that_applies_a_sum_is_written_out_and_says_if_it_was_compiled(
+    pair: Variables, jit_compile: bool
+) -> None:
+    weight, slot = (variable.values[0] for variable in pair)
+
+    def apply(gradient: tf.Tensor) -> None:
+        weight.assign_sub(slot.assign(0.9 * slot + gradient))
+
+    traced, found = applying(apply, jit_compile=jit_compile)
+    (call,) = calls_of(traced.view)
+    assert not calls(found.view) and not found.kept_branches
+    assert found.written_out == {call.attribute("f").func.name}
+    added = [op for op in found.view if op.name not in traced.view.ops and op.type != "NoOp"]
+    assert {op.type for op in added} >= {"AssignSubVariableOp", "AssignVariableOp", "Mul"}
+    assert {compiled_in(op.node) for op in added} == {call.name if jit_compile else ""}
+
+
+def test_a_compiled_call_of_more_than_arithmetic_stays_and_is_told_why(pair: Variables) -> None:
+    weight = pair[0].values[0]
+    traced, found = applying(lambda g: weight.assign_sub(g / tf.norm(g)), jit_compile=True)
+    (call,) = calls_of(traced.view)
+    assert [op.name for op in found.view] == [op.name for op in traced.view]
+    assert found.kept_branches[call.name].kind is refusals.Calls.COMPILED_WITH
+
+
+def test_a_call_that_takes_no_sum_stays_a_call(pair: Variables) -> None:
+    weight = pair[0].values[0]
+    apply = tf.function(lambda x: weight.assign_sub(x))
+
+    def change(graph: TracedGraph, captured: Captured, program: str) -> Captured:
+        return write_out_updates(graph, captured, lambda view: [])
+
+    traced, found = flat(lambda x: apply(-x), change)
+    assert found.view is traced.view

@@ -17,11 +17,12 @@ from tests.program.branching import (
     traced,
 )
 from tf_wu_shard import refusals
+from tf_wu_shard.graph.calls import BRANCHES
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.if_conversion import if_converted
 from tf_wu_shard.program.prepare import sums
-from tf_wu_shard.program.reduced_operands import branches_with_reduced_operands
+from tf_wu_shard.program.reduced_operands import calling_with_reduced_operands
 from tf_wu_shard.weight_update.analysis.types import Analysis, RefusedUpdate
 
 
@@ -47,7 +48,7 @@ def test_reduced_gradients_are_followed_to_branches(
 ) -> None:
     _, captured, program = traced(emulated(2), step)
     view = captured.view
-    assert len(branches_with_reduced_operands(view, program, sums(view))) == count
+    assert len(calling_with_reduced_operands(view, program, sums(view), BRANCHES)) == count
 
 
 @pytest.mark.parametrize("step", [applied, accumulated, clipped])

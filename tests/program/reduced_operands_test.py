@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.graph.text_graph import view_of
+from tf_wu_shard.graph.calls import BRANCHES, PLAIN_CALLS
 from tf_wu_shard.program.prepare import sums
-from tf_wu_shard.program.reduced_operands import branches_with_reduced_operands
+from tf_wu_shard.program.reduced_operands import calling_with_reduced_operands
 
 STEP = """
 p = Placeholder() {T=10 dtype=10} []
@@ -21,9 +22,9 @@ other = ReadVariableOp(v0) [4]
 """
 
 
-def found(branch: str) -> int:
+def found(branch: str, calls: frozenset[str] = BRANCHES) -> int:
     view = view_of(STEP + branch, replicas=1, variables={"m": (4,), "v": (4,)})
-    return len(branches_with_reduced_operands(view, "", sums(view)))
+    return len(calling_with_reduced_operands(view, "", sums(view), calls))
 
 
 @pytest.mark.parametrize("operand", ["sum", "twice", "later"])
@@ -44,3 +45,11 @@ def test_what_a_branch_depends_on_is_nothing_that_it_is_handed() -> None:
 def test_what_comes_out_of_a_branch_may_enter_the_next() -> None:
     first = "b = If(p, sum) {then_branch=&f else_branch=&f} [4]\n"
     assert found(first + "c = If(p, b) {then_branch=&f else_branch=&f} [4]") == 2
+
+
+def test_a_call_is_found_where_calls_are_asked_for_by_its_first_operand_too() -> None:
+    text = "c = StatefulPartitionedCall(sum, v0) {f=&f} [4]\n"
+    assert found(text) == 0 and found(text, PLAIN_CALLS) == 1
+    assert found("c = StatefulPartitionedCall(other, v0) {f=&f} [4]", PLAIN_CALLS) == 0
+    branch = "b = If(p, sum) {then_branch=&f else_branch=&f} [4]\n"
+    assert found(f"{branch}c = StatefulPartitionedCall(b, v0) {{f=&f}} [4]", PLAIN_CALLS) == 1

@@ -142,6 +142,7 @@ def test_the_json_has_every_field_by_its_name() -> None:
             "padding": 0,
             "gathered_in": "",
             "whole": "",
+            "compiled": "",
             "open_because": "",
         }
     ]

@@ -1,30 +1,39 @@
-"""Brings what a TPU program does to variables into one graph, out of the functions that it calls.
+"""Brings what a step does to variables into one graph, out of the functions that it calls.
 
 `strategy.run(a_tf_function)`, a layer that is a `tf.function`, a gradient of its own: for the
 compiler of a TPU all these are one program, so they are written out before the analysis looks.
 Only calls that take a variable or sum over replicas are; others compute with values alone. Loops
 and branches stay, and take the values of the variables that they only read.
+
+Elsewhere a call is written out where it applies reduced gradients alone: the reduction and the
+update then stand in one graph.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+import dataclasses
+from collections.abc import Callable, Container, Iterable, Iterator, Set
 from typing import Any
 
 import tensorflow as tf
 
+from tf_wu_shard import refusals
 from tf_wu_shard.graph.calls import LOOPS, PLAIN_CALLS, callee_names, first_argument, is_call
 from tf_wu_shard.graph.dimensions import Dims
 from tf_wu_shard.graph.nodes import control_inputs, waiting, with_inputs
 from tf_wu_shard.graph.op import Value, attribute_in
 from tf_wu_shard.graph.view import GraphView, VariableRef
-from tf_wu_shard.grounds.tpu.ops import PROGRAM, SUM
+from tf_wu_shard.grounds.dialect import CarriedReduction
+from tf_wu_shard.grounds.tpu.ops import PROGRAM, SUM, program_of
 from tf_wu_shard.program.called_graph import CalledGraph
+from tf_wu_shard.program.compiled_calls import is_compiled, mark, not_compiled_again
 from tf_wu_shard.program.inlining import Body, inline
 from tf_wu_shard.program.lifting import HandleNeededError, taking_values
+from tf_wu_shard.program.reduced_operands import calling_with_reduced_operands
 from tf_wu_shard.program.specialise import Specialiser
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ, Access
-from tf_wu_shard.step.accesses import access_by_callee
+from tf_wu_shard.step.accesses import access_by_callee, writes_in_call
 from tf_wu_shard.step.capture import Captured
 
 # How the replicas of a TPU program sum.
@@ -48,6 +57,50 @@ def write_out(graph: CalledGraph, captured: Captured, program: str) -> Captured:
     return flat.result()
 
 
+def write_out_updates(
+    graph: CalledGraph,
+    captured: Captured,
+    sums: Callable[[GraphView], Iterable[CarriedReduction]],
+) -> Captured:
+    """The same function with the calls that apply reduced gradients written out.
+
+    Args:
+        graph: The function, in which no TPU program is.
+        captured: Its graph and variables.
+        sums: Finds its gradient reductions.
+
+    Returns:
+        The view to work on; `captured` itself where there is nothing to write out.
+    """
+    view = captured.view
+    if not any(op.type in PLAIN_CALLS and writes_in_call(view, op) for op in view):
+        return captured
+    taking = calling_with_reduced_operands(view, "", sums(view), PLAIN_CALLS)
+    chosen, kept = set[str](), {}
+    for op in taking:
+        if writes_in_call(view, op):
+            refusal = _against_compiling_again(graph, op.node) if is_compiled(op.node) else None
+            if refusal is None:
+                chosen.add(op.name)
+            else:
+                kept[op.name] = refusal
+    flat = _Flat(graph, captured, "", chosen)
+    found = flat.result() if flat.write_out() else captured
+    return dataclasses.replace(found, kept_branches=found.kept_branches | kept)
+
+
+def _against_compiling_again(graph: CalledGraph, node: Any) -> Refusal | None:
+    """Why a call of a function that XLA compiles is not written out; None where it may be."""
+    name = attribute_in(node.attr, "f").func.name
+    called = graph.inner(name, {})
+    if called is None:
+        return None  # What is not known stays a call.
+    op_type = not_compiled_again(called.body().nodes)
+    if op_type is None:
+        return None
+    return refusals.Calls.COMPILED_WITH.at(function=name, op_type=op_type)
+
+
 def lift(graph: CalledGraph, captured: Captured, program: str) -> Captured:
     """The same function with the reads of loops and branches brought out.
 
@@ -67,7 +120,22 @@ def lift(graph: CalledGraph, captured: Captured, program: str) -> Captured:
 
 
 class _Flat:
-    def __init__(self, graph: CalledGraph, captured: Captured, program: str) -> None:
+    def __init__(
+        self,
+        graph: CalledGraph,
+        captured: Captured,
+        program: str,
+        chosen: Set[str] | None = None,
+    ) -> None:
+        """Begins.
+
+        Args:
+            graph: The function.
+            captured: Its graph and variables.
+            program: Name of the TPU program in it.
+            chosen: Names of the calls to write out, with those in what they call; None for all.
+        """
+        self._chosen = chosen
         self._graph = graph
         self._captured = captured
         self._program = program.encode()
@@ -83,6 +151,7 @@ class _Flat:
         self._specialiser = Specialiser(graph, captured)
         # For each new node, the function that it stands in, and its name there.
         self._from: dict[str, tuple[CalledGraph, str]] = {}
+        self._written_out: set[str] = set()
         self._values: dict[str, VariableRef] = {}
 
     def _is_here(self, node: Any) -> bool:
@@ -97,9 +166,15 @@ class _Flat:
         found = False
         while calls := self._calls():
             found = True
+            compiled = {n.name for n in self._nodes if n.name in calls and is_compiled(n)}
             inlined = inline(self._nodes, {n: b for n, (_, b) in calls.items()}, self._adopt)
             for name, (call, inner) in inlined.origins.items():
                 self._from[name] = (calls[call][0], inner)
+            # Of a TPU program all is compiled.
+            if self._chosen is not None and compiled:
+                for node in inlined.nodes:
+                    if node.name in inlined.origins and inlined.origins[node.name][0] in compiled:
+                        mark(node, inlined.origins[node.name][0])
             self._nodes = inlined.nodes
             self._outputs = tuple(inlined.value(v) for v in self._outputs)
             ends = (inlined.ends.get(name, name) for name in self._control_outputs)
@@ -112,6 +187,8 @@ class _Flat:
         for node in self._nodes:
             if node.op not in PLAIN_CALLS or not self._is_here(node):
                 continue
+            if self._chosen is not None and node.name not in (self._chosen | self._from.keys()):
+                continue
             name = attribute_in(node.attr, "f").func.name
             if not any(text in self._handles for text in node.input) and not self._sums(name):
                 continue
@@ -121,6 +198,7 @@ class _Flat:
             body = called.body(len(attribute_in(node.attr, "Tout").list.type))
             if len(body.arguments) == len(attribute_in(node.attr, "Tin").list.type):
                 found[node.name] = (called, body)
+                self._written_out.add(name)
         return found
 
     def lift(self) -> bool:
@@ -218,7 +296,10 @@ class _Flat:
 
     def result(self) -> Captured:
         """The function as it is now."""
-        return self._captured.with_nodes(
+        before = dataclasses.replace(
+            self._captured, written_out=self._captured.written_out | self._written_out
+        )
+        return before.with_nodes(
             self._nodes,
             self._specialiser.functions,
             shape_of=self._shape,
@@ -233,11 +314,6 @@ class _Flat:
             called, name = self._from[value.op]
             return called.static_shape(name, value.index)
         return None
-
-
-def program_of(node: Any) -> bytes:
-    """Name of the TPU program that a node says it is in, or b""."""
-    return bytes(attribute_in(node.attr, PROGRAM).s)
 
 
 def reaching(view: GraphView, op_types: Container[str]) -> Callable[[str], bool]:

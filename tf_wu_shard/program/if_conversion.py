@@ -34,7 +34,7 @@ from tf_wu_shard.program.called_graph import CalledGraph, Shape
 from tf_wu_shard.program.flat_functions import FlatFunctions, Places, WrittenOut
 from tf_wu_shard.program.fused_values import restored, stand_in
 from tf_wu_shard.program.lifting import HandleNeededError, taking_values
-from tf_wu_shard.program.reduced_operands import branches_with_reduced_operands
+from tf_wu_shard.program.reduced_operands import calling_with_reduced_operands
 from tf_wu_shard.program.specialise import Specialiser
 from tf_wu_shard.program.speculation import RunsInVainError, unproved
 from tf_wu_shard.refusals import Refusal
@@ -72,7 +72,7 @@ def if_converted(
     if not any(op.type in BRANCHES for op in view):
         return captured
     carried = tuple(sums(view))
-    branches = branches_with_reduced_operands(view, program, carried)
+    branches = calling_with_reduced_operands(view, program, carried, BRANCHES)
     # For each branch op, what of it is not to run in vain.
     staying: dict[str, Places] = {}
     while True:

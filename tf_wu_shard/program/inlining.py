@@ -74,7 +74,8 @@ def inline(
         adopt: Makes a new NodeDef part of the program that the calls are in.
 
     Returns:
-        The nodes with the functions' in place of the calls.
+        The nodes with the functions' in place of the calls, on the calls' devices where they name
+        none.
     """
     nodes = list(nodes)
     return _Inlining({node.name for node in nodes}, calls, adopt).run(nodes)
@@ -107,7 +108,7 @@ class _Inlining:
         """A function's nodes, as they stand in place of a call."""
         inputs = data_inputs(call)
         operands = dict(zip(body.arguments, map(parse_value, inputs), strict=True))
-        start = self._no_op(f"{call.name}/start", control_inputs(call))
+        start = self._no_op(call, "start", control_inputs(call))
         handles = {
             node.name
             for node in body.nodes
@@ -124,6 +125,7 @@ class _Inlining:
                 continue
             new = copy_of(node)
             new.name = names[node.name]
+            new.device = new.device or call.device
             rename_wishes(new, names.get)
             del new.input[:]
             for text in node.input:
@@ -141,12 +143,13 @@ class _Inlining:
             self._values[Value(call.name, index)] = result
         waits = [f"^{names[name]}" for name in body.control_outputs if name in names]
         waits += [f"^{result.op}" for result in results]
-        done = self._no_op(f"{call.name}/done", [f"^{start.name}", *dict.fromkeys(waits)])
+        done = self._no_op(call, "done", [f"^{start.name}", *dict.fromkeys(waits)])
         self._ends[call.name] = done.name
         return [*written, done]
 
-    def _no_op(self, name: str, controls: Sequence[str]) -> Any:
-        node = tf.compat.v1.NodeDef(name=self._free(name), op="NoOp")
+    def _no_op(self, call: Any, name: str, controls: Sequence[str]) -> Any:
+        name = self._free(f"{call.name}/{name}")
+        node = tf.compat.v1.NodeDef(name=name, op="NoOp", device=call.device)
         node.input.extend(controls)
         self._adopt(node)
         return node

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 from tf_wu_shard.graph.calls import IFS, LOOPS, callees, first_argument, is_call
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.tpu.ops import program_of
 from tf_wu_shard.program.called_graph import CalledGraph
-from tf_wu_shard.program.flatten import SUMS, program_of, reaching
+from tf_wu_shard.program.flatten import SUMS, reaching
 from tf_wu_shard.program.inside import differs, view_inside
 from tf_wu_shard.program.prepare import prepared
 from tf_wu_shard.rules.variables import READ, Access

@@ -11,8 +11,8 @@ import dataclasses
 from tf_wu_shard.graph.calls import IFS, callees, first_argument
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.tpu.ops import program_of
 from tf_wu_shard.program.called_graph import CalledGraph
-from tf_wu_shard.program.flatten import program_of
 from tf_wu_shard.program.inside import view_inside
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.variables import READ, Access

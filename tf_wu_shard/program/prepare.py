@@ -1,4 +1,4 @@
-"""All that is done to the graph of a TPU program before the analysis looks at it, in its order."""
+"""All that is done to the graph of a step before the analysis looks at it, in its order."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import CarriedReduction
+from tf_wu_shard.grounds.in_process.recognise import sums_in_process
 from tf_wu_shard.grounds.tpu.ops import SUM
 from tf_wu_shard.program.called_graph import CalledGraph
-from tf_wu_shard.program.flatten import lift, write_out
+from tf_wu_shard.program.flatten import lift, write_out, write_out_updates
 from tf_wu_shard.program.if_conversion import if_converted
 from tf_wu_shard.program.part_wise import with_part_wise
 from tf_wu_shard.step.capture import Captured
@@ -22,7 +23,7 @@ def prepared(
     num_replicas: int,
     reduced: Callable[[GraphView], Iterable[CarriedReduction]] | None = None,
 ) -> Captured:
-    """The same function, with what it does to variables in sight.
+    """The same function, with what its TPU program does to variables in sight.
 
     Args:
         graph: The function.
@@ -38,6 +39,17 @@ def prepared(
     in_parts = reduced is None
     captured = if_converted(graph, captured, program, reduced or sums, in_parts=in_parts)
     return lift(graph, captured, program)
+
+
+def prepared_copies(graph: CalledGraph, captured: Captured) -> Captured:
+    """The same function, with the updates in sight that replicas of a process make of their sums.
+
+    Args:
+        graph: The function; each of the replicas has a copy of the program in it.
+        captured: Its graph and variables.
+    """
+    captured = write_out_updates(graph, captured, sums_in_process)
+    return if_converted(graph, captured, "", sums_in_process)
 
 
 def sums(view: GraphView) -> tuple[CarriedReduction, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tf_wu_shard.refusals.kind import Detail, Kind, Refusal
 from tf_wu_shard.refusals.plan import SMALL, Compiling, Plan, Storage
-from tf_wu_shard.refusals.step import Branches, Inspection, Replicas, Topology
+from tf_wu_shard.refusals.step import Branches, Calls, Inspection, Replicas, Topology
 from tf_wu_shard.refusals.update import Matrices, Rows, Rules, Updates
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "KINDS",
     "SMALL",
     "Branches",
+    "Calls",
     "Compiling",
     "Detail",
     "Inspection",
@@ -38,7 +39,7 @@ __all__ = [
 
 # In the order in which a step meets them.
 GROUPS: tuple[type[Kind], ...] = (
-    *(Topology, Branches, Updates, Replicas, Rules, Rows, Matrices, Plan, Storage),
+    *(Topology, Branches, Calls, Updates, Replicas, Rules, Rows, Matrices, Plan, Storage),
     *(Compiling, Inspection),
 )
 

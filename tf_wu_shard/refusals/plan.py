@@ -31,6 +31,10 @@ class Plan(Kind):
         "functions that are traced with the same options",
     )
     OTHER_SHAPE = "{variable} has another shape than {other}, {shape}"
+    COMPILED_WHOLE = (
+        "XLA compiles the function that updates it, and what is shared of it is {what}",
+        "jit_compile=False, for the function or the optimizer",
+    )
     NOTHING_TO_SHARE_WITH = (
         "there is one replica: nothing to share the update with",
         "more replicas",

@@ -145,6 +145,15 @@ class Branches(Kind):
     BRANCH_FUSED_TWICE = "two fused updates of one variable stand in its branches"
 
 
+class Calls(Kind):
+    """Why a function that the step calls, and that applies gradients, is not written out."""
+
+    COMPILED_WITH = (
+        "XLA compiles {function} as a whole, and runs {op_type} in it",
+        "jit_compile=False, for the function or the optimizer",
+    )
+
+
 class Replicas(Kind):
     """How the replicas' copies of one update differ, or may."""
 

@@ -33,8 +33,10 @@ class ShardedVariable:
             it travels in its own type.
         whole: Where what enters its matrix functions is whole, such as "by turns, 2 of 6 on each
             replica" or "on every replica"; "" where it has none.
-        open_because: Why XLA compiles nothing of its update, where `Report.compile_update` says
-            that it compiles updates; "" where it does.
+        compiled: How XLA compiles what its update computes on its shard: "exact", "fast", or "as
+            asked for" where the step has it compiled without the flag, too; "" where it does not.
+        open_because: Why it compiles nothing of it, where `Report.compile_update` says that it
+            compiles updates; "" where it does.
     """
 
     name: str
@@ -46,6 +48,7 @@ class ShardedVariable:
     padding: int
     gathered_in: str = ""
     whole: str = ""
+    compiled: str = ""
     open_because: str = ""
 
 
@@ -228,8 +231,7 @@ def place_and_cure(held: HeldBack) -> str:
 def facts(report: Report) -> list[str]:
     """What concerns the whole step: places, how weights travel, what is whole."""
     found = [f"replicas: {report.place}"] if report.place else []
-    if report.compile_update and report.variables:
-        found += _compiled(report)
+    found += _compiled(report)
     if report.at_a_time:
         found.append(
             f"replicas outnumber the cores: {report.at_a_time} at a time compute gradients, so that"
@@ -249,13 +251,14 @@ def facts(report: Report) -> list[str]:
 
 def _compiled(report: Report) -> list[str]:
     """How many updates XLA compiles, and why not the others; nothing where it compiles none."""
-    count = sum(not v.open_because for v in report.variables)
-    if not count:
-        return []
+    ways = collections.Counter(v.compiled for v in report.variables if v.compiled)
     reasons = collections.Counter(v.open_because for v in report.variables if v.open_because)
     others = "".join(f"; {number} not: {reason}" for reason, number in reasons.most_common())
-    how = f"compiled by XLA, {report.compile_update}"
-    return [f"{how}: updates of {count} of {len(report.variables)}{others}"]
+    total = len(report.variables)
+    return [
+        f"compiled by XLA, {way}: updates of {count} of {total}{others}"
+        for way, count in ways.items()
+    ]
 
 
 def as_text(report: Report, known: Mapping[str, str] = _NOTHING) -> str:

@@ -178,6 +178,7 @@ def _sharded(
         padding=variable.layout.padding,
         gathered_in=_gathered_in(variable),
         whole=whole,
+        compiled="" if left_open else variable.compiled,
         open_because=str(left_open or ""),
     )
     others = variable.update.reported_weights[1:]

@@ -46,6 +46,8 @@ NEARLY = frozenset(
     )
 )
 
+CAN_COMPILE = EXACT | SPELLED_OUT | NEARLY
+
 
 def can_compile(op_type: str, dtypes: Set[int], *, exact: bool) -> bool:
     """Whether XLA compiles an op.
@@ -55,7 +57,7 @@ def can_compile(op_type: str, dtypes: Set[int], *, exact: bool) -> bool:
         dtypes: The element types that it has to do with, as DataType numbers.
         exact: Whether its bits have to be those of the kernel.
     """
-    known = EXACT | SPELLED_OUT if exact else EXACT | SPELLED_OUT | NEARLY
+    known = EXACT | SPELLED_OUT if exact else CAN_COMPILE
     # A kernel raises an error where an integer is divided by zero, which XLA does not, and XLA
     # rounds no integers.
     types = _NUMBERS if op_type in ("Div", "RealDiv", "Round") else _TYPES

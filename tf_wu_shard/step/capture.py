@@ -28,8 +28,9 @@ class Captured:
         variables: For each variable key of the view, the distributed variable.
         cluster: The TPU program in it, if there is one.
         functions: Functions that ops of the view call and that were made since the trace, by name.
-        kept_branches: Branch ops that take reduced gradients and were left as they are, by name,
-            and why.
+        kept_branches: Branch ops and calls that take reduced gradients and were left as they are,
+            by name, and why.
+        written_out: Names of functions that it called and has the ops of itself now.
     """
 
     view: GraphView
@@ -37,6 +38,7 @@ class Captured:
     cluster: Cluster | None = None
     functions: dict[str, Any] = dataclasses.field(default_factory=dict)
     kept_branches: dict[str, Refusal] = dataclasses.field(default_factory=dict)
+    written_out: frozenset[str] = frozenset()
 
     def with_view(self, view: GraphView) -> Captured:
         """The same variables, and another graph."""

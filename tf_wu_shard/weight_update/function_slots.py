@@ -112,15 +112,18 @@ def storage_constraints(
             stored[updated.key] = handles + ([packed] if packed is not None else [])
         if refusal is not None:
             stays(updated, refusal)
+    written_out = [function_graph.inner_graph(graph, name) for name in captured.written_out]
     # Variables are asked, and functions that may have captured them, only of what is to move; what
     # has to stay may let something else move.
     while moving := stored.keys() & {slot.variable for slot in planned(found).plan.in_shards}:
         own = {key: stored.pop(key) for key in moving}
-        # What the function's own branches do is seen where it takes them.
+        # What the function's own branches do is seen where it takes them, and what a function does
+        # that was traced for others to call, where they call it.
         functions = captures.captured_by(
             own,
             lambda f: (
                 function_graph.is_part_of(f, graph)
+                or (f in written_out and function_graph.is_nested(f))
                 or function_graph.never_runs(f, graph)
                 or creating_traces.is_over(f)
             ),

@@ -78,8 +78,7 @@ def handed_over(step: Step, outcome: Outcome, options: ShardingOptions | None) -
         bound |= counted.bindings
         owners.append(tuple(counters.values()))
     regions = outcome.result.regions if outcome.result is not None else ()
-    exact = outcome.sharding is None or outcome.sharding.plan.compile_update == "exact"
-    made = outlined(nodes, final.outputs, control_outputs, regions, exact=exact)
+    made = outlined(nodes, final.outputs, control_outputs, regions)
     if made.bodies:
         verify_outlined(nodes, made)
     outputs = [f"{v.op}:{v.index}" for v in made.outputs]

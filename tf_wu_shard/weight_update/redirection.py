@@ -15,9 +15,8 @@ from tf_wu_shard.gate import WRITING
 from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Dialect
-from tf_wu_shard.grounds.tpu.ops import METADATA
+from tf_wu_shard.grounds.tpu.ops import METADATA, program_of
 from tf_wu_shard.layout import Layout, TileLayout
-from tf_wu_shard.program.flatten import program_of
 from tf_wu_shard.program.functionalize import functionalized
 from tf_wu_shard.program.fused_values import on_scratch
 from tf_wu_shard.replicas import in_this_process

@@ -33,3 +33,10 @@ def test_the_metadata_says_how_many_replicas_run_a_program() -> None:
         tf.raw_ops.TPUReplicateMetadata(num_replicas=3)
     (op,) = graph.get_operations()
     assert op.type == ops.METADATA and op.get_attr("num_replicas") == 3
+
+
+def test_a_node_of_no_program_names_none() -> None:
+    node = tf.compat.v1.NodeDef(name="n", op="NoOp")
+    assert ops.program_of(node) == b""
+    node.attr["_tpu_replicate"].s = b"cluster"
+    assert ops.program_of(node) == b"cluster"

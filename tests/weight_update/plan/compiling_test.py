@@ -9,12 +9,13 @@ import pytest
 from tests.weight_update.plan.analyses import Weight, analysis_of
 from tf_wu_shard import refusals
 from tf_wu_shard.config import CompileUpdate, ShardingOptions
+from tf_wu_shard.grounds.dialect import Gathered
 from tf_wu_shard.layout import AnyLayout, OwnerLayout, flat_layout, owner_layout, row_layout
 from tf_wu_shard.preferences import Preferences
 from tf_wu_shard.report.report import as_text
 from tf_wu_shard.report.summary import summarize
 from tf_wu_shard.weight_update.analysis.types import Analysis
-from tf_wu_shard.weight_update.plan.compiling import against_compiling, how_compiled
+from tf_wu_shard.weight_update.plan.compiling import AS_ASKED_FOR, against_compiling, how_compiled
 from tf_wu_shard.weight_update.plan.planner import make_plan
 
 COMPILING = Preferences(1, 1, min_compiled=20)
@@ -76,3 +77,38 @@ def test_a_plan_of_open_ops_gives_no_reasons() -> None:
     report = summarize("f", plan, {}, "")
     assert report.compile_update == ""
     assert [v.open_because for v in report.variables] == ["", ""]
+
+
+@pytest.mark.parametrize("asked", [None, False])
+def test_what_the_step_has_compiled_is_compiled_on_any_device(asked: CompileUpdate | None) -> None:
+    analysis = step("/device:GPU:0")
+    first, *others = analysis.updates
+    compiled = dataclasses.replace(first, compiled_in=frozenset({"call"}))
+    analysis = dataclasses.replace(analysis, updates=(compiled, *others))
+    plan = make_plan(analysis, ShardingOptions(compile_update=asked), COMPILING)
+    assert [v.compiled for v in plan.variables] == [AS_ASKED_FOR, ""]
+    report = summarize("f", plan, {}, "")
+    assert [v.compiled for v in report.variables] == [AS_ASKED_FOR, ""]
+    assert "compiled by XLA, as asked for: updates of 1 of 2" in as_text(report)
+
+
+def test_what_the_step_has_compiled_is_left_alone_where_it_would_not_be_compiled() -> None:
+    analysis = step("/device:CPU:0")
+    gathered = dataclasses.replace(analysis.reductions[0], gathered=Gathered.VALUES)
+    reductions = (gathered, *analysis.reductions[1:])
+    for changes, what in (
+        ({"whole": True}, "done by one replica"),
+        ({"functions": (None,)}, "a function of whole tensors"),
+        ({}, "rows of a table"),
+    ):
+        first, *others = analysis.updates
+        asked = dataclasses.replace(first, compiled_in=frozenset({"call"}), **changes)
+        found = dataclasses.replace(
+            analysis,
+            updates=(asked, *others),
+            reductions=analysis.reductions if changes else reductions,
+        )
+        plan = make_plan(found, ShardingOptions(min_elements=1), COMPILING)
+        (left,) = plan.left_alone
+        assert left.refusal.kind is refusals.Plan.COMPILED_WHOLE
+        assert what in left.refusal.reason

@@ -11,6 +11,7 @@ import tensorflow as tf
 from tf_wu_shard import refusals
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.op import Value
+from tf_wu_shard.program.compiled_calls import mark
 from tf_wu_shard.weight_update.rewrite.outlining import Outlined, compilable, outlined
 from tf_wu_shard.weight_update.rewrite.result import Region
 from tf_wu_shard.weight_update.rewrite.verify import verify_outlined
@@ -28,15 +29,15 @@ def _graph(body: Any) -> tuple[tf.Graph, Region]:
         known = {gradient.op.name, rate.op.name, handle.op.name, weight.op.name}
         body(gradient, rate, handle)
     names = frozenset(op.name for op in graph.get_operations()) - known
-    return graph, Region("w", names, frozenset({"slot"}), {_CPU: "weight"})
+    return graph, Region("w", names, frozenset({"slot"}), {_CPU: "weight"}, exact=True)
 
 
 def _outlined(graph: tf.Graph, region: Region, *outputs: str) -> Outlined:
     writes = [op.name for op in graph.get_operations() if op.type.startswith("Assign")]
     values = [Value(name) for name in outputs]
     nodes = graph.as_graph_def().node
-    regions, _ = compilable(nodes, [region], exact=True)
-    return outlined(nodes, values, writes, regions, exact=True)
+    regions, _ = compilable(nodes, [region])
+    return outlined(nodes, values, writes, regions)
 
 
 def _momentum(gradient: Any, rate: Any, slot: Any) -> None:
@@ -109,7 +110,7 @@ def test_what_grappler_may_replace_and_what_does_not_pay_stays(what: str) -> Non
     found = _outlined(graph, region, "result")
     assert [node.op for node in found.nodes] == [op.type for op in graph.get_operations()]
     assert found.bodies == () and found.outputs == (Value("result"),)
-    regions, left_open = compilable(graph.as_graph_def().node, [region], exact=True)
+    regions, left_open = compilable(graph.as_graph_def().node, [region])
     kinds = refusals.Compiling
     by_root = what == "division by a root"
     assert regions == ()
@@ -126,3 +127,43 @@ def test_a_read_that_others_look_at_too_stays_a_read() -> None:
     found = _outlined(*_graph(body), "result", "other")
     assert {"ReadVariableOp", "Exp"} <= {node.op for node in found.nodes}
     assert found.outputs[1] == Value("other") and len(found.bodies) == 1
+
+
+def test_a_value_that_only_gets_another_shape_first_is_not_handed_to_xla() -> None:
+    def body(gradient: Any, rate: Any, slot: Any) -> None:
+        del slot
+        raw = tf.raw_ops
+        weight = tf.compat.v1.get_default_graph().get_tensor_by_name("weight:0")
+        before = raw.ReadVariableOp(resource=weight, dtype=tf.float32)
+        flat = raw.Reshape(tensor=raw.Identity(input=before), shape=tf.constant([8]), name="flat")
+        # As a shard is cut of a whole weight.
+        own = raw.Slice(input=flat, begin=tf.constant([0]), size=tf.constant([8]))
+        moved = raw.Sub(x=own, y=raw.Mul(x=gradient, y=raw.Square(x=rate)))
+        raw.Reshape(tensor=moved, shape=tf.constant([2, 4]), name="result")
+
+    found = _outlined(*_graph(body), "result")
+    calls = [node for node in found.nodes if node.op == "StatefulPartitionedCall"]
+    assert len(calls) == 1 and len(calls[0].attr["Tout"].list.type) == 1
+    kept = {node.name for node in found.nodes}
+    assert "flat" in kept and not {"Sub", "result"} & kept
+
+
+def test_what_xla_compiled_as_it_was_traced_is_compiled_with_its_constants_and_alone() -> None:
+    def body(gradient: Any, rate: Any, slot: Any) -> None:
+        del rate
+        power = tf.raw_ops.Pow(x=gradient, y=tf.constant(0.5, name="half"))
+        tf.raw_ops.AssignVariableOp(resource=slot, value=power)
+
+    graph, region = _graph(body)
+    nodes = graph.as_graph_def().node
+    assert compilable(nodes, [region])[0] == ()
+    asked = dataclasses.replace(region, exact=False, as_asked_for=True)
+    (found,) = _outlined(graph, asked).bodies
+    assert [node.op for node in found.nodes].count("Placeholder") == 3
+    for node in nodes:
+        if node.name == "half":
+            mark(node, "call")
+    regions, _ = compilable(nodes, [asked])
+    writes = [node.name for node in nodes if node.op.startswith("Assign")]
+    (found,) = outlined(nodes, [], writes, regions).bodies
+    assert "Const" in [node.op for node in found.nodes] and not found.takes_zero

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from tf_wu_shard.graph.op import attribute_in
+
 # Says how a program is replicated.
 METADATA = "TPUReplicateMetadata"
 
@@ -31,3 +35,8 @@ OWN = frozenset({TOLD, "CollectivePermute", "XlaReduceScatter", "XlaReplicaId"})
 
 # What comes of them is made of what other replicas have, or of which replica it is.
 ACROSS_REPLICAS = REDUCTIONS | OWN | {"XlaCallModule", "XlaSharding", "XlaHostCompute"}
+
+
+def program_of(node: Any) -> bytes:
+    """Name of the TPU program that a node says it is in, or b""."""
+    return bytes(attribute_in(node.attr, PROGRAM).s)

@@ -8,11 +8,13 @@ body may look at what it computes in shards.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.placement import Sharded, Whole
+from tf_wu_shard.program.compiled_calls import compiled_in
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ, Access
 from tf_wu_shard.rules.writes import WRITES, is_fused_update
@@ -108,7 +110,10 @@ class BodyBuilder:
         updated = updated_variables(self._graph, touching, body)
         if isinstance(updated, Refusal):
             return updated
-        update = self._update(slice_, updated, keys)
+        update = dataclasses.replace(
+            self._update(slice_, updated, keys),
+            compiled_in=frozenset(compiled_in(self._view.ops[name].node) for name in body) - {""},
+        )
         adoptable = {v for v in self._unclaimed if self._may_adopt(v, slice_.size)}
         beside = slice_.read_besides
         # There are mostly none, and looking for what is written takes long.

@@ -187,6 +187,8 @@ class WeightUpdate:
             computed in shards. Its variables may be of any shapes, and others may look at what its
             body computes.
         functions: The parts of its body that need whole tensors, where the rest does not.
+        compiled_in: Names of the calls of functions that XLA compiles which its body was written
+            out of, see `program.compiled_calls`.
     """
 
     variables: tuple[UpdatedVariable, ...]
@@ -195,6 +197,7 @@ class WeightUpdate:
     devices: tuple[str, ...]
     whole: bool = False
     functions: tuple[MatrixFunction, ...] = ()
+    compiled_in: frozenset[str] = frozenset()
 
     @property
     def weights(self) -> tuple[UpdatedVariable, ...]:

@@ -27,7 +27,11 @@ from tf_wu_shard.step.reductions import GradientReduction
 from tf_wu_shard.weight_update.analysis.row_body import weights_by_rows
 from tf_wu_shard.weight_update.analysis.types import Analysis, UpdatedVariable, WeightUpdate
 from tf_wu_shard.weight_update.plan.buckets import assign_buckets, assign_in_turn
-from tf_wu_shard.weight_update.plan.compiling import against_compiling, how_compiled
+from tf_wu_shard.weight_update.plan.compiling import (
+    against_sharing_compiled,
+    how_compiled,
+    with_compiling,
+)
 from tf_wu_shard.weight_update.plan.constraints import StorageConstraints
 from tf_wu_shard.weight_update.plan.owners import assign_owners, cost_of
 from tf_wu_shard.weight_update.plan.stacks import plan_stacks
@@ -102,16 +106,11 @@ def make_plan(
         for (update, layouts), bucket in zip(chosen, buckets, strict=True)
     )
     compile_update = how_compiled(analysis, options, preferences)
-    if compile_update:
-        variables = tuple(
-            dataclasses.replace(v, open_because=against_compiling(v.layout, options, preferences))
-            for v in variables
-        )
     return ShardingPlan(
         fingerprint=analysis.fingerprint,
         num_replicas=analysis.num_replicas,
         reductions=analysis.reductions,
-        variables=variables,
+        variables=with_compiling(variables, compile_update, options, preferences),
         summed_whole=_summed_whole(analysis.reductions, variables),
         left_alone=tuple(left),
         refusals=analysis.refusals,
@@ -134,6 +133,10 @@ def _against(
         return refusals.Plan.TOO_SMALL_FOR_REPLICAS.at(
             elements=size, limit=smallest, replicas=analysis.num_replicas, tile=tile
         )
+    by_rows = bool(_gradient(analysis, update).gathered)
+    refusal = against_sharing_compiled(update, by_rows=by_rows)
+    if refusal is not None:
+        return refusal
     if not update.slots and len(weights_by_rows(update)) == len(update.weights):
         return refusals.Plan.ALL_IS_DONE.at()
     return None

@@ -47,8 +47,9 @@ class VariablePlan:
         bucket: The bucket it travels in.
         whole_because: Why its weights stay whole where the dialect would have them in shards, or
             None.
-        open_because: Why XLA compiles nothing of what it computes on its shards, where it compiles
-            what other updates do; None where it may.
+        compiled: How XLA compiles what it computes on its shards: "exact" or "fast", "as asked for"
+            where the step has it compiled anyway, or "" where it does not.
+        open_because: Why it compiles nothing of it, where it compiles what other updates do.
     """
 
     update: WeightUpdate
@@ -60,6 +61,7 @@ class VariablePlan:
     wire_dtype: int
     bucket: int
     whole_because: Refusal | None
+    compiled: str = ""
     open_because: Refusal | None = None
 
     @property

@@ -21,8 +21,8 @@ from tf_wu_shard.graph.op import Value, decoded, parse_value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.grounds.tpu import whole_rows
+from tf_wu_shard.grounds.tpu.ops import program_of
 from tf_wu_shard.layout import AnyLayout, TileLayout
-from tf_wu_shard.program.flatten import program_of
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.tensorflow_private.python_calls import CALL
 from tf_wu_shard.weight_update.rewrite.names import scope_of

@@ -20,8 +20,9 @@ from tf_wu_shard.graph.builder import GraphBuilder, result_types
 from tf_wu_shard.graph.nodes import rewired
 from tf_wu_shard.graph.op import Op, Value, parse_value
 from tf_wu_shard.graph.ordering import ordered_ops
+from tf_wu_shard.program.compiled_calls import MUST_COMPILE, compiled_in
 from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.rules.compiled import can_compile
+from tf_wu_shard.rules.compiled import CAN_COMPILE, can_compile
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.rules.writes import is_plain_write
 from tf_wu_shard.weight_update.rewrite.compiled_body import CompiledBody, compiled_body, shape_of
@@ -61,8 +62,6 @@ def outlined(
     outputs: Sequence[Value],
     control_outputs: Sequence[str],
     regions: Sequence[Region],
-    *,
-    exact: bool,
 ) -> Outlined:
     """Takes the bodies of updates out of a graph.
 
@@ -71,7 +70,6 @@ def outlined(
         outputs: The values that it returns.
         control_outputs: Names of the ops that must run.
         regions: What of it is to be compiled, see `compilable`.
-        exact: Whether the functions compute the very bits that the ops do.
 
     Returns:
         The graph; the same one where no region has anything to compile.
@@ -81,19 +79,18 @@ def outlined(
     ops = ordered_ops(nodes)
     of = {name: number for number, region in enumerate(regions) for name in region.ops}
     groups = {op.name: _Group(of[op.name], op.device) for op in ops if op.name in of}
-    clusters = _clusters(ops, groups)
-    return _Outlining(ops, regions, exact=exact).run(clusters, outputs, control_outputs)
+    clusters = _clusters(ops, groups, regions)
+    return _Outlining(ops, regions).run(clusters, outputs, control_outputs)
 
 
 def compilable(
-    nodes: Iterable[Any], regions: Iterable[Region], *, exact: bool
+    nodes: Iterable[Any], regions: Iterable[Region]
 ) -> tuple[tuple[Region, ...], dict[str, Refusal]]:
     """What of some regions XLA can compile.
 
     Args:
         nodes: The NodeDefs of the graph.
         regions: Of each, all ops that were emitted.
-        exact: Whether XLA must compute the very bits that the ops do.
 
     Returns:
         Those of the regions of which it is to compile something, with those of their ops; and for
@@ -104,14 +101,14 @@ def compilable(
         return (), {}
     by_name = _LazyOps(nodes)
     chosen: dict[int, list[Op]] = collections.defaultdict(list)
-    for name, group in _groups(by_name, given, exact=exact).items():
+    for name, group in _groups(by_name, given).items():
         chosen[group.region].append(by_name[name])
     found, left_open = [], {}
     for number, region in enumerate(given):
-        if _num_computed(chosen[number]) > 1:
+        if _is_worth_it(chosen[number], region):
             ops = frozenset(op.name for op in chosen[number])
             found.append(dataclasses.replace(region, ops=ops))
-        elif exact and divides_by_root([by_name[name] for name in region.ops], by_name):
+        elif region.exact and divides_by_root([by_name[name] for name in region.ops], by_name):
             left_open[region.name] = refusals.Compiling.DIVIDES_BY_ROOT.at()
         else:
             left_open[region.name] = refusals.Compiling.FEW_OPS.at()
@@ -144,7 +141,7 @@ class _LazyOps(dict[str, Op]):
 
 
 def _clusters(
-    ops: Sequence[Op], groups: Mapping[str, _Group]
+    ops: Sequence[Op], groups: Mapping[str, _Group], regions: Sequence[Region]
 ) -> dict[tuple[_Group, int], list[Op]]:
     """The ops of each group and level; those that are no faster compiled are left out."""
     levels = _levels(ops, groups)
@@ -152,18 +149,25 @@ def _clusters(
     for op in ops:
         if op.name in groups:
             clusters[groups[op.name], levels.get(op.name, 0)].append(op)
-    return {place: own for place, own in clusters.items() if _num_computed(own) > 1}
+    return {
+        place: own for place, own in clusters.items() if _is_worth_it(own, regions[place[0].region])
+    }
 
 
-def _num_computed(ops: Iterable[Op]) -> int:
-    """How many ops compute something: one alone is no faster compiled."""
-    return sum(op.type not in _RELABELS and op.type != READ for op in ops)
+def _is_worth_it(ops: Iterable[Op], region: Region) -> bool:
+    """Whether ops are compiled together: one that computes something is no faster alone.
+
+    Where XLA compiled it before, its bits may be XLA's.
+    """
+    computed = sum(op.type not in (*_RELABELS, READ, "Const") for op in ops)
+    return computed > (0 if region.as_asked_for else 1)
 
 
-def _groups(by_name: _LazyOps, regions: Sequence[Region], *, exact: bool) -> dict[str, _Group]:
+def _groups(by_name: _LazyOps, regions: Sequence[Region]) -> dict[str, _Group]:
     """For each op that may be compiled, by name, with whom."""
     members = {name: i for i, region in enumerate(regions) for name in region.ops}
-    stays = left_to_grappler([r.ops for r in regions], by_name) if exact else frozenset[str]()
+    exact = [region.ops for region in regions if region.exact]
+    stays = left_to_grappler(exact, by_name) if exact else frozenset[str]()
     found: dict[str, _Group] = {}
     reads: list[Op] = []
     for name, number in members.items():
@@ -172,26 +176,51 @@ def _groups(by_name: _LazyOps, regions: Sequence[Region], *, exact: bool) -> dic
             continue
         if member.type == READ:
             reads.append(member)
-        elif _may_compile(member, by_name, region, exact=exact):
+        elif _may_compile(member, by_name, region):
             found[name] = _Group(number, member.device)
     readers = by_name.readers_of({read.name for read in reads})
     for read in reads:
-        region = regions[members[read.name]]
-        group = _Group(members[read.name], read.device)
-        # What else looks at the value takes it as it is read; compiled, it would be copied out.
-        own = all(found.get(name) == group for name in readers[read.name])
-        if own and read.inputs[0].op in region.shards:
-            found[read.name] = group
-    return found
+        number = members[read.name]
+        if read.inputs[0].op in regions[number].handles:
+            found[read.name] = _Group(number, read.device)
+    while True:
+        # What else looks at a value takes it as it is read; compiled, it would be copied out.
+        kept = {
+            name: group
+            for name, group in found.items()
+            if all(found.get(reader) == group for reader in readers.get(name, ()))
+            and not _enters(by_name[name], by_name, found)
+        }
+        if len(kept) == len(found):
+            return kept
+        found = kept
 
 
-def _may_compile(op: Op, ops: Mapping[str, Op], region: Region, *, exact: bool) -> bool:
+def _enters(op: Op, ops: Mapping[str, Op], groups: Mapping[str, _Group]) -> bool:
+    """Whether an op gives a value another shape or name before anything is computed with it.
+
+    Compiled, it would copy the value, all of a weight perhaps of which others cut a shard.
+    """
+    while op.type in _RELABELS:
+        source = op.inputs[0].op
+        if groups.get(source) != groups[op.name]:
+            return True
+        op = ops[source]
+    return False
+
+
+def _may_compile(op: Op, ops: Mapping[str, Op], region: Region) -> bool:
     if is_plain_write(op.type):
-        return op.inputs[0].op in region.shards
+        return op.inputs[0].op in region.handles
     if op.type == "Reshape":
         return ops[op.inputs[1].op].type == "Const"
+    if op.type == "Const":
+        # With a number that it knows XLA may compute otherwise than with any.
+        return region.as_asked_for and bool(compiled_in(op.node))
+    if op.type in _RELABELS or (region.as_asked_for and op.type in CAN_COMPILE):
+        return True
     types = {attribute.type for attribute in op.node.attr.values() if attribute.type}
-    return op.type in _RELABELS or can_compile(op.type, types, exact=exact)
+    return can_compile(op.type, types, exact=region.exact)
 
 
 def _levels(ops: Iterable[Op], groups: Mapping[str, _Group]) -> dict[str, int]:
@@ -216,16 +245,16 @@ def _levels(ops: Iterable[Op], groups: Mapping[str, _Group]) -> dict[str, int]:
 class _Outlining:
     """One graph whose clusters of ops become calls."""
 
-    def __init__(self, ops: Sequence[Op], regions: Sequence[Region], *, exact: bool) -> None:
+    def __init__(self, ops: Sequence[Op], regions: Sequence[Region]) -> None:
         self._ops = ops
         self._by_name = {op.name: op for op in ops}
         self._regions = regions
-        self._exact = exact
         self._builder = GraphBuilder(self._by_name)
         self._zeros: dict[str, Value] = {}
         self._bodies: dict[str, CompiledBody] = {}
-        # By the shape of the ops: their function, and which of the outside values it takes.
-        self._made: dict[Hashable, tuple[CompiledBody, list[int]]] = {}
+        # By the shape of the ops, and whether it is exact: their function, and which of the outside
+        # values it takes.
+        self._made: dict[tuple[Hashable, bool], tuple[CompiledBody, list[int]]] = {}
         # What a value and an op of a cluster are now.
         self._values: dict[Value, Value] = {}
         self._calls: dict[str, str] = {}
@@ -261,7 +290,7 @@ class _Outlining:
     def _call(self, group: _Group, ops: Sequence[Op], results: Sequence[Value]) -> None:
         """Makes the call that takes the place of some ops."""
         region = self._regions[group.region]
-        body, arguments = self._body(ops, results)
+        body, arguments = self._body(ops, results, exact=region.exact)
         types = [result_types(self._by_name[v.op].node)[v.index] for v in arguments]
         inputs = list(arguments)
         if body.takes_zero:
@@ -282,20 +311,21 @@ class _Outlining:
         attributes = self._builder.nodes[-1].attr
         attributes["f"].func.name = body.name
         # What makes the runtime hand the call to XLA, and Grappler leave it as it is.
-        attributes["_XlaMustCompile"].b = True
+        attributes[MUST_COMPILE].b = True
         self._values |= {value: Value(call.op, i) for i, value in enumerate(results)}
         self._calls |= dict.fromkeys(own, call.op)
 
     def _body(
-        self, ops: Sequence[Op], results: Sequence[Value]
+        self, ops: Sequence[Op], results: Sequence[Value], *, exact: bool
     ) -> tuple[CompiledBody, Sequence[Value]]:
         """The function of some ops, and the values that it takes; of ops like others, theirs."""
         shape, outside = shape_of(ops, results, self._by_name)
-        if shape not in self._made:
-            body, taken = compiled_body(ops, results, self._by_name, exact=self._exact)
+        key = shape, exact
+        if key not in self._made:
+            body, taken = compiled_body(ops, results, self._by_name, exact=exact)
             body = self._bodies.setdefault(body.name, body)
-            self._made[shape] = body, [outside.index(value) for value in taken]
-        body, places = self._made[shape]
+            self._made[key] = body, [outside.index(value) for value in taken]
+        body, places = self._made[key]
         return body, [outside[place] for place in places]
 
     def _zero(self, region: Region, device: str) -> Value:

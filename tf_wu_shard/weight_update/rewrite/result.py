@@ -37,19 +37,23 @@ class ShardInput:
 
 @dataclasses.dataclass(frozen=True)
 class Region:
-    """What XLA is to compile of an update.
+    """What XLA is to compile of an update, or of a call in the step as it was traced.
 
     Attributes:
-        name: The update's name.
+        name: The update's name, or the call's.
         ops: Names of ops that were emitted for it; in a result, of those that XLA can compile.
-        shards: Names of the handles of the shards that they read and write.
+        handles: Names of the handles that they read and write for others not to see before the end.
         variables: By device, the handle of a variable there that has a value.
+        exact: Whether XLA must compute the very bits that the ops do.
+        as_asked_for: Whether it compiled all of this in the step as it was traced.
     """
 
     name: str
     ops: frozenset[str]
-    shards: frozenset[str]
+    handles: frozenset[str]
     variables: Mapping[str, str]
+    exact: bool
+    as_asked_for: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

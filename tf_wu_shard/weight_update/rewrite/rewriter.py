@@ -20,6 +20,7 @@ from tf_wu_shard.grounds.plain_ops import divided
 from tf_wu_shard.layout import OwnerLayout, RowLayout
 from tf_wu_shard.step.gradient_shapes import with_ensured
 from tf_wu_shard.step.reductions import GradientReduction
+from tf_wu_shard.weight_update.plan.compiling import AS_ASKED_FOR
 from tf_wu_shard.weight_update.plan.types import ShardingPlan, VariablePlan, bucket_name
 from tf_wu_shard.weight_update.rewrite.body_emitter import BodyEmitter
 from tf_wu_shard.weight_update.rewrite.emission import Emission
@@ -28,6 +29,7 @@ from tf_wu_shard.weight_update.rewrite.names import LEFT_WHOLE, STAGGERED
 from tf_wu_shard.weight_update.rewrite.operands import Operands
 from tf_wu_shard.weight_update.rewrite.outlining import compilable
 from tf_wu_shard.weight_update.rewrite.owner_emitter import OwnerEmitter
+from tf_wu_shard.weight_update.rewrite.regions import emit, region_of, with_what_was_compiled
 from tf_wu_shard.weight_update.rewrite.result import Region, RewriteResult, ShardInput
 from tf_wu_shard.weight_update.rewrite.row_updates import emit_rows, exchange_rows
 from tf_wu_shard.weight_update.rewrite.schedule import CollectiveSchedule
@@ -105,8 +107,12 @@ class _Rewriter:
         nodes += self._builder.nodes
         self._dialect.adopt(self._builder.nodes)
         rename_ops((*changed, *self._builder.nodes), self._stand_ins)
-        exact = self._plan.compile_update == "exact"
-        regions, left_open = compilable(nodes, map(self._named, self._regions), exact=exact)
+        regions, left_open = compilable(
+            nodes,
+            with_what_was_compiled(
+                map(self._named, self._regions), nodes, self._plan, self._devices
+            ),
+        )
         return RewriteResult(
             nodes=tuple(nodes),
             source=self._view.graph_def,
@@ -247,26 +253,16 @@ class _Rewriter:
             ]
             # What a gradient that travels alone is summed with is part of what computes on it.
             first = start if len(bucket) == 1 else len(self._builder.nodes)
-            for emitter in per_replica:
-                emitter.emit()
-            if self._plan.compile_update and variable.open_because is None:
-                self._note_region(variable, first)
+            compiled = emit(per_replica, self._view, self._builder)
+            if variable.compiled and variable.compiled != AS_ASKED_FOR:
+                compiled = frozenset(node.name for node in self._builder.nodes[first:])
+            if variable.compiled:
+                self._regions.append(
+                    region_of(variable, compiled, self._emission.handles, self._devices)
+                )
             emitters.append(per_replica)
             self._emitters[update.name] = per_replica
         return emitters
-
-    def _note_region(self, variable: VariablePlan, first: int) -> None:
-        """Notes what was emitted for an update, from a place on: XLA is to compile it."""
-        update = variable.update
-        slots = [slot.variable for slot in variable.slots]
-        self._regions.append(
-            Region(
-                update.name,
-                frozenset(node.name for node in self._builder.nodes[first:]),
-                frozenset(handle.op for key in slots for handle in self._emission.handles[key]),
-                dict(zip(self._devices, update.variables[0].handles, strict=True)),
-            )
-        )
 
     def _by_rows(self, variable: VariablePlan) -> list[list[BodyEmitter]]:
         """Emits the body of an update that a sparse gradient feeds, which travels alone."""
