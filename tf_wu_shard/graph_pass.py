@@ -191,7 +191,8 @@ def _processed(
             asked, options = _Asked(None, passes.called_in(captured.view, asked.others)), None
             if not asked.others:
                 return None
-        step = step_of(graph, captured, options)
+        # What another pass makes of a call that XLA compiles would not be compiled again.
+        step = step_of(graph, captured, options, calls=not asked.others)
         if asked.others:
             _check_in_reach(step)
         before = passes.applied(step, asked.others)
@@ -257,17 +258,21 @@ def _publish(
     publish(*timed, options=options, living=living)
 
 
-def step_of(graph: Any, captured: Captured, options: ShardingOptions | None) -> Step:
+def step_of(
+    graph: Any, captured: Captured, options: ShardingOptions | None, *, calls: bool = False
+) -> Step:
     """A function as passes want it: one program, with its updates in sight.
 
     Args:
         graph: The FuncGraph.
         captured: What it holds.
         options: How to shard it; None where the flag is off.
+        calls: Whether updates in functions that a MirroredStrategy's step calls are to be in sight.
     """
     cluster = captured.cluster
     if cluster is None:
-        program = prepared_copies(TracedGraph(graph), captured)
+        calls = calls and options is not None
+        program = prepared_copies(TracedGraph(graph), captured, calls=calls)
     else:
         program = prepared(TracedGraph(graph), captured, cluster.name, cluster.num_replicas)
     return Step(graph, program, dialect_of(program, options or ShardingOptions()))

@@ -41,14 +41,17 @@ def prepared(
     return lift(graph, captured, program)
 
 
-def prepared_copies(graph: CalledGraph, captured: Captured) -> Captured:
+def prepared_copies(graph: CalledGraph, captured: Captured, *, calls: bool) -> Captured:
     """The same function, with the updates in sight that replicas of a process make of their sums.
 
     Args:
         graph: The function; each of the replicas has a copy of the program in it.
         captured: Its graph and variables.
+        calls: Whether functions that it calls are looked into; those that XLA compiles are to be
+            compiled again.
     """
-    captured = write_out_updates(graph, captured, sums_in_process)
+    if calls:
+        captured = write_out_updates(graph, captured, sums_in_process)
     return if_converted(graph, captured, "", sums_in_process)
 
 

@@ -77,7 +77,7 @@ def replicated_step(
         captured = capture(graph)
         if not eligibility.is_eligible(graph, captured.view, sight):
             return None
-        outcome = run_stages(step_of(graph, captured, options), options, reported)
+        outcome = run_stages(step_of(graph, captured, options, calls=True), options, reported)
     if not outcome.reports:
         return None
     return ReplicatedStep(
