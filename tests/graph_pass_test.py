@@ -240,6 +240,25 @@ def test_a_function_that_was_called_by_itself_first_keeps_its_slot_whole(
     assert any("is captured by" in reason for reason in reasons())
 
 
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_a_called_function_writes_a_slot_in_shards_where_the_flag_is_off_again(
+    strategy: tf.distribute.Strategy, jit_compile: bool
+) -> None:
+    weight, slot = weight_and_slot(strategy)
+    traced(strategy, momentum_step(weight, slot))
+    set_flag(False)
+
+    def update(gradient: tf.Tensor) -> None:
+        weight.assign_sub(slot.assign(slot + gradient))
+
+    apply = tf.function(update, autograph=False, jit_compile=jit_compile)
+    replica = applied_by(apply, weight)
+    tf.function(lambda: strategy.run(replica, args=(0,)), autograph=False)()
+    # The gradient is 2, on each of two replicas.
+    assert is_sharded(slot) and np.all(slot.numpy() == 4.0)
+    assert all(np.all(copy.numpy() == -3.0) for copy in weight.values)
+
+
 def test_what_a_function_does_to_a_slot_in_shards_is_an_error_of_whoever_calls_it(
     strategy: tf.distribute.Strategy,
 ) -> None:

@@ -35,7 +35,7 @@ from tf_wu_shard.step.capture import Captured, capture
 from tf_wu_shard.step.replicas import dialect_of
 from tf_wu_shard.step.step import Step
 from tf_wu_shard.step.swap import rebuilt
-from tf_wu_shard.storage import copies_apart, pending_slots, sharded_slot
+from tf_wu_shard.storage import captured_slots, copies_apart, pending_slots, sharded_slot
 from tf_wu_shard.tensorflow_private import (
     creating_traces,
     eager_steps,
@@ -267,11 +267,12 @@ def step_of(
         graph: The FuncGraph.
         captured: What it holds.
         options: How to shard it; None where the flag is off.
-        calls: Whether updates in functions that a MirroredStrategy's step calls are to be in sight.
+        calls: Whether updates in functions that a MirroredStrategy's step calls are to be in sight,
+            where they may be sharded or have slots in shards.
     """
     cluster = captured.cluster
     if cluster is None:
-        calls = calls and options is not None
+        calls = calls and bool(options is not None or captured_slots.slots_in_shards(captured))
         program = prepared_copies(TracedGraph(graph), captured, calls=calls)
     else:
         program = prepared(TracedGraph(graph), captured, cluster.name, cluster.num_replicas)
@@ -303,7 +304,7 @@ def _only_lowered(graph: Any, captured: Captured | None) -> Any:
         StorageError: If even that fails: as traced, it would read storage that is gone.
     """
     try:
-        step = step_of(graph, captured or capture(graph), None)
+        step = step_of(graph, captured or capture(graph), None, calls=True)
         new = rebuilt(_SHARDED_UPDATE.redirected(step))
     except Exception as error:
         handles = function_graph.captured_handles(graph)

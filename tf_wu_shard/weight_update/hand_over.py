@@ -20,6 +20,7 @@ from tf_wu_shard.weight_update.redirection import AnySlot, redirection
 from tf_wu_shard.weight_update.rewrite.border import Redirected
 from tf_wu_shard.weight_update.rewrite.compiled_body import CompiledBody
 from tf_wu_shard.weight_update.rewrite.outlining import outlined
+from tf_wu_shard.weight_update.rewrite.regions import with_calls_left
 from tf_wu_shard.weight_update.rewrite.result import ShardInput
 from tf_wu_shard.weight_update.rewrite.verify import verify_outlined
 from tf_wu_shard.weight_update.stages import Outcome
@@ -77,7 +78,7 @@ def handed_over(step: Step, outcome: Outcome, options: ShardingOptions | None) -
         nodes, control_outputs = counted.nodes, counted.control_outputs
         bound |= counted.bindings
         owners.append(tuple(counters.values()))
-    regions = outcome.result.regions if outcome.result is not None else ()
+    regions = with_calls_left(outcome.result.regions if outcome.result is not None else (), nodes)
     made = outlined(nodes, final.outputs, control_outputs, regions)
     if made.bodies:
         verify_outlined(nodes, made)

@@ -16,6 +16,7 @@ from tf_wu_shard.rules.writes import num_written
 from tf_wu_shard.weight_update.plan.compiling import AS_ASKED_FOR
 from tf_wu_shard.weight_update.plan.types import ShardingPlan, VariablePlan
 from tf_wu_shard.weight_update.rewrite.body_emitter import BodyEmitter
+from tf_wu_shard.weight_update.rewrite.outlining import compilable
 from tf_wu_shard.weight_update.rewrite.result import Region
 
 
@@ -65,24 +66,19 @@ def region_of(
     )
 
 
-def with_what_was_compiled(
-    regions: Iterable[Region], nodes: Iterable[Any], plan: ShardingPlan, devices: Sequence[str]
+def with_what_is_left(
+    regions: Iterable[Region], nodes: Iterable[Any], plan: ShardingPlan
 ) -> list[Region]:
-    """Regions, and what is left of calls of functions that XLA compiled.
+    """Regions of sharded updates, with what is left of the calls that XLA compiled these in.
 
-    What is left of those that a sharded update is of, such as its learning rate, is compiled with
-    it; what is left of others is compiled as it was.
+    That is what is no part of the update, such as its learning rate.
 
     Args:
-        regions: Those of the sharded updates.
+        regions: The regions.
         nodes: The NodeDefs of the graph.
         plan: What was done to it.
-        devices: Those of the replicas.
     """
-    left: dict[str, list[Any]] = {}
-    for node in nodes:
-        if call := compiled_in(node):
-            left.setdefault(call, []).append(node)
+    left = _left_of_calls(nodes)
     calls = {variable.variable: variable.update.compiled_in for variable in plan.variables}
     found = []
     for region in regions:
@@ -90,10 +86,38 @@ def with_what_was_compiled(
         ops = region.ops.union(node.name for node in own)
         handles = region.handles | _handles(own)
         found.append(dataclasses.replace(region, ops=ops, handles=handles))
-    for call, own in left.items():
-        ops = frozenset(node.name for node in own)
-        there = dict.fromkeys(devices, "")
-        found.append(Region(call, ops, _handles(own), there, exact=False, as_asked_for=True))
+    return found
+
+
+def with_calls_left(regions: Sequence[Region], nodes: Sequence[Any]) -> tuple[Region, ...]:
+    """Regions, and what else is left of calls of functions that XLA compiled.
+
+    Args:
+        regions: What XLA is to compile of sharded updates.
+        nodes: The NodeDefs of the graph, as it is in the end.
+    """
+    known = frozenset[str]().union(*(region.ops for region in regions))
+    left = _left_of_calls(node for node in nodes if node.name not in known)
+    calls = [
+        Region(
+            call,
+            frozenset(node.name for node in own),
+            _handles(own),
+            {node.device: "" for node in own},
+            exact=False,
+            as_asked_for=True,
+        )
+        for call, own in left.items()
+    ]
+    return (*regions, *compilable(nodes, calls)[0])
+
+
+def _left_of_calls(nodes: Iterable[Any]) -> dict[str, list[Any]]:
+    """The NodeDefs that were written out of calls of functions that XLA compiled, by the call."""
+    found: dict[str, list[Any]] = {}
+    for node in nodes:
+        if call := compiled_in(node):
+            found.setdefault(call, []).append(node)
     return found
 
 

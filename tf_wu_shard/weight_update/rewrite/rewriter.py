@@ -29,7 +29,7 @@ from tf_wu_shard.weight_update.rewrite.names import LEFT_WHOLE, STAGGERED
 from tf_wu_shard.weight_update.rewrite.operands import Operands
 from tf_wu_shard.weight_update.rewrite.outlining import compilable
 from tf_wu_shard.weight_update.rewrite.owner_emitter import OwnerEmitter
-from tf_wu_shard.weight_update.rewrite.regions import emit, region_of, with_what_was_compiled
+from tf_wu_shard.weight_update.rewrite.regions import emit, region_of, with_what_is_left
 from tf_wu_shard.weight_update.rewrite.result import Region, RewriteResult, ShardInput
 from tf_wu_shard.weight_update.rewrite.row_updates import emit_rows, exchange_rows
 from tf_wu_shard.weight_update.rewrite.schedule import CollectiveSchedule
@@ -107,12 +107,8 @@ class _Rewriter:
         nodes += self._builder.nodes
         self._dialect.adopt(self._builder.nodes)
         rename_ops((*changed, *self._builder.nodes), self._stand_ins)
-        regions, left_open = compilable(
-            nodes,
-            with_what_was_compiled(
-                map(self._named, self._regions), nodes, self._plan, self._devices
-            ),
-        )
+        emitted = with_what_is_left(map(self._named, self._regions), nodes, self._plan)
+        regions, left_open = compilable(nodes, emitted)
         return RewriteResult(
             nodes=tuple(nodes),
             source=self._view.graph_def,
