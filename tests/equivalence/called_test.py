@@ -57,4 +57,5 @@ def test_what_was_compiled_is_compiled(found: OnGround, ground: str, name: str) 
 
 def test_what_stays_a_call_says_why(found: OnGround) -> None:
     *_, report = found("mirrored")["adafactor_compiled"]["reports"]
-    assert "as a whole, and runs Mean in it" in report
+    assert "which XLA compiles as a whole, with Mean in it" in report
+    assert "lifted by jit_compile=False" in report

@@ -98,7 +98,7 @@ def _against_compiling_again(graph: CalledGraph, node: Any) -> Refusal | None:
     op_type = not_compiled_again(called.body().nodes)
     if op_type is None:
         return None
-    return refusals.Calls.COMPILED_WITH.at(function=name, op_type=op_type)
+    return refusals.Calls.COMPILED_WITH.at(node.name, function=name, op_type=op_type)
 
 
 def lift(graph: CalledGraph, captured: Captured, program: str) -> Captured:

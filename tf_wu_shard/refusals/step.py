@@ -149,7 +149,7 @@ class Calls(Kind):
     """Why a function that the step calls, and that applies gradients, is not written out."""
 
     COMPILED_WITH = (
-        "XLA compiles {function} as a whole, and runs {op_type} in it",
+        "its update runs in {function}, which XLA compiles as a whole, with {op_type} in it",
         "jit_compile=False, for the function or the optimizer",
     )
 

@@ -69,5 +69,12 @@ def test_only_what_was_refused_at_a_kept_branch_has_a_second_reason() -> None:
     assert outside is other
 
 
+def test_what_was_refused_at_a_kept_call_has_the_reason_of_that() -> None:
+    analysis = dataclasses.replace(ANALYSIS, refused=(REFUSED,))
+    why = refusals.Calls.COMPILED_WITH.at("branch", function="f", op_type="Mean")
+    (refused,) = analysis.with_reasons({"branch": why}).refused
+    assert refused.refusal == why and refused.variable == REFUSED.variable
+
+
 def test_each_gradient_has_a_list_of_entries_of_its_own() -> None:
     assert all_entries(1) == all_entries(1) != all_entries(2)

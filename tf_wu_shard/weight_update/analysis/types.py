@@ -299,13 +299,18 @@ class Analysis:
         return tuple(self.reductions[key] for key in update.reductions)
 
     def with_reasons(self, kept: Mapping[str, Refusal]) -> Analysis:
-        """The same where updates in branches that were kept say why these were, besides.
+        """The same where updates in branches and calls that were kept say why these were.
 
         Args:
-            kept: By the name of such a branch, why it was not written out.
+            kept: By the name of such a branch or call, why it was not written out.
         """
+
+        def reason(refusal: Refusal) -> Refusal:
+            why = kept[refusal.where]
+            return why if isinstance(why.kind, refusals.Calls) else refusal.beside(why)
+
         refused = (
-            dataclasses.replace(one, refusal=one.refusal.beside(kept[one.refusal.where]))
+            dataclasses.replace(one, refusal=reason(one.refusal))
             if one.refusal.where in kept
             else one
             for one in self.refused
