@@ -86,7 +86,7 @@ def write_out_updates(
                 kept[op.name] = refusal
     flat = _Flat(graph, captured, "", chosen)
     found = flat.result() if flat.write_out() else captured
-    return dataclasses.replace(found, kept_branches=found.kept_branches | kept)
+    return dataclasses.replace(found, kept_branches=kept) if kept else found
 
 
 def _against_compiling_again(graph: CalledGraph, node: Any) -> Refusal | None:

@@ -81,7 +81,8 @@ def if_converted(
             work.convert(op, staying.get(op.name, {}))
         more = work.unproved(carried)
         if not more:
-            return replace(work.converted, kept_branches=work.kept) if branches else captured
+            kept = captured.kept_branches | work.kept
+            return replace(work.converted, kept_branches=kept) if branches else captured
         for name, found in more.items():
             known = staying.get(name, {})
             # What is seen again is not where it was looked for.
