@@ -240,6 +240,20 @@ def test_a_function_that_was_called_by_itself_first_keeps_its_slot_whole(
     assert any("is captured by" in reason for reason in reasons())
 
 
+def test_a_function_that_is_called_by_itself_later_is_traced_anew(
+    strategy: tf.distribute.Strategy,
+) -> None:
+    """Its trace has the storage that the slot had; what is left there is no number."""
+    weight, slot = weight_and_slot(strategy)
+
+    apply = tf.function(lambda g: weight.assign_sub(slot.assign(slot + g)), autograph=False)
+    traced(strategy, applied_by(apply, weight))
+    assert is_sharded(slot)
+    with pytest.raises(StorageError, match="only some replicas' components"):
+        strategy.run(lambda: apply(tf.ones((5, 7))))
+    assert np.all(slot.numpy() == 0.0) and np.all(weight.numpy() == 1.0)
+
+
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_a_called_function_writes_a_slot_in_shards_where_the_flag_is_off_again(
     strategy: tf.distribute.Strategy, jit_compile: bool

@@ -202,6 +202,10 @@ def _processed(
             _publish(step, options, *since)
         step, new = _made(before, step)
         pending_slots.commit_all(step.pending)
+        if step.pending and step.captured.written_out:
+            # Called by themselves, they would find nothing where the slots were.
+            names = step.captured.written_out
+            traced_graphs.forget([function_graph.inner_graph(graph, name) for name in names])
     except (StorageError, TooLittleShardedError) as error:
         _SHARDED_UPDATE.abandon(captured, error)
         if isinstance(error, StorageError) and function_graph.is_called_by_another(graph):
@@ -272,8 +276,9 @@ def step_of(
     """
     cluster = captured.cluster
     if cluster is None:
-        calls = calls and bool(options is not None or captured_slots.slots_in_shards(captured))
-        program = prepared_copies(TracedGraph(graph), captured, calls=calls)
+        in_shards = captured_slots.slots_in_shards(captured).keys()
+        calls = calls and (options is not None or bool(in_shards))
+        program = prepared_copies(TracedGraph(graph), captured, in_shards, calls=calls)
     else:
         program = prepared(TracedGraph(graph), captured, cluster.name, cluster.num_replicas)
     return Step(graph, program, dialect_of(program, options or ShardingOptions()))

@@ -113,7 +113,7 @@ def applying(function: Callable[..., Any], *, jit_compile: bool) -> tuple[Captur
     def change(graph: TracedGraph, captured: Captured, program: str) -> Captured:
         (summed,) = (op for op in captured.view if op.type == "Neg")
         carried = CarriedReduction(summed.inputs, (Value(summed.name),), 1, (summed.name,))
-        return write_out_updates(graph, captured, lambda view: [carried])
+        return write_out_updates(graph, captured, lambda view: [carried], set())
 
     return flat(lambda x: apply(-x), change)
 
@@ -144,12 +144,32 @@ def test_a_compiled_call_of_more_than_arithmetic_stays_and_is_told_why(pair: Var
     assert found.kept_branches[call.name].kind is refusals.Calls.COMPILED_WITH
 
 
+def test_a_compiled_function_within_another_is_asked_as_well(pair: Variables) -> None:
+    weight = pair[0].values[0]
+    inner = tf.function(lambda g: weight.assign_sub(g / tf.norm(g)), jit_compile=True)
+    _, found = applying(lambda g: inner(g * 2.0), jit_compile=False)
+    (call,) = calls_of(found.view)
+    assert found.kept_branches[call.name].kind is refusals.Calls.COMPILED_WITH
+    assert len(found.written_out) == 1
+
+
+def test_whatever_is_called_with_a_slot_in_shards_is_written_out(pair: Variables) -> None:
+    weight, slot = (variable.values[0] for variable in pair)
+    apply = tf.function(lambda x: weight.assign_sub(slot.assign_add(x)))
+
+    def change(graph: TracedGraph, captured: Captured, program: str) -> Captured:
+        return write_out_updates(graph, captured, lambda view: [], {"momentum"})
+
+    traced, found = flat(lambda x: apply(-x), change)
+    assert calls(traced.view) and not calls(found.view)
+
+
 def test_a_call_that_takes_no_sum_stays_a_call(pair: Variables) -> None:
     weight = pair[0].values[0]
     apply = tf.function(lambda x: weight.assign_sub(x))
 
     def change(graph: TracedGraph, captured: Captured, program: str) -> Captured:
-        return write_out_updates(graph, captured, lambda view: [])
+        return write_out_updates(graph, captured, lambda view: [], set())
 
     traced, found = flat(lambda x: apply(-x), change)
     assert found.view is traced.view

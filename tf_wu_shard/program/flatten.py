@@ -21,7 +21,7 @@ from tf_wu_shard import refusals
 from tf_wu_shard.graph.calls import LOOPS, PLAIN_CALLS, callee_names, first_argument, is_call
 from tf_wu_shard.graph.dimensions import Dims
 from tf_wu_shard.graph.nodes import control_inputs, waiting, with_inputs
-from tf_wu_shard.graph.op import Value, attribute_in
+from tf_wu_shard.graph.op import Op, Value, attribute_in
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.grounds.dialect import CarriedReduction
 from tf_wu_shard.grounds.tpu.ops import PROGRAM, SUM, program_of
@@ -61,6 +61,7 @@ def write_out_updates(
     graph: CalledGraph,
     captured: Captured,
     sums: Callable[[GraphView], Iterable[CarriedReduction]],
+    in_shards: Set[str],
 ) -> Captured:
     """The same function with the calls that apply reduced gradients written out.
 
@@ -68,37 +69,27 @@ def write_out_updates(
         graph: The function, in which no TPU program is.
         captured: Its graph and variables.
         sums: Finds its gradient reductions.
+        in_shards: Keys of slots that live in shards: whatever is called with one is written out.
 
     Returns:
         The view to work on; `captured` itself where there is nothing to write out.
     """
     view = captured.view
-    if not any(op.type in PLAIN_CALLS and writes_in_call(view, op) for op in view):
+    held = {handle for handle, ref in view.variables.items() if ref.key in in_shards}
+
+    def takes_slots(op: Op) -> bool:
+        return any(value.op in held for value in op.inputs)
+
+    if not any(
+        op.type in PLAIN_CALLS and (writes_in_call(view, op) or takes_slots(op)) for op in view
+    ):
         return captured
     taking = calling_with_reduced_operands(view, "", sums(view), PLAIN_CALLS)
-    chosen, kept = set[str](), {}
-    for op in taking:
-        if writes_in_call(view, op):
-            refusal = _against_compiling_again(graph, op.node) if is_compiled(op.node) else None
-            if refusal is None:
-                chosen.add(op.name)
-            else:
-                kept[op.name] = refusal
+    chosen = {op.name for op in taking if writes_in_call(view, op)}
+    chosen |= {op.name for op in view if op.type in PLAIN_CALLS and takes_slots(op)}
     flat = _Flat(graph, captured, "", chosen)
     found = flat.result() if flat.write_out() else captured
-    return dataclasses.replace(found, kept_branches=kept) if kept else found
-
-
-def _against_compiling_again(graph: CalledGraph, node: Any) -> Refusal | None:
-    """Why a call of a function that XLA compiles is not written out; None where it may be."""
-    name = attribute_in(node.attr, "f").func.name
-    called = graph.inner(name, {})
-    if called is None:
-        return None  # What is not known stays a call.
-    op_type = not_compiled_again(called.body().nodes)
-    if op_type is None:
-        return None
-    return refusals.Calls.COMPILED_WITH.at(node.name, function=name, op_type=op_type)
+    return dataclasses.replace(found, kept_branches=flat.kept) if flat.kept else found
 
 
 def lift(graph: CalledGraph, captured: Captured, program: str) -> Captured:
@@ -152,6 +143,8 @@ class _Flat:
         # For each new node, the function that it stands in, and its name there.
         self._from: dict[str, tuple[CalledGraph, str]] = {}
         self._written_out: set[str] = set()
+        # Why calls that matter are not written out, by their names.
+        self.kept: dict[str, Refusal] = {}
         self._values: dict[str, VariableRef] = {}
 
     def _is_here(self, node: Any) -> bool:
@@ -193,8 +186,15 @@ class _Flat:
             if not any(text in self._handles for text in node.input) and not self._sums(name):
                 continue
             called = self._graph.inner(name, self._specialiser.functions)
-            if called is None:
+            if called is None or node.name in self.kept:
                 continue
+            if self._chosen is not None and is_compiled(node):
+                op_type = not_compiled_again(called.body().nodes)
+                if op_type is not None:
+                    self.kept[node.name] = refusals.Calls.COMPILED_WITH.at(
+                        node.name, function=name, op_type=op_type
+                    )
+                    continue
             body = called.body(len(attribute_in(node.attr, "Tout").list.type))
             if len(body.arguments) == len(attribute_in(node.attr, "Tin").list.type):
                 found[node.name] = (called, body)

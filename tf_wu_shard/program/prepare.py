@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
@@ -41,17 +41,20 @@ def prepared(
     return lift(graph, captured, program)
 
 
-def prepared_copies(graph: CalledGraph, captured: Captured, *, calls: bool) -> Captured:
+def prepared_copies(
+    graph: CalledGraph, captured: Captured, in_shards: Set[str], *, calls: bool
+) -> Captured:
     """The same function, with the updates in sight that replicas of a process make of their sums.
 
     Args:
         graph: The function; each of the replicas has a copy of the program in it.
         captured: Its graph and variables.
+        in_shards: Keys of its slots that live in shards.
         calls: Whether functions that it calls are looked into; those that XLA compiles are to be
             compiled again.
     """
     if calls:
-        captured = write_out_updates(graph, captured, sums_in_process)
+        captured = write_out_updates(graph, captured, sums_in_process, in_shards)
     return if_converted(graph, captured, "", sums_in_process)
 
 

@@ -33,7 +33,7 @@ REQUIRED = {
         *("add_or_replace", "by_ref_external", "by_ref_internal", "by_ref_tracetype"),
     ),
     "core.function.polymorphism.function_cache": ("FunctionCache",),
-    "core.function.polymorphism.function_cache:FunctionCache": ("add",),
+    "core.function.polymorphism.function_cache:FunctionCache": ("_primary", "add", "delete"),
     "core.function.polymorphism.function_type": ("FunctionType",),
     "core.protobuf.meta_graph_pb2": ("MetaGraphDef",),
     "core.protobuf.saved_model_pb2": ("SavedModel",),

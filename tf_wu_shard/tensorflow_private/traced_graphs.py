@@ -9,9 +9,10 @@ import contextlib
 import gc
 import inspect
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+from tensorflow.core.function.polymorphism.function_cache import FunctionCache
 from tensorflow.python.framework import func_graph as func_graph_module
 
 from tf_wu_shard.tensorflow_private.wrapping import unwrap, wrap_once
@@ -77,6 +78,22 @@ def traced_from(graph: Any) -> Any | None:
 def existing_graphs() -> list[Any]:
     """Every FuncGraph alive in this process; walks all objects, so not for every day."""
     return [o for o in gc.get_objects() if isinstance(o, func_graph_module.FuncGraph)]
+
+
+def forget(graphs: Collection[Any]) -> None:
+    """Has functions be traced anew when they are called next; who calls a trace goes on doing so.
+
+    Walks all objects, so not for every day.
+
+    Args:
+        graphs: FuncGraphs of the traces to forget.
+    """
+    ids = set(map(id, graphs))
+    caches = [o for o in gc.get_objects() if type(o) is FunctionCache] if ids else []
+    for cache in caches:
+        for (seen_in, function_type), function in list(cache._primary.items()):
+            if id(function.graph) in ids:
+                cache.delete(function_type, seen_in)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import numpy as np
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.gate import WRITING
+from tf_wu_shard.graph.calls import PLAIN_CALLS
 from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Dialect
@@ -29,6 +30,7 @@ from tf_wu_shard.storage import captured_slots
 from tf_wu_shard.storage.pending_slots import PendingSlot
 from tf_wu_shard.storage.sharded_slot import ShardedSlot
 from tf_wu_shard.tensorflow_private import function_graph, python_calls, xla_contexts
+from tf_wu_shard.tensorflow_private.node_import import scopes
 from tf_wu_shard.weight_update.rewrite.border import Redirected, redirected
 from tf_wu_shard.weight_update.rewrite.outside_accesses import InShards
 from tf_wu_shard.weight_update.slot_reads import read_together, written_keys
@@ -269,11 +271,15 @@ def _by_one_key(
 def _turns(graph: Any, view: GraphView) -> Callable[[Op], int]:
     """The place of ops in the trace; that of an op of a TPU program is the program's."""
     traced = {op.name: place for place, op in enumerate(graph.get_operations())}
+    calls = {op.name for op in graph.get_operations() if op.type in PLAIN_CALLS}
     programs = {program_of(op.node): traced[op.name] for op in view if op.type == METADATA}
     places: dict[str, int] = {}
     last = 0
     for op in view:
-        # What was put in since stands beside what it was made for.
+        if op.name not in traced and calls:
+            # What was written out of a call stands in its place.
+            last = next((traced[name] for name in scopes(op.name) if name in calls), last)
+        # What else was put in since stands beside what it was made for.
         last = traced.get(op.name, last)
         places[op.name] = last
 
