@@ -78,7 +78,9 @@ def handed_over(step: Step, outcome: Outcome, options: ShardingOptions | None) -
         nodes, control_outputs = counted.nodes, counted.control_outputs
         bound |= counted.bindings
         owners.append(tuple(counters.values()))
-    regions = with_calls_left(outcome.result.regions if outcome.result is not None else (), nodes)
+    regions = outcome.result.regions if outcome.result is not None else ()
+    if captured.written_out:
+        regions = with_calls_left(regions, nodes)
     made = outlined(nodes, final.outputs, control_outputs, regions)
     if made.bodies:
         verify_outlined(nodes, made)

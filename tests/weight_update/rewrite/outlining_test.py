@@ -12,7 +12,8 @@ from tf_wu_shard import refusals
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.program.compiled_calls import mark
-from tf_wu_shard.weight_update.rewrite.outlining import Outlined, compilable, outlined
+from tf_wu_shard.weight_update.rewrite.compilable import compilable
+from tf_wu_shard.weight_update.rewrite.outlining import Outlined, outlined
 from tf_wu_shard.weight_update.rewrite.result import Region
 from tf_wu_shard.weight_update.rewrite.verify import verify_outlined
 

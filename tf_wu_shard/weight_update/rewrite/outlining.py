@@ -11,33 +11,19 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Hashable, Iterable, Mapping, Sequence, Set
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any
 
-from tf_wu_shard import refusals
 from tf_wu_shard.dtypes import INT32, RESOURCE
 from tf_wu_shard.graph.builder import GraphBuilder, result_types
 from tf_wu_shard.graph.nodes import rewired
 from tf_wu_shard.graph.op import Op, Value, parse_value
 from tf_wu_shard.graph.ordering import ordered_ops
-from tf_wu_shard.program.compiled_calls import MUST_COMPILE, compiled_in
-from tf_wu_shard.refusals import Refusal
-from tf_wu_shard.rules.compiled import CAN_COMPILE, can_compile
-from tf_wu_shard.rules.variables import READ
-from tf_wu_shard.rules.writes import is_plain_write
+from tf_wu_shard.program.compiled_calls import MUST_COMPILE
+from tf_wu_shard.weight_update.rewrite.compilable import Group, is_worth_it
 from tf_wu_shard.weight_update.rewrite.compiled_body import CompiledBody, compiled_body, shape_of
-from tf_wu_shard.weight_update.rewrite.left_to_grappler import divides_by_root, left_to_grappler
 from tf_wu_shard.weight_update.rewrite.names import scope_of
 from tf_wu_shard.weight_update.rewrite.result import Region
-
-_RELABELS = frozenset(("Reshape", "Identity"))
-
-
-class _Group(NamedTuple):
-    """Where ops may be compiled together: one region on one device."""
-
-    region: int
-    device: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,152 +64,26 @@ def outlined(
         return Outlined((*nodes,), (*outputs,), (*control_outputs,))
     ops = ordered_ops(nodes)
     of = {name: number for number, region in enumerate(regions) for name in region.ops}
-    groups = {op.name: _Group(of[op.name], op.device) for op in ops if op.name in of}
+    groups = {op.name: Group(of[op.name], op.device) for op in ops if op.name in of}
     clusters = _clusters(ops, groups, regions)
     return _Outlining(ops, regions).run(clusters, outputs, control_outputs)
 
 
-def compilable(
-    nodes: Iterable[Any], regions: Iterable[Region]
-) -> tuple[tuple[Region, ...], dict[str, Refusal]]:
-    """What of some regions XLA can compile.
-
-    Args:
-        nodes: The NodeDefs of the graph.
-        regions: Of each, all ops that were emitted.
-
-    Returns:
-        Those of the regions of which it is to compile something, with those of their ops; and for
-        the others, by name, why it is not.
-    """
-    given = [*regions]
-    if not given:
-        return (), {}
-    by_name = _LazyOps(nodes)
-    chosen: dict[int, list[Op]] = collections.defaultdict(list)
-    for name, group in _groups(by_name, given).items():
-        chosen[group.region].append(by_name[name])
-    found, left_open = [], {}
-    for number, region in enumerate(given):
-        if _is_worth_it(chosen[number], region):
-            ops = frozenset(op.name for op in chosen[number])
-            found.append(dataclasses.replace(region, ops=ops))
-        elif region.exact and divides_by_root([by_name[name] for name in region.ops], by_name):
-            left_open[region.name] = refusals.Compiling.DIVIDES_BY_ROOT.at()
-        else:
-            left_open[region.name] = refusals.Compiling.FEW_OPS.at()
-    return tuple(found), left_open
-
-
-class _LazyOps(dict[str, Op]):
-    """The ops of a graph by name, each made when it is asked for; most never are."""
-
-    def __init__(self, nodes: Iterable[Any]) -> None:
-        super().__init__()
-        self._nodes = {node.name: node for node in nodes}
-
-    def __missing__(self, name: str) -> Op:
-        node = self._nodes[name]
-        values = tuple(parse_value(text) for text in node.input if text[0] != "^")
-        controls = tuple(text[1:] for text in node.input if text[0] == "^")
-        # Nobody asks in which order they are.
-        made = self[name] = Op(name, node.op, values, controls, node.device, -1, node)
-        return made
-
-    def readers_of(self, names: Set[str]) -> dict[str, list[str]]:
-        """The ops that compute with the first result of others, by these others' names."""
-        found: dict[str, list[str]] = {name: [] for name in names}
-        for reader, node in self._nodes.items():
-            for text in node.input:
-                if text in found:
-                    found[text].append(reader)
-        return found
-
-
 def _clusters(
-    ops: Sequence[Op], groups: Mapping[str, _Group], regions: Sequence[Region]
-) -> dict[tuple[_Group, int], list[Op]]:
+    ops: Sequence[Op], groups: Mapping[str, Group], regions: Sequence[Region]
+) -> dict[tuple[Group, int], list[Op]]:
     """The ops of each group and level; those that are no faster compiled are left out."""
     levels = _levels(ops, groups)
-    clusters: dict[tuple[_Group, int], list[Op]] = collections.defaultdict(list)
+    clusters: dict[tuple[Group, int], list[Op]] = collections.defaultdict(list)
     for op in ops:
         if op.name in groups:
             clusters[groups[op.name], levels.get(op.name, 0)].append(op)
     return {
-        place: own for place, own in clusters.items() if _is_worth_it(own, regions[place[0].region])
+        place: own for place, own in clusters.items() if is_worth_it(own, regions[place[0].region])
     }
 
 
-def _is_worth_it(ops: Iterable[Op], region: Region) -> bool:
-    """Whether ops are compiled together: one that computes something is no faster alone.
-
-    Where XLA compiled it before, its bits may be XLA's.
-    """
-    computed = sum(op.type not in (*_RELABELS, READ, "Const") for op in ops)
-    return computed > (0 if region.as_asked_for else 1)
-
-
-def _groups(by_name: _LazyOps, regions: Sequence[Region]) -> dict[str, _Group]:
-    """For each op that may be compiled, by name, with whom."""
-    members = {name: i for i, region in enumerate(regions) for name in region.ops}
-    exact = [region.ops for region in regions if region.exact]
-    stays = left_to_grappler(exact, by_name) if exact else frozenset[str]()
-    found: dict[str, _Group] = {}
-    reads: list[Op] = []
-    for name, number in members.items():
-        member, region = by_name[name], regions[number]
-        if name in stays or member.device not in region.variables:
-            continue
-        if member.type == READ:
-            reads.append(member)
-        elif _may_compile(member, by_name, region):
-            found[name] = _Group(number, member.device)
-    readers = by_name.readers_of({read.name for read in reads})
-    for read in reads:
-        number = members[read.name]
-        if read.inputs[0].op in regions[number].handles:
-            found[read.name] = _Group(number, read.device)
-    while True:
-        # What else looks at a value takes it as it is read; compiled, it would be copied out.
-        kept = {
-            name: group
-            for name, group in found.items()
-            if all(found.get(reader) == group for reader in readers.get(name, ()))
-            and not _enters(by_name[name], by_name, found)
-        }
-        if len(kept) == len(found):
-            return kept
-        found = kept
-
-
-def _enters(op: Op, ops: Mapping[str, Op], groups: Mapping[str, _Group]) -> bool:
-    """Whether an op gives a value another shape or name before anything is computed with it.
-
-    Compiled, it would copy the value, all of a weight perhaps of which others cut a shard.
-    """
-    while op.type in _RELABELS:
-        source = op.inputs[0].op
-        if groups.get(source) != groups[op.name]:
-            return True
-        op = ops[source]
-    return False
-
-
-def _may_compile(op: Op, ops: Mapping[str, Op], region: Region) -> bool:
-    if is_plain_write(op.type):
-        return op.inputs[0].op in region.handles
-    if op.type == "Reshape":
-        return ops[op.inputs[1].op].type == "Const"
-    if op.type == "Const":
-        # With a number that it knows XLA may compute otherwise than with any.
-        return region.as_asked_for and bool(compiled_in(op.node))
-    if op.type in _RELABELS or (region.as_asked_for and op.type in CAN_COMPILE):
-        return True
-    types = {attribute.type for attribute in op.node.attr.values() if attribute.type}
-    return can_compile(op.type, types, exact=region.exact)
-
-
-def _levels(ops: Iterable[Op], groups: Mapping[str, _Group]) -> dict[str, int]:
+def _levels(ops: Iterable[Op], groups: Mapping[str, Group]) -> dict[str, int]:
     """How many times at most the way to an op leaves a group; ops at 0 are left out.
 
     Of a group, the ops of one level can run at once: a way between two of them that leaves the
@@ -261,13 +121,13 @@ class _Outlining:
 
     def run(
         self,
-        clusters: Mapping[tuple[_Group, int], Sequence[Op]],
+        clusters: Mapping[tuple[Group, int], Sequence[Op]],
         outputs: Sequence[Value],
         control_outputs: Sequence[str],
     ) -> Outlined:
         """Makes the graph."""
         inside = {op.name: place for place, own in clusters.items() for op in own}
-        read: dict[tuple[_Group, int], dict[Value, None]] = collections.defaultdict(dict)
+        read: dict[tuple[Group, int], dict[Value, None]] = collections.defaultdict(dict)
         for op in self._ops:
             for value in op.inputs:
                 place = inside.get(value.op)
@@ -287,7 +147,7 @@ class _Outlining:
             tuple(self._bodies.values()),
         )
 
-    def _call(self, group: _Group, ops: Sequence[Op], results: Sequence[Value]) -> None:
+    def _call(self, group: Group, ops: Sequence[Op], results: Sequence[Value]) -> None:
         """Makes the call that takes the place of some ops."""
         region = self._regions[group.region]
         body, arguments = self._body(ops, results, exact=region.exact)

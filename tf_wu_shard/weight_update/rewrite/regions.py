@@ -16,7 +16,7 @@ from tf_wu_shard.rules.writes import num_written
 from tf_wu_shard.weight_update.plan.compiling import AS_ASKED_FOR
 from tf_wu_shard.weight_update.plan.types import ShardingPlan, VariablePlan
 from tf_wu_shard.weight_update.rewrite.body_emitter import BodyEmitter
-from tf_wu_shard.weight_update.rewrite.outlining import compilable
+from tf_wu_shard.weight_update.rewrite.compilable import compilable
 from tf_wu_shard.weight_update.rewrite.result import Region
 
 
@@ -78,8 +78,10 @@ def with_what_is_left(
         nodes: The NodeDefs of the graph.
         plan: What was done to it.
     """
-    left = _left_of_calls(nodes)
     calls = {variable.variable: variable.update.compiled_in for variable in plan.variables}
+    if not any(calls.values()):
+        return [*regions]
+    left = _left_of_calls(nodes)
     found = []
     for region in regions:
         own = [node for call in calls[region.name] for node in left.pop(call, ())]

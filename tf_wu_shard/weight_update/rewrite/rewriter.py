@@ -23,11 +23,11 @@ from tf_wu_shard.step.reductions import GradientReduction
 from tf_wu_shard.weight_update.plan.compiling import AS_ASKED_FOR
 from tf_wu_shard.weight_update.plan.types import ShardingPlan, VariablePlan, bucket_name
 from tf_wu_shard.weight_update.rewrite.body_emitter import BodyEmitter
+from tf_wu_shard.weight_update.rewrite.compilable import compilable
 from tf_wu_shard.weight_update.rewrite.emission import Emission
 from tf_wu_shard.weight_update.rewrite.graph_edit import GraphEdit
 from tf_wu_shard.weight_update.rewrite.names import LEFT_WHOLE, STAGGERED
 from tf_wu_shard.weight_update.rewrite.operands import Operands
-from tf_wu_shard.weight_update.rewrite.outlining import compilable
 from tf_wu_shard.weight_update.rewrite.owner_emitter import OwnerEmitter
 from tf_wu_shard.weight_update.rewrite.regions import emit, region_of, with_what_is_left
 from tf_wu_shard.weight_update.rewrite.result import Region, RewriteResult, ShardInput
