@@ -62,3 +62,12 @@ def test_every_key_of_a_function_is_found_at_once() -> None:
     asked = {id(handle): [handle] for handle in handles}
     assert captures.captured_by(asked) == dict.fromkeys(asked, "step")
     assert captures.captured_by({0: [object()]}) == {}
+
+
+def test_whose_components_functions_accessed_is_told_of_all_that_are_asked_about() -> None:
+    one, other, unknown = Graph("one"), Graph("other"), Graph("unknown")
+    captures.note_components(one, {7: frozenset({0})})
+    captures.note_components(other, {7: frozenset({2}), 8: frozenset({1})})
+    assert captures.components_of([one, unknown], 7) == {0}
+    assert captures.components_of([one, other], 7) == {0, 2}
+    assert captures.components_of([one], 8) == frozenset()

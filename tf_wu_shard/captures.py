@@ -16,6 +16,9 @@ from tf_wu_shard.liveness import living
 K = TypeVar("K", bound=Hashable)
 
 _captured: weakref.WeakKeyDictionary[Any, frozenset[int]] = weakref.WeakKeyDictionary()
+_components: weakref.WeakKeyDictionary[Any, Mapping[int, frozenset[int]]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 def record(graph: Any, handles: Iterable[Any]) -> None:
@@ -23,6 +26,33 @@ def record(graph: Any, handles: Iterable[Any]) -> None:
     held = frozenset(id(handle) for handle in handles)
     if held:
         _captured[graph] = held
+
+
+def note_components(graph: Any, components: Mapping[int, frozenset[int]]) -> None:
+    """Notes whose components of variables a function accessed that accesses their shards now.
+
+    The shards do not show it: each replica that reads one component takes all of them.
+
+    Args:
+        graph: The FuncGraph; it keeps the shards alive.
+        components: By the id of the handle of a variable's first shard, the replicas' numbers.
+    """
+    if components:
+        _components[graph] = components
+
+
+def components_of(graphs: Iterable[Any], shard: int) -> frozenset[int]:
+    """Whose components of a variable functions accessed before they were redirected to its shards.
+
+    Args:
+        graphs: The FuncGraphs.
+        shard: The id of the handle of the variable's first shard.
+
+    Returns:
+        The replicas' numbers; none where nothing was noted.
+    """
+    found = (_components.get(graph, {}).get(shard, frozenset()) for graph in graphs)
+    return frozenset().union(*found)
 
 
 def captured_by(

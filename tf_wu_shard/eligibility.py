@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from tf_wu_shard.gate import Sight
-from tf_wu_shard.graph.calls import STATEFUL_BRANCHES
+from tf_wu_shard.graph.calls import PLAIN_CALLS, STATEFUL_BRANCHES
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.in_process.recognise import reduced_values
@@ -23,6 +23,7 @@ _ON_VALUES = (
     frozenset({READ, "VarIsInitializedOp"})
     | {op_type for op_type in WRITES if not writes_rows(op_type)}
     | STATEFUL_BRANCHES
+    | PLAIN_CALLS
 )
 
 

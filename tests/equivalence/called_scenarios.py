@@ -14,16 +14,24 @@ from tests.equivalence.tf_keras_scenarios import LegacyNet
 k = tf_keras.optimizers
 
 
-def _compiled(optimizer: Callable[[], Any]) -> Scenario:
+def _compiled(optimizer: Callable[[], Any], *, scaled: bool = False) -> Scenario:
     """An optimizer that has XLA compile each variable's update, as they do where there is a GPU.
 
     Half of the steps are traced when slots live in shards already.
+
+    Args:
+        optimizer: Makes it.
+        scaled: Whether losses are scaled: a branch calls what XLA compiles.
     """
 
     def scenario(strategy: tf.distribute.Strategy) -> Left:
         def compiling() -> Any:
             made = optimizer()
             made.jit_compile = True
+            if scaled:
+                return tf_keras.mixed_precision.LossScaleOptimizer(
+                    made, initial_scale=8.0, dynamic_growth_steps=2
+                )
             return made
 
         net = LegacyNet(strategy, compiling)
@@ -37,7 +45,8 @@ def _by_hand(steps: str, *, jit_compile: bool, shown: bool = False) -> Scenario:
     """Momentum by hand: in a function of two weights, or in the step itself.
 
     Args:
-        steps: Of each step, "c" where it calls the function, "i" where it does all itself.
+        steps: Of each step, "c" where it calls the function, "i" where it does all itself; "b"
+            where a branch calls the function, and "s" where that is not taken.
         jit_compile: Whether XLA compiles the function.
         shown: Whether the step shows the second gradient, whose update is left alone for that.
     """
@@ -55,7 +64,18 @@ def _by_hand(steps: str, *, jit_compile: bool, shown: bool = False) -> Scenario:
                 momentum.assign(0.9 * momentum + gradient)
                 weight.assign_sub(0.01 * momentum / (tf.sqrt(tf.abs(momentum)) + 0.1))
 
-        ways = {"i": update, "c": tf.function(update, jit_compile=jit_compile)}
+        called = tf.function(update, jit_compile=jit_compile)
+
+        def branched(gradients: list[tf.Tensor], limit: float) -> None:
+            small = tf.reduce_sum(gradients[0]) < limit
+            tf.cond(small, lambda: called(gradients), lambda: None)
+
+        ways = {
+            "i": update,
+            "c": called,
+            "b": lambda gradients: branched(gradients, 1e9),
+            "s": lambda gradients: branched(gradients, -1e9),
+        }
 
         def train(way: str, rate: tf.Tensor) -> tf.Tensor:
             with tf.GradientTape() as tape:
@@ -80,8 +100,11 @@ SCENARIOS: dict[str, Scenario] = {
     "called_in_between": _by_hand("iccii", jit_compile=False),
     "called_compiled": _by_hand("ccc", jit_compile=True),
     "called_compiled_in_part": _by_hand("ccc", jit_compile=True, shown=True),
+    "called_in_a_branch": _by_hand("bsbib", jit_compile=False),
+    "called_compiled_in_a_branch": _by_hand("ibsb", jit_compile=True),
     "adam_compiled": _compiled(lambda: k.Adam(0.01, amsgrad=True)),
     "adam_averaged_compiled": _compiled(lambda: k.Adam(0.01, weight_decay=0.01, use_ema=True)),
+    "adam_scaled_compiled": _compiled(lambda: k.Adam(0.01), scaled=True),
     "rmsprop_compiled": _compiled(lambda: k.RMSprop(0.01)),
     "ftrl_compiled": _compiled(lambda: k.Ftrl(0.01, l1_regularization_strength=1e-3)),
     "adafactor_compiled": _compiled(lambda: k.Adafactor(0.01)),

@@ -16,7 +16,10 @@ MATRICES = {
     "called_in_between": 1,
     "called_compiled": 1,
     "called_compiled_in_part": 1,
+    "called_in_a_branch": 1,
+    "called_compiled_in_a_branch": 1,
     "adam_compiled": 6,
+    "adam_scaled_compiled": 4,
     "adam_averaged_compiled": 6,
     "rmsprop_compiled": 2,
     "ftrl_compiled": 4,
@@ -25,7 +28,10 @@ MATRICES = {
 
 COMPILED = [name for name in SCENARIOS if "compiled" in name and MATRICES[name]]
 
-QUICK = ("called_in_between", "called_compiled_in_part", "adam_compiled", "adafactor_compiled")
+QUICK = (
+    *("called_in_between", "called_compiled_in_part", "called_in_a_branch"),
+    *("adam_scaled_compiled", "adafactor_compiled"),
+)
 
 CASES = cases(
     ((ground, name) for ground in GROUNDS for name in SCENARIOS),
@@ -59,3 +65,8 @@ def test_what_stays_a_call_says_why(found: OnGround) -> None:
     *_, report = found("mirrored")["adafactor_compiled"]["reports"]
     assert "which XLA compiles as a whole, with Mean in it" in report
     assert "lifted by jit_compile=False" in report
+
+
+def test_a_branch_is_told_about_by_whoever_takes_it(found: OnGround) -> None:
+    text = "\n".join(found("mirrored")["adam_scaled_compiled"]["reports"])
+    assert "runs inside of" not in text and "nothing sharded" not in text

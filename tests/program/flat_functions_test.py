@@ -12,6 +12,7 @@ import tensorflow as tf
 from tf_wu_shard.graph.calls import BRANCHES
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.program.called_graph import TracedGraph
+from tf_wu_shard.program.compiled_calls import compiled_in
 from tf_wu_shard.program.flat_functions import FlatFunctions, WrittenOut
 from tf_wu_shard.program.speculation import RunsInVainError
 
@@ -20,7 +21,9 @@ ROWS = np.arange(6, dtype=np.float32).reshape(2, 3) - 2.5
 Function = Callable[[tf.Tensor, tf.Tensor], Any]
 
 
-def written_out(function: Function) -> tuple[WrittenOut, Value, list[str]]:
+def written_out(
+    function: Function, *, recompiled: bool | None = None
+) -> tuple[WrittenOut, Value, list[str]]:
     """A function's nodes, its one result and its arguments' names."""
     graph = (
         tf.function(function)
@@ -30,7 +33,7 @@ def written_out(function: Function) -> tuple[WrittenOut, Value, list[str]]:
     nodes = list(graph.as_graph_def().node)
     result = Value(graph.outputs[0].op.name, graph.outputs[0].value_index)
     chosen = {node.name for node in nodes if node.op in BRANCHES}
-    out = FlatFunctions({}, lambda node: None).write_out(
+    out = FlatFunctions({}, lambda node: None, recompiled=recompiled).write_out(
         nodes, chosen, TracedGraph(graph), (result,)
     )
     return out, out.values.get(result, result), [t.op.name for t in graph.inputs]
@@ -95,3 +98,35 @@ def test_a_loop_in_a_branch_is_not_written_out() -> None:
 
     with pytest.raises(RunsInVainError, match="While is not to run"):
         written_out(looped)
+
+
+def compiled(number: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    """Each branch calls a function that XLA compiles."""
+    inner = tf.function(lambda x: x * 3.0 + number, jit_compile=True)
+    found: tf.Tensor = tf.cond(number > 1, lambda: inner(rows - 1.0), lambda: inner(rows))
+    return found
+
+
+def summed(number: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+    inner = tf.function(lambda x: x * tf.reduce_sum(x), jit_compile=True)
+    found: tf.Tensor = tf.cond(number > 1, lambda: inner(rows), lambda: rows)
+    return found
+
+
+def test_what_xla_compiled_says_in_which_call_of_which_branch() -> None:
+    def rows_of(number: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
+        return compiled(tf.cast(number, tf.float32), rows)
+
+    out, _, _ = written_out(rows_of, recompiled=True)
+    added = {compiled_in(node) for node in out.nodes if node.op == "Mul"}
+    assert len(added) == 2 and all("/wu_shard_branch_" in call for call in added)
+    out, _, _ = written_out(rows_of)
+    assert {compiled_in(node) for node in out.nodes} == {""}
+    with pytest.raises(RunsInVainError, match="is compiled by XLA in one piece"):
+        written_out(rows_of, recompiled=False)
+
+
+def test_what_xla_compiles_in_one_piece_is_not_written_out() -> None:
+    assert written_out(summed)
+    with pytest.raises(RunsInVainError, match="is compiled by XLA in one piece"):
+        written_out(summed, recompiled=True)

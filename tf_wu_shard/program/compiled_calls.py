@@ -55,6 +55,25 @@ def mark(node: Any, call: str) -> None:
     node.attr[_WRITTEN_OUT_OF].s = call.encode()
 
 
+def mark_as_its_caller(node: Any, call: Any) -> None:
+    """Notes on a NodeDef that is written out of a call which compiled call it was in, if any.
+
+    Args:
+        node: The NodeDef, which is changed; it may have been written out of another call before.
+        call: The NodeDef of the call.
+    """
+    inner = compiled_in(node)
+    if is_compiled(call):
+        mark(node, call.name)
+    elif inner:
+        mark(node, f"{call.name}/{inner}")
+
+
+def unmark(node: Any) -> None:
+    """Takes the note away from a NodeDef: of the program that it is part of, all is compiled."""
+    node.attr.pop(_WRITTEN_OUT_OF, None)
+
+
 def compiled_in(node: Any) -> str:
     """The call of a compiled function that a NodeDef was written out of, by name, or ""."""
     attributes = node.attr

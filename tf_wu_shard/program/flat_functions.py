@@ -23,9 +23,11 @@ from tf_wu_shard.graph.nodes import (
 )
 from tf_wu_shard.graph.op import Value, parse_value
 from tf_wu_shard.program.called_graph import CalledGraph, Shape
+from tf_wu_shard.program.compiled_calls import is_compiled, not_compiled_again, unmark
 from tf_wu_shard.program.inlining import Body, inline
 from tf_wu_shard.program.speculation import RunsInVainError, check_ops
 from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.tensorflow_private.graph_rebuilding import traced_name
 
 # What its branches are called, after the op's name and before their numbers.
 BRANCH = "wu_shard_branch_"
@@ -101,15 +103,24 @@ class _Result(NamedTuple):
 class FlatFunctions:
     """Writes functions out."""
 
-    def __init__(self, made: Mapping[str, Any], adopt: Callable[[Any], None]) -> None:
+    def __init__(
+        self,
+        made: Mapping[str, Any],
+        adopt: Callable[[Any], None],
+        *,
+        recompiled: bool | None = None,
+    ) -> None:
         """Prepares to.
 
         Args:
             made: Functions made since the trace, by name.
             adopt: Makes a new NodeDef part of the program that the nodes are in.
+            recompiled: Whether what XLA compiles of what is called is handed to it again in the
+                end; None where it compiles the whole program.
         """
         self._made = made
         self._adopt = adopt
+        self._recompiled = recompiled
 
     def write_out(
         self,
@@ -145,6 +156,8 @@ class FlatFunctions:
             dtypes = node.attr["Tout"].list.type if "Tout" in node.attr else ()
             count = len(dtypes)
             own = [self._called(graph, call.attr["f"].func.name, count) for call in calls]
+            if self._recompiled is not None and is_compiled(node):
+                self._check_compiled(node, own[0].body)
             bodies |= {call.name: flat for call, flat in zip(calls, own, strict=True)}
             written += calls
             if node.op not in PLAIN_CALLS:
@@ -157,7 +170,7 @@ class FlatFunctions:
         inlined = inline(
             [with_values(node, values) for node in written],
             {name: flat.body for name, flat in bodies.items()},
-            self._adopt,
+            self._adopted,
         )
         for name, (call, inner) in inlined.origins.items():
             shapes[name] = bodies[call].shapes[inner]
@@ -187,6 +200,20 @@ class FlatFunctions:
         """
         for name in callee_names(node):
             self._called(graph, name, len(node.attr["Tout"].list.type))
+
+    def _adopted(self, new: Any) -> None:
+        if self._recompiled is None:
+            unmark(new)
+        self._adopt(new)
+
+    def _check_compiled(self, call: Any, body: Body) -> None:
+        """Raises RunsInVainError if XLA is to compile what a call runs in one piece, or not at all.
+
+        It rounds otherwise than the kernels do.
+        """
+        if not self._recompiled or not_compiled_again(body.nodes) is not None:
+            name = traced_name(call.attr["f"].func.name)
+            raise RunsInVainError(refusals.Branches.BRANCH_COMPILED.at(function=name))
 
     def _called(self, graph: CalledGraph, name: str, count: int) -> _Flat:
         """As `_function`; what was made since the trace has the results that it was made with."""

@@ -26,7 +26,7 @@ from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.grounds.dialect import CarriedReduction
 from tf_wu_shard.grounds.tpu.ops import PROGRAM, SUM, program_of
 from tf_wu_shard.program.called_graph import CalledGraph
-from tf_wu_shard.program.compiled_calls import is_compiled, mark, not_compiled_again
+from tf_wu_shard.program.compiled_calls import is_compiled, not_compiled_again, unmark
 from tf_wu_shard.program.inlining import Body, inline
 from tf_wu_shard.program.lifting import HandleNeededError, taking_values
 from tf_wu_shard.program.reduced_operands import calling_with_reduced_operands
@@ -151,6 +151,8 @@ class _Flat:
         return not self._program or program_of(node) == self._program
 
     def _adopt(self, node: Any) -> None:
+        if self._chosen is None:
+            unmark(node)
         if self._program:
             node.attr[PROGRAM].s = self._program
 
@@ -159,15 +161,9 @@ class _Flat:
         found = False
         while calls := self._calls():
             found = True
-            compiled = {n.name for n in self._nodes if n.name in calls and is_compiled(n)}
             inlined = inline(self._nodes, {n: b for n, (_, b) in calls.items()}, self._adopt)
             for name, (call, inner) in inlined.origins.items():
                 self._from[name] = (calls[call][0], inner)
-            # Of a TPU program all is compiled.
-            if self._chosen is not None and compiled:
-                for node in inlined.nodes:
-                    if node.name in inlined.origins and inlined.origins[node.name][0] in compiled:
-                        mark(node, inlined.origins[node.name][0])
             self._nodes = inlined.nodes
             self._outputs = tuple(inlined.value(v) for v in self._outputs)
             ends = (inlined.ends.get(name, name) for name in self._control_outputs)

@@ -22,7 +22,7 @@ from typing import Any
 import tensorflow as tf
 
 from tf_wu_shard import refusals
-from tf_wu_shard.graph.calls import BRANCHES, callee_names, is_call
+from tf_wu_shard.graph.calls import BRANCHES, PLAIN_CALLS, callee_names, is_call
 from tf_wu_shard.graph.nodes import waiting, with_values
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
@@ -37,6 +37,7 @@ from tf_wu_shard.program.lifting import HandleNeededError, taking_values
 from tf_wu_shard.program.reduced_operands import calling_with_reduced_operands
 from tf_wu_shard.program.specialise import Specialiser
 from tf_wu_shard.program.speculation import RunsInVainError, unproved
+from tf_wu_shard.reachable import reachable
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.step.capture import Captured
@@ -50,6 +51,7 @@ def if_converted(
     sums: Callable[[GraphView], Iterable[CarriedReduction]],
     *,
     in_parts: bool = True,
+    recompiled: bool | None = None,
 ) -> Captured:
     """The same function, the branches that apply reduced gradients written out.
 
@@ -64,6 +66,8 @@ def if_converted(
         program: Name of the TPU program in it, or "" where there is none, or all is inside of one.
         sums: Finds its gradient reductions.
         in_parts: Whether a part of a branch may be written out, the rest staying a branch.
+        recompiled: Whether what XLA compiles of what branches call is handed to it again in the
+            end; None where it compiles the whole program.
 
     Returns:
         The view to work on; `captured` itself where no branch is written out.
@@ -76,7 +80,7 @@ def if_converted(
     # For each branch op, what of it is not to run in vain.
     staying: dict[str, Places] = {}
     while True:
-        work = _Conversion(graph, captured, in_parts)
+        work = _Conversion(graph, captured, in_parts, recompiled)
         for op in branches:
             work.convert(op, staying.get(op.name, {}))
         more = work.unproved(carried)
@@ -97,14 +101,19 @@ class _Conversion:
         kept: Why branch ops are not written out, by their names.
     """
 
-    def __init__(self, graph: CalledGraph, captured: Captured, in_parts: bool) -> None:
+    def __init__(
+        self, graph: CalledGraph, captured: Captured, in_parts: bool, recompiled: bool | None
+    ) -> None:
         self._in_parts = in_parts
+        self._recompiled = recompiled
         self.kept: dict[str, Refusal] = {}
         self._graph = graph
         self._captured = captured
         self._specialiser = Specialiser(graph, captured, stand_in)
         self._nodes: tuple[Any, ...] = tuple(op.node for op in captured.view)
         self._outputs = captured.view.outputs
+        # Names of the functions that whole branches called.
+        self._written_out: frozenset[str] = captured.written_out
         self._shapes: dict[str, tuple[Shape, ...]] = {}
         # For each branch op that is written out, what runs in vain where it is not taken.
         self._in_vain: dict[str, WrittenOut] = {}
@@ -147,6 +156,7 @@ class _Conversion:
         try:
             node, finals = taking_values(now, used, self._specialiser.writing, written)
             self._replace(op, Parts(node, finals, used))
+            self._written_out |= _called_by(self._captured.view, op)
         except HandleNeededError as error:
             return refusals.Branches.BRANCH_NEEDS_HANDLE.at(function=str(error))
         except RunsInVainError as error:
@@ -215,7 +225,8 @@ class _Conversion:
             for slot in parts.held:
                 instead.setdefault(str(op.inputs[slot]), []).append(rest.name)
         adopt: Callable[[Any], None] = lambda new: _adopt(new, node)  # noqa: E731
-        functions = FlatFunctions(self._specialiser.functions, adopt)
+        made = self._specialiser.functions
+        functions = FlatFunctions(made, adopt, recompiled=self._recompiled)
         out = functions.write_out(
             [*nodes, *reads, node, *writes], {node.name}, self._graph, outputs
         )
@@ -273,12 +284,29 @@ class _Conversion:
         called = {n for node in self._nodes if is_call(node.op) for n in callee_names(node)}
         made = {n: f for n, f in self._specialiser.functions.items() if n in called}
         known = self._shapes
-        return self._captured.with_nodes(
+        before = replace(self._captured, written_out=self._written_out)
+        return before.with_nodes(
             self._nodes,
             self._captured.functions | made,
             shape_of=lambda value: known[value.op][value.index] if value.op in known else None,
             outputs=self._outputs,
         )
+
+
+def _called_by(view: GraphView, op: Op) -> frozenset[str]:
+    """Names of the functions that branches of an op call, at any depth, without the branches."""
+
+    def calls(name: str) -> Iterable[Any]:
+        definition = view.functions.get(name)
+        nodes = definition.node_def if definition is not None else ()
+        return (node for node in nodes if is_call(node.op))
+
+    def called(name: str) -> Iterable[str]:
+        return (inner for call in calls(name) for inner in callee_names(call))
+
+    inside = [*reachable(callee_names(op.node), called)]
+    of_plain = (call for name in inside for call in calls(name) if call.op in PLAIN_CALLS)
+    return frozenset(name for call in of_plain for name in callee_names(call))
 
 
 def _idle_after(view: GraphView, op: Op) -> set[str]:

@@ -23,6 +23,7 @@ from tf_wu_shard.graph.nodes import (
     sources_of,
 )
 from tf_wu_shard.graph.op import Value, attribute_in, parse_value
+from tf_wu_shard.program.compiled_calls import mark_as_its_caller
 
 
 class Body(NamedTuple):
@@ -71,7 +72,8 @@ def inline(
     Args:
         nodes: NodeDefs; never changed.
         calls: For each call to write out, by its op's name, the function.
-        adopt: Makes a new NodeDef part of the program that the calls are in.
+        adopt: Makes a new NodeDef part of the program that the calls are in. What was in a call
+            that XLA compiles is marked.
 
     Returns:
         The nodes with the functions' in place of the calls, on the calls' devices where they name
@@ -126,6 +128,7 @@ class _Inlining:
             new = copy_of(node)
             new.name = names[node.name]
             new.device = new.device or call.device
+            mark_as_its_caller(new, call)
             rename_wishes(new, names.get)
             del new.input[:]
             for text in node.input:

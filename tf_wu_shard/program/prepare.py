@@ -50,12 +50,12 @@ def prepared_copies(
         graph: The function; each of the replicas has a copy of the program in it.
         captured: Its graph and variables.
         in_shards: Keys of its slots that live in shards.
-        calls: Whether functions that it calls are looked into; those that XLA compiles are to be
-            compiled again.
+        calls: Whether functions that it calls are looked into, and what XLA compiles of them is
+            handed to it again in the end.
     """
     if calls:
         captured = write_out_updates(graph, captured, sums_in_process, in_shards)
-    return if_converted(graph, captured, "", sums_in_process)
+    return if_converted(graph, captured, "", sums_in_process, recompiled=calls)
 
 
 def sums(view: GraphView) -> tuple[CarriedReduction, ...]:

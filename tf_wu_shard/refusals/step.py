@@ -142,6 +142,7 @@ class Branches(Kind):
     BRANCH_DEFINITION_ONLY = "{function} is known by its definition alone"
     BRANCH_NO_TRUTH_VALUE = "its predicate is no truth value"
     BRANCH_YIELDS_NO_NUMBERS = "it yields a {dtype}"
+    BRANCH_COMPILED = "{function}, which it calls, is compiled by XLA in one piece"
     BRANCH_FUSED_TWICE = "two fused updates of one variable stand in its branches"
 
 

@@ -46,6 +46,8 @@ class Step:
         unsharded: Why none of its updates may be sharded, where a pass has made it so.
         body: What takes the program's place, where the last pass does not make a view of it.
         dropped: Placeholders of captures that it does not need.
+        components: Whose components of variables in shards it accessed, see
+            `captures.note_components`.
         pending: What `storage` is to commit once the function that takes this one's place is made.
         reports: What passes say of it, without times.
         reported: The ids of the variables that these name.
@@ -61,6 +63,7 @@ class Step:
     unsharded: Refusal | None = None
     body: NewBody | None = None
     dropped: Sequence[str] = ()
+    components: Mapping[int, frozenset[int]] = dataclasses.field(default_factory=dict)
     pending: Sequence[Any] = ()
     reports: Sequence[Any] = ()
     reported: frozenset[int] = frozenset()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tf_wu_shard import captures
 from tf_wu_shard.step.step import Step
 from tf_wu_shard.tensorflow_private.graph_rebuilding import NewBody, rebuild
 
@@ -25,13 +26,15 @@ def rebuilt(step: Step) -> Any:
     """
     if not step.is_changed:
         return step.graph
-    return rebuild(
+    new = rebuild(
         step.graph,
         step.body or body_of(step),
         new_captures=step.bindings,
         dropped_captures=step.dropped,
         owners=step.owners,
     )
+    captures.note_components(new, step.components)
+    return new
 
 
 def body_of(step: Step) -> NewBody:

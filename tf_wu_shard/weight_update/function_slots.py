@@ -102,7 +102,8 @@ def storage_constraints(
             found = found.keeping(updated.key, why, update=True)
             continue
         packed = tpu_graph.packed_handle(variable)
-        if packed is None and not tpu_graph.is_on_tpus(variable) and not updated.is_slot:
+        on_tpus = packed is not None or tpu_graph.is_on_tpus(variable)
+        if not on_tpus and not updated.is_slot and updated.key not in held:
             continue  # its storage stays whole
         refusal = _against_shards(graph, captured.view, variable, packed, updated.handles[0])
         if refusal is None and updated.key in passed_on:

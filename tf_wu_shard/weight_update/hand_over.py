@@ -98,6 +98,7 @@ def handed_over(step: Step, outcome: Outcome, options: ShardingOptions | None) -
         ),
         dropped=function_slots.unused(graph, final, captured.view, {*outside.slots, *pending}),
         pending=tuple(pending.values()),
+        components=outside.components,
     )
 
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from tf_wu_shard import captures
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.gate import WRITING
-from tf_wu_shard.graph.calls import PLAIN_CALLS
+from tf_wu_shard.graph.calls import is_call
 from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Dialect
@@ -48,12 +49,14 @@ class Redirection:
         functions: What the graph's ops call that was made since the trace, by name.
         new: The graph; None where it touches no such variable.
         owners: What is to be kept as long as the graph.
+        components: Whose components it accessed itself, see `captures.note_components`.
     """
 
     slots: Mapping[str, AnySlot]
     functions: Mapping[str, Any]
     new: Redirected | None = None
     owners: tuple[Any, ...] = ()
+    components: Mapping[int, frozenset[int]] = dataclasses.field(default_factory=dict)
 
 
 def redirection(
@@ -112,12 +115,35 @@ def _of_copies(
             layouts,
             copies={key: len(dialect.replicas.local) for key, dialect in dialects.items()},
             callees=callees,
-            turn=_turns(graph, captured.view),
+            turn=_turns(graph, captured.view, outcome.taken_places),
+            accessed=_accessed_by_calls(graph, slots),
         ),
         lambda key, program: dialects[key],
         {key: python_calls.token_of(read) for key, read in reads.items()},
     )
-    return Redirection(slots, captured.functions, new, tuple(reads.values()))
+    components: dict[int, frozenset[int]] = {}
+    for ref in handles.values():
+        shard = _first_shard(slots[ref.key])
+        components[shard] = components.get(shard, frozenset()) | {ref.replica}
+    return Redirection(slots, captured.functions, new, tuple(reads.values()), components)
+
+
+def _accessed_by_calls(
+    graph: Any, slots: Mapping[str, ShardedSlot]
+) -> Callable[[Op, str], Collection[int]]:
+    """Whose copies of a slot, by its key, a call accesses that takes the slot's shards."""
+
+    def accessed(op: Op, key: str) -> Collection[int]:
+        called = function_graph.called_graphs(graph, op.node)
+        known = captures.components_of(called, _first_shard(slots[key]))
+        return known or range(len(slots[key].shards))
+
+    return accessed
+
+
+def _first_shard(slot: ShardedSlot) -> int:
+    """What a slot goes by in the ledger of who accessed whose components."""
+    return id(slot.handles[0])
 
 
 def _check_not_compiled(graph: Any, slots: Collection[str]) -> None:
@@ -225,7 +251,7 @@ def _on_tpus(
         host=host_keys,
         components=on_host.components,
         writers=outcome.nested.writers,
-        turn=_turns(graph, captured.view),
+        turn=_turns(graph, captured.view, outcome.taken_places),
     )
     try:
         new = redirected(captured.view, held, lambda key, program: dialect_in(program))
@@ -268,19 +294,32 @@ def _by_one_key(
     return slots, dataclasses.replace(captured, view=captured.view.with_variables(refs)), host_keys
 
 
-def _turns(graph: Any, view: GraphView) -> Callable[[Op], int]:
-    """The place of ops in the trace; that of an op of a TPU program is the program's."""
+def _turns(
+    graph: Any, view: GraphView, taken_places: Mapping[str, Collection[str]]
+) -> Callable[[Op], int]:
+    """The place of ops in the trace; that of an op of a TPU program is the program's.
+
+    Args:
+        graph: The FuncGraph.
+        view: What was made of it.
+        taken_places: For each op that took the place of old ones, by name, the names of these.
+    """
     traced = {op.name: place for place, op in enumerate(graph.get_operations())}
-    calls = {op.name for op in graph.get_operations() if op.type in PLAIN_CALLS}
+    calls = {op.name for op in graph.get_operations() if is_call(op.type)}
     programs = {program_of(op.node): traced[op.name] for op in view if op.type == METADATA}
+
+    def place_of(name: str) -> int | None:
+        if name not in traced and calls:
+            # What was written out of a call stands in its place.
+            return next((traced[scope] for scope in scopes(name) if scope in calls), None)
+        return traced.get(name)
+
     places: dict[str, int] = {}
     last = 0
     for op in view:
-        if op.name not in traced and calls:
-            # What was written out of a call stands in its place.
-            last = next((traced[name] for name in scopes(op.name) if name in calls), last)
+        found = [place_of(name) for name in (op.name, *taken_places.get(op.name, ()))]
         # What else was put in since stands beside what it was made for.
-        last = traced.get(op.name, last)
+        last = max((place for place in found if place is not None), default=last)
         places[op.name] = last
 
     def turn(op: Op) -> int:

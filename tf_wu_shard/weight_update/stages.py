@@ -64,6 +64,11 @@ class Outcome:
         return None if self.sharding is None else self.sharding.result
 
     @property
+    def taken_places(self) -> Mapping[str, Sequence[str]]:
+        """For each op of the graph that took the place of old ones, by name, these."""
+        return {} if self.result is None else self.result.taken_places
+
+    @property
     def reports(self) -> list[Report]:
         """What to say of the graph and of what is nested in it."""
         return [*self.nested.reports, *([self.report] if self.report is not None else [])]
@@ -183,13 +188,18 @@ def _without_reported(
     nested: Sequence[Report],
     reported: Reported,
 ) -> Analysis:
-    """Leaves out updates that are done inside of functions whose own reports name them."""
+    """Leaves out updates that are done inside of functions whose own reports name them.
+
+    And what a branch calls that sums nothing: who takes the branch knows what was summed before.
+    """
+    to_be_taken = function_graph.is_branch(graph) and not analysis.num_replicas
     names = {v.name for r in nested for v in r.variables}
     names |= {v.name for r in nested for v in r.left_alone}
     kept = [
         refused
         for refused in analysis.refused
         if refused.variable not in names
+        and not (to_be_taken and refused.refusal.kind is refusals.Updates.INSIDE_OF_CALL)
         and not _is_reported(graph, captured, refused.variable, reported)
     ]
     return dataclasses.replace(analysis, refused=tuple(kept))

@@ -94,6 +94,7 @@ def test_what_waited_for_a_replaced_op_waits_for_what_took_its_place() -> None:
         at = builder.at("", "new")
         write = at.op("AssignVariableOp", [Value("handle"), Value("gradient")], "", dtype=1)
         changing.replace_ops({"first": [write.op]})
+        assert changing.taken_places == {"new": ["first"]}
 
     found = Edited(edit)
     assert "first" not in found.inputs

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
 
 from tests.graph.text_graph import view_of
 from tf_wu_shard.errors import StorageError
+from tf_wu_shard.graph.op import Op
 from tf_wu_shard.layout import flat_layout
 from tf_wu_shard.weight_update.rewrite.outside_accesses import InShards, outside_accesses
 
@@ -71,6 +73,37 @@ def test_a_call_on_the_shards_takes_its_turn_among_the_accesses() -> None:
     held = InShards(LAYOUTS, callees={"shard": "m"})
     got = found(text, held, "old", "call", "new", functions={"writes": writes})
     assert got == [("old", []), ("call", ["old"]), ("new", ["call"])]
+
+
+def _of_copy(copy: int, op: Op, key: str) -> list[int]:
+    return [copy]
+
+
+def test_a_call_of_one_copy_takes_its_turn_among_the_accesses_of_that_copy() -> None:
+    """Of the other copy all reads and the write come later in the trace."""
+    text = """
+    shard = Placeholder() {T=20}
+    old0 = ReadVariableOp(m0) [6] @d0
+    put0 = AssignAddVariableOp(m0, old0) @d0 ^old0
+    call = StatefulPartitionedCall(shard) {f=&reads} [6]
+    old1 = ReadVariableOp(m1) [6] @d1
+    put1 = AssignAddVariableOp(m1, old1) @d1 ^old1
+    """
+    writes = ["put0", "put1"]
+    order = ("shard", "old0", "put0", "call", "old1", "put1")
+    expected: list[tuple[int, list[str]]] = [(0, writes), (1, [])]
+    for copy, after in expected:
+        held = InShards(
+            LAYOUTS,
+            copies={"m": 2},
+            callees={"shard": "m"},
+            turn=lambda op: order.index(op.name),
+            accessed=functools.partial(_of_copy, copy),
+        )
+        got = dict(found(text, held, *writes, "call", functions={"reads": READS}))
+        assert got["call"] == after
+        reads = {"old0", "old1"} | ({"call"} if copy == 1 else set())
+        assert all(set(got[write]) == reads for write in writes)
 
 
 @pytest.mark.parametrize(("second", "expected"), [("packed", 2), ("shard", 0)])

@@ -79,6 +79,15 @@ class GraphEdit:
         for name, instead in replacements.items():
             self._replaced_ops[name] = (*self._replaced_ops.get(name, ()), *instead)
 
+    @property
+    def taken_places(self) -> dict[str, list[str]]:
+        """For each op that took the place of old ones, by name, the names of these."""
+        found: dict[str, list[str]] = {}
+        for old, instead in self._replaced_ops.items():
+            for name in instead:
+                found.setdefault(name, []).append(old)
+        return found
+
     def replace_results(self, reduction: GradientReduction, sums: Sequence[Value]) -> None:
         """Lets everything that reads the results of a reduction read other values.
 

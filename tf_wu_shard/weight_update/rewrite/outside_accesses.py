@@ -10,7 +10,8 @@ i-th writes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.calls import is_call
@@ -36,6 +37,8 @@ class InShards:
         components: Those of them that are one replica's component; they can be read.
         writers: Calls that write shards of each, by key, beside those that take `callees`.
         turn: The place of an op in the trace; that of an op of a program is the program's.
+        accessed: For a call that takes shards of a variable, and its key, whose copies it accessed
+            before: it comes in the order of their accesses.
     """
 
     layouts: Mapping[str, AnyLayout]
@@ -45,6 +48,7 @@ class InShards:
     components: frozenset[str] = frozenset()
     writers: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     turn: Callable[[Op], int] = lambda op: op.position
+    accessed: Callable[[Op, str], Collection[int]] = lambda op, key: range(sys.maxsize)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +109,8 @@ def outside_accesses(view: GraphView, held: InShards) -> list[OutsideAccess]:
             called[name] = called.get(name, False) or not taker.access.is_read
         copies = [[a for a in plain.get(key, ()) if a.copy == n] for n in _copies(key, held)]
         for number, copy in enumerate(copies):
-            copy += [OutsideAccess(key, view.ops[n], number, is_on_host=True) for n in called]
+            own = (view.ops[n] for n in called if number in held.accessed(view.ops[n], key))
+            copy += [OutsideAccess(key, op, number, is_on_host=True) for op in own]
             copy.sort(key=lambda access: (held.turn(access.op), access.op.position))
         writing = {name for name, may_write in called.items() if may_write}
         found += _in_rounds(key, copies, writing)

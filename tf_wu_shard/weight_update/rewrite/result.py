@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tf_wu_shard.graph.builder import graph_def_of
@@ -68,6 +68,7 @@ class RewriteResult:
         outputs: The values that the graph returns, in the old order.
         emitted: How many communication steps of each kind were emitted; `Report` lists the kinds.
         assigns: Per sharded weight, by replica, the ops that write it.
+        taken_places: For each op that took the place of old ones, by name, the names of these.
         regions: What of it XLA is to compile.
         left_open: Why it compiles nothing of some updates after all, by their names.
         at_a_time: How many replicas compute their gradients at a time; 0 where none is held back.
@@ -80,6 +81,7 @@ class RewriteResult:
     outputs: tuple[Value, ...]
     emitted: dict[str, int]
     assigns: dict[str, tuple[tuple[str, ...], ...]]
+    taken_places: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     regions: tuple[Region, ...] = ()
     left_open: Mapping[str, Refusal] = dataclasses.field(default_factory=dict)
     at_a_time: int = 0

@@ -117,6 +117,7 @@ class _Rewriter:
             outputs=tuple(Value(self._stand_ins.get(v.op, v.op), v.index) for v in outputs),
             emitted=dict(self._emitted),
             assigns=self._assigns | self._gathers.assigns,
+            taken_places=self._edit.taken_places,
             regions=regions,
             left_open=left_open,
             at_a_time=at_a_time,

@@ -1,0 +1,163 @@
+"""Steps traced when a slot lives in shards that update it and look at it, at various moments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from tests.equivalence.nested_scenarios import Left, Scenario
+
+
+class _Trained:
+    """A weight with its momentum, and what may be done to them on a replica or on the host."""
+
+    def __init__(self, strategy: tf.distribute.Strategy) -> None:
+        self.strategy = strategy
+        shape = (48, 40)
+        with strategy.scope():
+            self.weight = tf.Variable(tf.reshape(tf.range(1920.0), shape) / 900)
+            self.momentum = tf.Variable(tf.zeros(shape), trainable=False)
+        self.total = tf.function(lambda: tf.reduce_sum(self.momentum))
+        self.halved = tf.function(lambda: self.momentum.assign(self.momentum * 0.5))
+
+    def gradient(self) -> tf.Tensor:
+        context = tf.distribute.get_replica_context()
+        own = 1.0 + tf.cast(context.replica_id_in_sync_group, tf.float32)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(tf.sin(self.weight)) * own
+        return context.all_reduce("SUM", tape.gradient(loss, self.weight))
+
+    def write(self, gradient: tf.Tensor) -> None:
+        self.momentum.assign(0.9 * self.momentum + gradient)
+        self.weight.assign_sub(0.01 * self.momentum)
+
+    def update(self) -> tf.Tensor:
+        self.write(self.gradient())
+        return tf.constant(0.0)
+
+    def everywhere(self, replica: Callable[[], tf.Tensor] | None = None) -> tf.Tensor:
+        """What the replicas return, added up; they update where nothing else is said."""
+        returned = self.strategy.run(replica or self.update)
+        return self.strategy.reduce("SUM", returned, axis=None)
+
+
+def _on_replicas(replica: Callable[[_Trained], tf.Tensor]) -> Scenario:
+    """A plain step, and some in which each replica does something else."""
+    return _on_host(lambda trained: trained.everywhere(lambda: replica(trained)))
+
+
+def _on_host(host: Callable[[_Trained], Any]) -> Scenario:
+    """A plain step, and some functions of the host."""
+
+    def scenario(strategy: tf.distribute.Strategy) -> Left:
+        trained = _Trained(strategy)
+
+        @tf.function
+        def other() -> tf.Tensor:
+            return host(trained)
+
+        tf.function(trained.everywhere)()
+        return Left([trained.weight, trained.momentum], [other().numpy() for _ in range(3)])
+
+    return scenario
+
+
+def _read_twice(trained: _Trained) -> tf.Tensor:
+    before = tf.reduce_sum(trained.momentum)
+    trained.update()
+    return before + 2 * tf.reduce_sum(trained.momentum)
+
+
+def _called_twice(trained: _Trained) -> tf.Tensor:
+    before = trained.total()
+    trained.update()
+    return before + 2 * trained.total()
+
+
+def _by_a_call(trained: _Trained) -> tf.Tensor:
+    """The update is a call, too."""
+    tf.function(trained.write)(trained.gradient())
+    return trained.total()
+
+
+def _in_a_gradient(trained: _Trained) -> tf.Tensor:
+    gradient = trained.gradient() + 0.01 * trained.momentum
+    trained.write(gradient)
+    return tf.reduce_sum(trained.momentum)
+
+
+def _in_a_branch(trained: _Trained) -> tf.Tensor:
+    trained.update()
+    shown = tf.reduce_sum(trained.weight) > -1e9
+    found: tf.Tensor = tf.cond(
+        shown, lambda: tf.reduce_sum(trained.momentum), lambda: tf.constant(0.0)
+    )
+    return found + tf.cond(shown, trained.total, lambda: tf.constant(0.0))
+
+
+def _in_a_loop(trained: _Trained) -> tf.Tensor:
+    trained.update()
+    found: tf.Tensor = tf.while_loop(
+        lambda turn, _: turn < 3,
+        lambda turn, total: (turn + 1, total + tf.reduce_sum(trained.momentum)),
+        (0, 0.0),
+    )[1]
+    return found
+
+
+def _updated_in_a_branch(trained: _Trained) -> tf.Tensor:
+    gradient = trained.gradient()
+    finite = tf.reduce_sum(gradient) > -1e9
+    tf.cond(finite, lambda: trained.write(gradient), lambda: None)
+    return tf.reduce_sum(trained.momentum)
+
+
+def _between_updates(trained: _Trained) -> tf.Tensor:
+    trained.update()
+    between = tf.reduce_sum(trained.momentum)
+    trained.update()
+    return between + trained.total()
+
+
+def _around_on_host(trained: _Trained) -> tf.Tensor:
+    seen = [trained.total(), tf.reduce_sum(trained.momentum)]
+    trained.everywhere()
+    return tf.stack([*seen, trained.total(), tf.reduce_sum(trained.momentum)])
+
+
+def _written_on_host(trained: _Trained) -> tf.Tensor:
+    """The replicas look before and after, the host halves it in between."""
+    seen = [trained.everywhere(lambda: _called_twice(trained)), trained.total()]
+    trained.momentum.assign(trained.momentum * 0.5)
+    return tf.stack([*seen, trained.everywhere(lambda: _read_twice(trained)), trained.total()])
+
+
+def _written_by_a_call(trained: _Trained) -> tf.Tensor:
+    seen = [trained.everywhere(lambda: _called_twice(trained))]
+    trained.halved()
+    return tf.stack([*seen, trained.total(), trained.everywhere(lambda: _read_twice(trained))])
+
+
+def _in_a_loop_of_steps(trained: _Trained) -> tf.Tensor:
+    found = tf.constant(0.0)
+    for _ in tf.range(2):
+        found += trained.everywhere(lambda: _called_twice(trained)) + trained.total()
+    return found
+
+
+SCENARIOS: dict[str, Scenario] = {
+    "read_twice": _on_replicas(_read_twice),
+    "called_twice": _on_replicas(_called_twice),
+    "by_a_call": _on_replicas(_by_a_call),
+    "in_a_gradient": _on_replicas(_in_a_gradient),
+    "in_a_branch": _on_replicas(_in_a_branch),
+    "in_a_loop": _on_replicas(_in_a_loop),
+    "updated_in_a_branch": _on_replicas(_updated_in_a_branch),
+    "between_updates": _on_replicas(_between_updates),
+    "around_on_host": _on_host(_around_on_host),
+    "written_on_host": _on_host(_written_on_host),
+    "written_by_a_call": _on_host(_written_by_a_call),
+    "in_a_loop_of_steps": _on_host(_in_a_loop_of_steps),
+}
