@@ -107,6 +107,32 @@ def _in_a_loop(trained: _Trained) -> tf.Tensor:
     return found
 
 
+def _updated_in_a_loop(trained: _Trained) -> tf.Tensor:
+    """Each turn calls the update and looks at what it left."""
+    gradient = trained.gradient()
+    write = tf.function(trained.write)
+
+    def turn(number: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        write(gradient)
+        return number + 1, total + tf.reduce_sum(trained.momentum)
+
+    found: tf.Tensor = tf.while_loop(lambda number, _: number < 3, turn, (0, 0.0))[1]
+    return found
+
+
+def _written_in_a_loop(trained: _Trained) -> tf.Tensor:
+    """After the update, odd turns write the slot and even ones the weight."""
+    trained.update()
+    found = tf.constant(0.0)
+    for number in tf.range(3):
+        if number % 2 == 1:
+            trained.momentum.assign(trained.momentum * 0.9)
+        else:
+            trained.weight.assign_add(trained.momentum * 0.01)
+        found += tf.reduce_sum(trained.momentum)
+    return found
+
+
 def _updated_in_a_branch(trained: _Trained) -> tf.Tensor:
     gradient = trained.gradient()
     finite = tf.reduce_sum(gradient) > -1e9
@@ -154,6 +180,8 @@ SCENARIOS: dict[str, Scenario] = {
     "in_a_gradient": _on_replicas(_in_a_gradient),
     "in_a_branch": _on_replicas(_in_a_branch),
     "in_a_loop": _on_replicas(_in_a_loop),
+    "updated_in_a_loop": _on_replicas(_updated_in_a_loop),
+    "written_in_a_loop": _on_replicas(_written_in_a_loop),
     "updated_in_a_branch": _on_replicas(_updated_in_a_branch),
     "between_updates": _on_replicas(_between_updates),
     "around_on_host": _on_host(_around_on_host),

@@ -12,7 +12,10 @@ from tests.selection import cases
 
 GROUNDS = ("mirrored", "collective", "tpu")
 
-QUICK = ("read_twice", "called_twice", "in_a_branch", "updated_in_a_branch", "written_on_host")
+QUICK = (
+    *("read_twice", "called_twice", "in_a_branch", "updated_in_a_branch", "updated_in_a_loop"),
+    "written_on_host",
+)
 
 # TensorFlow itself places no function of the host that writes a variable of TPUs.
 UNKNOWN = {("tpu", "written_by_a_call")}

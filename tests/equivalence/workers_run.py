@@ -23,6 +23,7 @@ from tests.equivalence import (
     matrix_scenarios,
     repeated_scenarios,
     row_scenarios,
+    slot_moments_scenarios,
     tf_keras_scenarios,
 )
 from tests.equivalence.in_process import turn_off, turn_on
@@ -40,6 +41,7 @@ SAMPLE = {
         (loop_scenarios.SCENARIOS, ("range_of_steps", "read_between", "traced_again", "restored")),
         (repeated_scenarios.SCENARIOS, ("two_optimizers",)),
         (row_scenarios.SCENARIOS, ("unlike_batches_in_branches",)),
+        (slot_moments_scenarios.SCENARIOS, ("called_twice",)),
         (tf_keras_scenarios.SCENARIOS, ("overwritten",)),
     )
     for name in names

@@ -14,10 +14,12 @@ from tests.workers.processes import launch
 _ADDED_UP_OTHERWISE = {"normed_three_times", "two_heads"}
 
 _MODULES = (
+    "called_scenarios",
     "loop_scenarios",
     "matrix_scenarios",
     "repeated_scenarios",
     "row_scenarios",
+    "slot_moments_scenarios",
     "tf_keras_scenarios",
 )
 
@@ -34,7 +36,8 @@ def test_nothing_differs_by_a_bit_on_two_workers(name: str) -> None:
     for worker in found("all"):
         outcome = worker["scenarios"][name]
         assert outcome["apart"] == []
-        assert outcome["in_shards"] >= 4
+        # One has a single weight and its momentum.
+        assert outcome["in_shards"] >= (1 if name == "called_twice" else 4)
         assert not any("failed" in text for text in outcome["reports"])
 
 

@@ -62,6 +62,8 @@ def write_out_updates(
     captured: Captured,
     sums: Callable[[GraphView], Iterable[CarriedReduction]],
     in_shards: Set[str],
+    *,
+    updates: bool = True,
 ) -> Captured:
     """The same function with the calls that apply reduced gradients written out.
 
@@ -70,6 +72,7 @@ def write_out_updates(
         captured: Its graph and variables.
         sums: Finds its gradient reductions.
         in_shards: Keys of slots that live in shards: whatever is called with one is written out.
+        updates: Whether anything else is, and what XLA compiles, which is then handed to it again.
 
     Returns:
         The view to work on; `captured` itself where there is nothing to write out.
@@ -80,14 +83,14 @@ def write_out_updates(
     def takes_slots(op: Op) -> bool:
         return any(value.op in held for value in op.inputs)
 
-    if not any(
-        op.type in PLAIN_CALLS and (writes_in_call(view, op) or takes_slots(op)) for op in view
-    ):
+    calls = [op for op in view if op.type in PLAIN_CALLS]
+    chosen = {op.name for op in calls if takes_slots(op)}
+    if updates and any(writes_in_call(view, op) for op in calls):
+        taking = calling_with_reduced_operands(view, "", sums(view), PLAIN_CALLS)
+        chosen |= {op.name for op in taking if writes_in_call(view, op)}
+    if not chosen:
         return captured
-    taking = calling_with_reduced_operands(view, "", sums(view), PLAIN_CALLS)
-    chosen = {op.name for op in taking if writes_in_call(view, op)}
-    chosen |= {op.name for op in view if op.type in PLAIN_CALLS and takes_slots(op)}
-    flat = _Flat(graph, captured, "", chosen)
+    flat = _Flat(graph, captured, "", chosen, recompiled=updates)
     found = flat.result() if flat.write_out() else captured
     return dataclasses.replace(found, kept_branches=flat.kept) if flat.kept else found
 
@@ -117,6 +120,8 @@ class _Flat:
         captured: Captured,
         program: str,
         chosen: Set[str] | None = None,
+        *,
+        recompiled: bool = False,
     ) -> None:
         """Begins.
 
@@ -125,8 +130,11 @@ class _Flat:
             captured: Its graph and variables.
             program: Name of the TPU program in it.
             chosen: Names of the calls to write out, with those in what they call; None for all.
+            recompiled: Whether those of them that XLA compiles are, which is then handed to it
+                again.
         """
         self._chosen = chosen
+        self._recompiled = recompiled
         self._graph = graph
         self._captured = captured
         self._program = program.encode()
@@ -185,7 +193,7 @@ class _Flat:
             if called is None or node.name in self.kept:
                 continue
             if self._chosen is not None and is_compiled(node):
-                op_type = not_compiled_again(called.body().nodes)
+                op_type = not_compiled_again(called.body().nodes) if self._recompiled else node.op
                 if op_type is not None:
                     self.kept[node.name] = refusals.Calls.COMPILED_WITH.at(
                         node.name, function=name, op_type=op_type

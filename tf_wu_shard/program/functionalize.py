@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.graph.calls import BRANCHES, is_call
+from tf_wu_shard.graph.calls import PLAIN_CALLS, is_call
 from tf_wu_shard.graph.nodes import control_inputs, copy_of, waiting
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.grounds.tpu.ops import PROGRAM
@@ -43,8 +43,8 @@ def functionalized(
         graph: The FuncGraph.
         captured: Its graph and variables.
         handles: The variables, by the names of the ops that yield their handles.
-        fused: Does with values what ops do that need handles. Where it is given, branches are
-            brought to the top that stand in no program; else what stands in one.
+        fused: Does with values what ops do that need handles. Where it is given, branches and
+            loops are brought to the top that stand in no program; else what stands in one.
 
     Returns:
         The view to work on; `captured` itself where nothing is to be done. What cannot be brought
@@ -163,7 +163,8 @@ class _Functionalizing:
         return writes
 
     def _call(self, node: Any, taken: Mapping[int, VariableRef]) -> list[Any] | None:
-        if node.op not in BRANCHES if self._fused is not None else PROGRAM not in node.attr:
+        of_copies = self._fused is not None
+        if node.op in PLAIN_CALLS if of_copies else PROGRAM not in node.attr:
             return None
         used, written = self.specialiser.used_and_written(node, taken)
         components = {(ref.key, ref.replica) for ref in used.values()}

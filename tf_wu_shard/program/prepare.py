@@ -50,11 +50,11 @@ def prepared_copies(
         graph: The function; each of the replicas has a copy of the program in it.
         captured: Its graph and variables.
         in_shards: Keys of its slots that live in shards.
-        calls: Whether functions that it calls are looked into, and what XLA compiles of them is
-            handed to it again in the end.
+        calls: Whether functions that it calls are looked into that take no slots in shards, and
+            what XLA compiles, which is handed to it again in the end.
     """
-    if calls:
-        captured = write_out_updates(graph, captured, sums_in_process, in_shards)
+    if calls or in_shards:
+        captured = write_out_updates(graph, captured, sums_in_process, in_shards, updates=calls)
     return if_converted(graph, captured, "", sums_in_process, recompiled=calls)
 
 

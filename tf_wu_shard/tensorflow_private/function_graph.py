@@ -83,11 +83,6 @@ def is_nested(graph: Any) -> bool:
     return isinstance(graph.outer_graph, func_graph_module.FuncGraph)
 
 
-def is_called_by_another(graph: Any) -> bool:
-    """Whether a FuncGraph is of a function that another, which is being traced, calls."""
-    return is_nested(graph) and not is_branch_or_body(graph)
-
-
 def is_branch(graph: Any) -> bool:
     """Whether a FuncGraph belongs to a `tf.cond` or `tf.switch_case`."""
     return isinstance(graph, control_flow_v2_func_graphs.CondBranchFuncGraph)

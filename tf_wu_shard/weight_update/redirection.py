@@ -109,6 +109,12 @@ def _of_copies(
     written = {*callees.values()} | written_keys(captured.view, handles)
     held = [*planned, *(slots[key] for key in written)]
     reads = _reads_apart(step, {key: slots[key] for key in layouts}, held)
+    if reads and function_graph.is_nested(graph) and not step.dialect.recognise(step.view)[0]:
+        raise StorageError(
+            f"{function_graph.title(graph)} reads slot {min(reads)!r}, which lives in shards, and"
+            " nothing says whether before or after what the function around it does to the slot;"
+            " read it there"
+        )
     new = redirected(
         captured.view,
         InShards(
