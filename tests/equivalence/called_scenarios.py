@@ -85,7 +85,10 @@ def _by_hand(steps: str, *, jit_compile: bool, shown: bool = False) -> Scenario:
             ways[way](summed)
             return loss + tf.reduce_sum(summed[1]) if shown else loss
 
-        step = tf.function(lambda way, rate: strategy.run(train, args=(way, rate)))
+        @tf.function
+        def step(way: str, rate: tf.Tensor) -> Any:
+            return strategy.run(train, args=(way, rate))
+
         rates = strategy.experimental_distribute_values_from_function(
             lambda replica: tf.constant(1.0 + replica.replica_id_in_sync_group)
         )
