@@ -66,7 +66,7 @@ def test_what_must_not_be_is_wrong(reports: list[Report], whole: list[str], apar
 
 
 def test_a_slot_that_stays_whole_is_named() -> None:
-    note = "slot m stays whole: the step also reads it outside its update"
+    note = "slot m stays whole, put together in each step: the step also reads it"
     assert judged(MATRICES, ("m",), [report(*MATRICES, note=note)], 0.0) == Cell("exact", (note,))
 
 

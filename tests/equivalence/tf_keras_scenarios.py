@@ -89,6 +89,27 @@ def overwritten(strategy: tf.distribute.Strategy) -> Left:
     return Left(net.state, [*net.run(net.train, 3), *net.run(net.train, 2)])
 
 
+def pulled_back(strategy: tf.distribute.Strategy) -> Left:
+    """One op updates a weight; in every second step a branch moves slow weights, and it to them."""
+    net = LegacyNet(strategy, lambda: tf_keras.optimizers.legacy.Adam(0.01))
+    with strategy.scope():
+        slow = [tf.Variable(weight, trainable=False) for weight in net.weights]
+
+    def train(rows: tf.Tensor, wanted: tf.Tensor) -> tf.Tensor:
+        def pull() -> int:
+            for weight, own in zip(net.weights, slow, strict=True):
+                weight.assign(own.assign_add(0.5 * (weight - own)))
+            return 0
+
+        loss = net.train(rows, wanted)
+        net.count.assign_add(1)
+        tf.cond(net.count % 2 == 0, pull, lambda: 0)
+        return loss
+
+    seen = [*net.run(train, 3), *net.run(train, 2)]
+    return Left([*net.state, *slow], seen)
+
+
 def _applied(of: Callable[[Any, Callable[[], int]], tf.Tensor]) -> Scenario:
     """A fused update in a step, then one that is applied in a branch around all replicas."""
 
@@ -166,6 +187,7 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "overflowing_fused": _overflowing(lambda: tf_keras.optimizers.legacy.Adam(0.01)),
     "overwritten": overwritten,
+    "pulled_back": pulled_back,
     "applied_in_a_branch": _applied(lambda taken, applied: tf.cond(taken, applied, lambda: 0)),
     "applied_beside_an_effect": _applied(functools.partial(_with_an_effect, before=False)),
     "applied_after_an_effect": _applied(functools.partial(_with_an_effect, before=True)),

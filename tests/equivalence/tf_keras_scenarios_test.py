@@ -13,6 +13,7 @@ from tests.equivalence.own_process import answer_of
 IN_SHARDS = {
     "overflowing": (4, 2),
     "overflowing_fused": (4, 2),
+    "pulled_back": (6, 2),
     "applied_in_a_branch": (2, 2),
     "overflowing_beside_rows": (4, 2),
     "overflowing_beside_fused_rows": (2, 2),

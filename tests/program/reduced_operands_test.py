@@ -42,6 +42,16 @@ def test_what_a_branch_depends_on_is_nothing_that_it_is_handed() -> None:
     assert found(text) == 0
 
 
+def test_variables_that_a_fused_update_writes_carry_the_gradient_on() -> None:
+    text = """
+    rate = Const() []
+    fused = ResourceApplyMomentum(v0, m0, rate, sum, rate) ^other
+    after = ReadVariableOp(v0) [4] ^fused
+    """
+    branch = "b = If(p, after) {then_branch=&f else_branch=&f} [4]"
+    assert found(text + branch) == 1
+
+
 def test_what_comes_out_of_a_branch_may_enter_the_next() -> None:
     first = "b = If(p, sum) {then_branch=&f else_branch=&f} [4]\n"
     assert found(first + "c = If(p, b) {then_branch=&f else_branch=&f} [4]") == 2

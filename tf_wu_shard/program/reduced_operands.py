@@ -16,7 +16,7 @@ from tf_wu_shard.grounds.dialect import CarriedReduction
 from tf_wu_shard.grounds.tpu.ops import program_of
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.variables import READ
-from tf_wu_shard.rules.writes import is_plain_write
+from tf_wu_shard.rules.writes import num_written
 
 # What takes packed gradients apart.
 _APART = frozenset({"SplitV", "Split"})
@@ -58,8 +58,8 @@ def calling_with_reduced_operands(
 
 def _following(view: GraphView, op: Op, slot: int) -> tuple[Value, ...]:
     """Where a gradient goes on to that enters an op by one of its operands."""
-    if is_plain_write(op.type):
-        return op.inputs[:1]
+    if written := num_written(op.type):
+        return op.inputs[:written]
     if op.type == "IdentityN":
         return (Value(op.name, slot),)
     if op.type in _APART or op.type == READ or (op.type in BRANCHES and slot > 0):

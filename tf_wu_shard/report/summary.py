@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from tf_wu_shard.dtypes import dtype_name, item_bytes
 from tf_wu_shard.layout import AnyLayout
@@ -78,18 +78,29 @@ def summarize(
 def _notes(plan: ShardingPlan) -> tuple[str, ...]:
     """What was refused without a variable to name, and what is shared but not stored so."""
     in_shards = {s.variable for s in plan.in_shards}
-    read = [
-        f"slot {slot.key} stays whole: the step also reads it outside its update"
-        for v in plan.variables
-        for slot in v.update.whole_slots
-        if slot.key not in in_shards
-    ]
+    slots = [slot.key for v in plan.variables for slot in v.update.whole_slots]
+    read = _read_elsewhere([key for key in slots if key not in in_shards])
     whole = [
         f"weight {v.variable} stays whole, its slots in shards: {v.whole_because}"
         for v in plan.variables
         if v.whole_because
     ]
     return (*(str(r) for r in plan.refusals), *read, *whole)
+
+
+def _read_elsewhere(slots: Sequence[str]) -> tuple[str, ...]:
+    """Says of slots, by key, that they stay whole as the step shows them, and what lifts that."""
+    if not slots:
+        return ()
+    those = (
+        f"slot {slots[0]} stays"
+        if len(slots) == 1
+        else f"{len(slots)} slots such as {slots[0]} stay"
+    )
+    return (
+        f"{those} whole, put together in each step: the step also reads outside of the update what"
+        " is in there; lifted by reading it in a function of its own, traced after this step",
+    )
 
 
 def _slot_bytes(plan: ShardingPlan) -> Bytes:

@@ -45,7 +45,7 @@ def judged(
     ]
     said = [note for report in reports for note in report.notes]
     if whole:
-        reasons += [note for note in said if "stays whole" in note]
+        reasons += [note for note in said if "stay whole" in note or "stays whole" in note]
     if not done:
         reasons += said
     notes = tuple(dict.fromkeys(steady(reason) for reason in reasons))
