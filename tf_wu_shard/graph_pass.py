@@ -202,14 +202,15 @@ def _processed(
             _publish(step, options, *since)
         step, new = _made(before, step)
         pending_slots.commit_all(step.pending)
-        if step.captured.written_out and (step.pending or sight.in_shards):
-            # Called by themselves, they would find nothing where the slots are, or were.
+        if step.pending and step.captured.written_out:
+            # Called by themselves, they would find nothing where the slots were.
             names = step.captured.written_out
             traced_graphs.forget([function_graph.inner_graph(graph, name) for name in names])
     except (StorageError, TooLittleShardedError) as error:
         _SHARDED_UPDATE.abandon(captured, error)
         if isinstance(error, StorageError) and function_graph.is_nested(graph):
             # Whoever runs it knows what it is handed, and works on what it does.
+            traced_graphs.leave_to_caller(graph)
             return None
         raise
     # The traced function must survive any bug of ours. What another pass changes of a training is

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tests.equivalence.in_process import turn_off, turn_on
-from tf_wu_shard.tensorflow_private import creating_traces
+from tf_wu_shard.tensorflow_private import creating_traces, traced_graphs
 
 Strategies = Callable[[int], tf.distribute.MirroredStrategy]
 
@@ -86,3 +86,20 @@ def test_a_trace_that_makes_variables_is_not_over_while_it_is_made(
 
     step()
     assert over == [False]
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_a_trace_that_is_left_to_its_caller_serves_no_later_call(left: bool) -> None:
+    traces = []
+
+    @tf.function
+    def called() -> tf.Tensor:
+        traces.append(tf.compat.v1.get_default_graph())
+        if left:
+            traced_graphs.leave_to_caller(traces[-1])
+        return tf.constant(1.0)
+
+    assert float(tf.function(lambda: called() + called())()) == 2.0
+    assert float(called()) == 1.0
+    assert len(traces) == (3 if left else 1)
+    assert [traced_graphs.is_left_to_caller(graph) for graph in traces] == [left] * len(traces)

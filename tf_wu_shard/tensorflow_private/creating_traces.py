@@ -17,6 +17,7 @@ from tensorflow.python.framework import ops
 
 from tf_wu_shard.tensorflow_private import function_graph, resources, tpu_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
+from tf_wu_shard.tensorflow_private.traced_graphs import is_left_to_caller
 from tf_wu_shard.tensorflow_private.wrapping import wrap_once
 
 # Noted on a function's FuncGraph: that variables were made in it; and without which values it runs
@@ -27,6 +28,8 @@ _AWAITED = "_wu_shard_awaited"
 
 def install(wanted: Callable[[], bool]) -> None:
     """Keeps no trace for later calls that was made before its variables had values.
+
+    Nor one that was left to whoever called the function then.
 
     Where the trace that made variables is run to give them their values, the other one is made
     before that, and TensorFlow would go on with it. Without it, the next call is traced again and
@@ -40,7 +43,7 @@ def install(wanted: Callable[[], bool]) -> None:
         early = [] if makes_variables(fn.graph) else _without_value(fn.graph)
         if early and wanted():
             setattr(fn.graph, _AWAITED, early)
-        else:
+        elif not is_left_to_caller(fn.graph):
             original(cache, fn, context)
 
     wrap_once(function_cache.FunctionCache, "add", add)

@@ -22,6 +22,9 @@ _TRACING = "func_graph_from_py_func"
 # Noted on a FuncGraph while `process` sees it: the Python function that it was traced from.
 _TRACED_FROM = "_wu_shard_traced_from"
 
+# Noted on a FuncGraph that was left to whoever called its function.
+_LEFT_TO_CALLER = "_wu_shard_left_to_caller"
+
 
 def install(process: Callable[[Any, float], Any]) -> bool:
     """Lets `process` see every traced FuncGraph; what it returns is used instead.
@@ -78,6 +81,19 @@ def traced_from(graph: Any) -> Any | None:
 def existing_graphs() -> list[Any]:
     """Every FuncGraph alive in this process; walks all objects, so not for every day."""
     return [o for o in gc.get_objects() if isinstance(o, func_graph_module.FuncGraph)]
+
+
+def leave_to_caller(graph: Any) -> None:
+    """Notes on a FuncGraph, just traced, that only who is calling its function knows to run it.
+
+    Whoever calls the function by itself later gets another trace.
+    """
+    setattr(graph, _LEFT_TO_CALLER, True)
+
+
+def is_left_to_caller(graph: Any) -> bool:
+    """Whether `leave_to_caller` was said of a FuncGraph."""
+    return hasattr(graph, _LEFT_TO_CALLER)
 
 
 def forget(graphs: Collection[Any]) -> None:
