@@ -17,6 +17,7 @@ BOOL = 10
 BFLOAT16 = 14
 FLOAT16 = 19
 RESOURCE = 20
+VARIANT = 21
 
 # What rows of a table are numbered with.
 INTEGERS = frozenset({INT32, INT64})

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from tf_wu_shard.gate import Sight
-from tf_wu_shard.graph.calls import PLAIN_CALLS, STATEFUL_BRANCHES
+from tf_wu_shard.graph.calls import LOOPS, PLAIN_CALLS, STATEFUL_BRANCHES
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.in_process.recognise import reduced_values
@@ -15,7 +15,7 @@ from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.rules.writes import WRITES, writes_rows
 from tf_wu_shard.step.accesses import writes_in_call
-from tf_wu_shard.storage import sharded_slot
+from tf_wu_shard.storage import captured_slots, sharded_slot
 from tf_wu_shard.tensorflow_private import function_graph
 
 # What can be done with the value of a slot just as well.
@@ -24,15 +24,16 @@ _ON_VALUES = (
     | {op_type for op_type in WRITES if not writes_rows(op_type)}
     | STATEFUL_BRANCHES
     | PLAIN_CALLS
+    | LOOPS
 )
 
 
 def is_eligible(graph: Any, view: GraphView, sight: Sight) -> bool:
     """Whether passes are to work on a function.
 
-    A branch is left to the function that takes it, which redirects its slots in shards: that may
-    write the branch out and shard the update in it, and knows all that the branch does. Not so one
-    that reduces gradients itself, or does to a slot what its value does not allow.
+    A branch, or what a loop runs, is left to the function around it, which redirects its slots in
+    shards: that may write a branch out and shard the update in it, and knows all that is done. Not
+    so what reduces gradients itself, or does to a slot what its value does not allow.
 
     Args:
         graph: The FuncGraph.
@@ -41,10 +42,13 @@ def is_eligible(graph: Any, view: GraphView, sight: Sight) -> bool:
     """
     if not sight.trains:
         return _hands_sums_to(view, sight.calls)
-    if not sight.in_shards or not function_graph.is_branch(graph):
+    if not sight.in_shards or not function_graph.is_branch_or_body(graph):
         return True
     slots = [sharded_slot.sharded_slot_of(handle) for handle, _ in sight.in_shards]
     in_rows_or_lanes = all(slot is not None and isinstance(slot.layout, Layout) for slot in slots)
+    known = {str(number): slot for number, slot in enumerate(slots) if slot is not None}
+    if captured_slots.captured_shards(graph, known):
+        return True
     uses = {t for _, p in sight.in_shards for t in function_graph.consumer_types(p)}
     return not (in_rows_or_lanes and uses <= _ON_VALUES and not reduced_values(view))
 

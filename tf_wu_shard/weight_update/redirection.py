@@ -15,13 +15,14 @@ from tf_wu_shard.errors import StorageError
 from tf_wu_shard.gate import WRITING
 from tf_wu_shard.graph.calls import is_call
 from tf_wu_shard.graph.op import Op
-from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.grounds.dialect import Dialect
-from tf_wu_shard.grounds.tpu.ops import METADATA, program_of
 from tf_wu_shard.layout import Layout, TileLayout
 from tf_wu_shard.program.functionalize import functionalized
 from tf_wu_shard.program.fused_values import on_scratch
 from tf_wu_shard.replicas import in_this_process
+from tf_wu_shard.rules.variables import Access
+from tf_wu_shard.step.accesses import accesses
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.handed_inputs import own_inputs
 from tf_wu_shard.step.own_values import written_with_own_values
@@ -31,11 +32,11 @@ from tf_wu_shard.storage import captured_slots
 from tf_wu_shard.storage.pending_slots import PendingSlot
 from tf_wu_shard.storage.sharded_slot import ShardedSlot
 from tf_wu_shard.tensorflow_private import function_graph, python_calls, xla_contexts
-from tf_wu_shard.tensorflow_private.node_import import scopes
 from tf_wu_shard.weight_update.rewrite.border import Redirected, redirected
 from tf_wu_shard.weight_update.rewrite.outside_accesses import InShards
 from tf_wu_shard.weight_update.slot_reads import read_together, written_keys
 from tf_wu_shard.weight_update.stages import Outcome
+from tf_wu_shard.weight_update.trace_places import turns_of
 
 AnySlot = ShardedSlot | PendingSlot
 
@@ -102,6 +103,7 @@ def _of_copies(
     callees = captured_slots.captured_shards(graph, slots)
     captured = dataclasses.replace(outcome.nested.captured, view=outcome.view)
     handles = {n: ref for n, ref in outcome.view.variables.items() if ref.key in layouts}
+    _check_in_one_way(captured.view, callees, handles)
     captured = functionalized(graph, captured, handles, on_scratch)
     _check_alike(graph, captured.view, layouts.keys())
     devices = {key: tuple(shard.device for shard in slots[key].shards) for key in layouts}
@@ -121,7 +123,7 @@ def _of_copies(
             layouts,
             copies={key: len(dialect.replicas.local) for key, dialect in dialects.items()},
             callees=callees,
-            turn=_turns(graph, captured.view, outcome.taken_places),
+            turn=turns_of(graph, captured.view, outcome.taken_places),
             accessed=_accessed_by_calls(graph, slots),
         ),
         lambda key, program: dialects[key],
@@ -160,6 +162,34 @@ def _check_not_compiled(graph: Any, slots: Collection[str]) -> None:
             " which it uses, lives in shards on other devices; trace it without jit_compile, or"
             " hand over the slot's value as an argument"
         )
+
+
+def _check_in_one_way(
+    view: GraphView, callees: Mapping[str, str], handles: Mapping[str, VariableRef]
+) -> None:
+    """Raises StorageError where an op has functions that use shards, and others the whole slot.
+
+    What one branch leaves in the shards must not be written over with what another, which is not
+    taken, hands back.
+
+    Args:
+        view: The graph.
+        callees: The slot of each placeholder of a shard that is there for functions, by its key.
+        handles: Those of the whole slots.
+    """
+    used: dict[tuple[str, str], set[bool]] = {}
+    of_shards = [(placeholder, key, True) for placeholder, key in callees.items()]
+    for handle, key, is_shard in (*of_shards, *((h, r.key, False) for h, r in handles.items())):
+        for access in accesses(view, handle):
+            if access.access is not Access.PASSED_ON and is_call(access.op.type):
+                used.setdefault((access.op.name, key), set()).add(is_shard)
+    for (name, key), ways in used.items():
+        if len(ways) > 1:
+            raise StorageError(
+                f"of what {name!r} runs one function updates slot {key!r}, which lives in shards,"
+                " and another one works on the whole of it; let that one call a tf.function of its"
+                " own which does so outside of any replica"
+            )
 
 
 def _check_alike(graph: Any, view: GraphView, slots: Set[str]) -> None:
@@ -257,7 +287,7 @@ def _on_tpus(
         host=host_keys,
         components=on_host.components,
         writers=outcome.nested.writers,
-        turn=_turns(graph, captured.view, outcome.taken_places),
+        turn=turns_of(graph, captured.view, outcome.taken_places),
     )
     try:
         new = redirected(captured.view, held, lambda key, program: dialect_in(program))
@@ -298,37 +328,3 @@ def _by_one_key(
         for name, ref in captured.view.variables.items()
     }
     return slots, dataclasses.replace(captured, view=captured.view.with_variables(refs)), host_keys
-
-
-def _turns(
-    graph: Any, view: GraphView, taken_places: Mapping[str, Collection[str]]
-) -> Callable[[Op], int]:
-    """The place of ops in the trace; that of an op of a TPU program is the program's.
-
-    Args:
-        graph: The FuncGraph.
-        view: What was made of it.
-        taken_places: For each op that took the place of old ones, by name, the names of these.
-    """
-    traced = {op.name: place for place, op in enumerate(graph.get_operations())}
-    calls = {op.name for op in graph.get_operations() if is_call(op.type)}
-    programs = {program_of(op.node): traced[op.name] for op in view if op.type == METADATA}
-
-    def place_of(name: str) -> int | None:
-        if name not in traced and calls:
-            # What was written out of a call stands in its place.
-            return next((traced[scope] for scope in scopes(name) if scope in calls), None)
-        return traced.get(name)
-
-    places: dict[str, int] = {}
-    last = 0
-    for op in view:
-        found = [place_of(name) for name in (op.name, *taken_places.get(op.name, ()))]
-        # What else was put in since stands beside what it was made for.
-        last = max((place for place in found if place is not None), default=last)
-        places[op.name] = last
-
-    def turn(op: Op) -> int:
-        return programs.get(program_of(op.node), places[op.name])
-
-    return turn

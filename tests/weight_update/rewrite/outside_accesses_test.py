@@ -97,7 +97,7 @@ def test_a_call_of_one_copy_takes_its_turn_among_the_accesses_of_that_copy() -> 
             LAYOUTS,
             copies={"m": 2},
             callees={"shard": "m"},
-            turn=lambda op: order.index(op.name),
+            turn=lambda op: (order.index(op.name),),
             accessed=functools.partial(_of_copy, copy),
         )
         got = dict(found(text, held, *writes, "call", functions={"reads": READS}))

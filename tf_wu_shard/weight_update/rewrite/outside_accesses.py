@@ -13,12 +13,14 @@ import dataclasses
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+from tf_wu_shard.dtypes import VARIANT
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.calls import is_call
-from tf_wu_shard.graph.op import Op
+from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.tpu.ops import REPLICATED_INPUT
 from tf_wu_shard.layout import AnyLayout
+from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.variables import READ, Access
 from tf_wu_shard.rules.writes import is_plain_write
 from tf_wu_shard.step.accesses import VariableAccess, accesses
@@ -36,7 +38,8 @@ class InShards:
         host: For each placeholder that the host of TPU programs has of one, the variable's key.
         components: Those of them that are one replica's component; they can be read.
         writers: Calls that write shards of each, by key, beside those that take `callees`.
-        turn: The place of an op in the trace; that of an op of a program is the program's.
+        turn: The place of an op in the trace, and that in the trace of a function which was written
+            out; that of an op of a program is the program's.
         accessed: For a call that takes shards of a variable, and its key, whose copies it accessed
             before: it comes in the order of their accesses.
     """
@@ -47,7 +50,7 @@ class InShards:
     host: Mapping[str, str] = dataclasses.field(default_factory=dict)
     components: frozenset[str] = frozenset()
     writers: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
-    turn: Callable[[Op], int] = lambda op: op.position
+    turn: Callable[[Op], tuple[int, ...]] = lambda op: (op.position,)
     accessed: Callable[[Op, str], Collection[int]] = lambda op, key: range(sys.maxsize)
 
 
@@ -105,8 +108,8 @@ def outside_accesses(view: GraphView, held: InShards) -> list[OutsideAccess]:
             continue
         called = dict.fromkeys(held.writers.get(key, ()), True)
         for _, taker in taking:
-            name = taker.op.name
-            called[name] = called.get(name, False) or not taker.access.is_read
+            for name in _run_by(view, taker.op, key):
+                called[name] = called.get(name, False) or not taker.access.is_read
         copies = [[a for a in plain.get(key, ()) if a.copy == n] for n in _copies(key, held)]
         for number, copy in enumerate(copies):
             own = (view.ops[n] for n in called if number in held.accessed(view.ops[n], key))
@@ -174,6 +177,39 @@ def _takers(
     for placeholder, key in callees.items():
         for access in accesses(view, placeholder):
             found.setdefault(key, []).append((placeholder, access))
+    return found
+
+
+def _run_by(view: GraphView, op: Op, key: str) -> list[str]:
+    """Names of the ops that run a function which an op takes shards for.
+
+    That is the op itself, but for a dataset: who goes through its elements runs the function.
+
+    Raises:
+        StorageError: If elements are taken after this: nothing orders that.
+    """
+
+    def described(op: Op) -> list[Value]:
+        results = () if is_call(op.type) else view.results(op.name)
+        return [value for value in results if view.dtype(value) == VARIANT]
+
+    def further(value: Value) -> list[Value]:
+        return [more for taker, _ in view.consumers(value) for more in described(taker)]
+
+    datasets = described(op)
+    if not datasets:
+        return [op.name]
+    found = []
+    for value in reachable(datasets, further):
+        for taker, _ in view.consumers(value):
+            if taker.type == "MakeIterator":
+                raise StorageError(
+                    f"an iterator of dataset {op.name!r}, which uses variable {key!r}, is made in a"
+                    " function that uses the variable, too; it lives in shards, and nothing says"
+                    " which comes first: read it outside of the dataset"
+                )
+            if not described(taker):
+                found.append(taker.name)
     return found
 
 
