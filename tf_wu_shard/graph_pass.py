@@ -277,9 +277,11 @@ def step_of(
     """
     cluster = captured.cluster
     if cluster is None:
-        in_shards = captured_slots.slots_in_shards(captured).keys()
-        calls = calls and (options is not None or bool(in_shards))
-        program = prepared_copies(TracedGraph(graph), captured, in_shards, calls=calls)
+        slots = captured_slots.slots_in_shards(captured)
+        shards = captured_slots.captured_shards(graph, slots).keys()
+        calls = calls and (options is not None or bool(slots))
+        traced = TracedGraph(graph)
+        program = prepared_copies(traced, captured, slots.keys(), shards, calls=calls)
     else:
         program = prepared(TracedGraph(graph), captured, cluster.name, cluster.num_replicas)
     return Step(graph, program, dialect_of(program, options or ShardingOptions()))

@@ -173,6 +173,66 @@ def _in_a_loop_of_steps(trained: _Trained) -> tf.Tensor:
     return found
 
 
+def _called_around_a_call(trained: _Trained) -> tf.Tensor:
+    """Functions within a function look before and after another one in it updates."""
+    write = tf.function(trained.write)
+
+    @tf.function
+    def around(gradient: tf.Tensor) -> tf.Tensor:
+        before = trained.total()
+        write(gradient)
+        return before + 2 * trained.total()
+
+    return around(trained.gradient())
+
+
+def _in_the_condition_of_a_loop(trained: _Trained) -> tf.Tensor:
+    trained.update()
+
+    def turn(number: tf.Tensor) -> tuple[tf.Tensor]:
+        trained.momentum.assign(trained.momentum * 0.5)
+        return (number + 1,)
+
+    def goes_on(number: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.abs(trained.momentum)) > 500.0
+
+    return tf.cast(tf.while_loop(goes_on, turn, (0,))[0], tf.float32)
+
+
+def _updated_or_reset(trained: _Trained) -> tf.Tensor:
+    """The host either runs the replicas or changes the slot itself, then changes it anyway."""
+    found = tf.constant(0.0)
+    for number in tf.range(3):
+        if number % 2 == 0:
+            found += trained.everywhere(lambda: _read_twice(trained))
+        else:
+            trained.momentum.assign(trained.momentum * 0.25)
+    trained.momentum.assign(trained.momentum * 0.5)
+    return found + trained.total()
+
+
+def _over_a_dataset(trained: _Trained) -> tf.Tensor:
+    """The host looks, and runs the replicas, when a loop over data has run them."""
+    for _ in tf.data.Dataset.range(2):
+        trained.everywhere()
+    found = tf.reduce_sum(trained.momentum)
+    trained.momentum.assign(trained.momentum * 0.5)
+    return tf.stack([found, trained.everywhere(lambda: _read_twice(trained))])
+
+
+def _function_of_host_twice(trained: _Trained) -> tf.Tensor:
+    """A function that writes the slot and runs the replicas, before and after a step."""
+
+    @tf.function
+    def both() -> tf.Tensor:
+        trained.momentum.assign(trained.momentum * 0.5)
+        return trained.everywhere(lambda: _read_twice(trained))
+
+    seen = [both()]
+    trained.everywhere()
+    return tf.stack([*seen, both()])
+
+
 SCENARIOS: dict[str, Scenario] = {
     "read_twice": _on_replicas(_read_twice),
     "called_twice": _on_replicas(_called_twice),
@@ -184,6 +244,11 @@ SCENARIOS: dict[str, Scenario] = {
     "written_in_a_loop": _on_replicas(_written_in_a_loop),
     "updated_in_a_branch": _on_replicas(_updated_in_a_branch),
     "between_updates": _on_replicas(_between_updates),
+    "called_around_a_call": _on_replicas(_called_around_a_call),
+    "in_the_condition_of_a_loop": _on_replicas(_in_the_condition_of_a_loop),
+    "updated_or_reset": _on_host(_updated_or_reset),
+    "over_a_dataset": _on_host(_over_a_dataset),
+    "function_of_host_twice": _on_host(_function_of_host_twice),
     "around_on_host": _on_host(_around_on_host),
     "written_on_host": _on_host(_written_on_host),
     "written_by_a_call": _on_host(_written_by_a_call),

@@ -21,7 +21,7 @@ from tf_wu_shard import refusals
 from tf_wu_shard.graph.calls import LOOPS, PLAIN_CALLS, callee_names, first_argument, is_call
 from tf_wu_shard.graph.dimensions import Dims
 from tf_wu_shard.graph.nodes import control_inputs, waiting, with_inputs
-from tf_wu_shard.graph.op import Op, Value, attribute_in
+from tf_wu_shard.graph.op import Value, attribute_in
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.grounds.dialect import CarriedReduction
 from tf_wu_shard.grounds.tpu.ops import PROGRAM, SUM, program_of
@@ -62,6 +62,7 @@ def write_out_updates(
     captured: Captured,
     sums: Callable[[GraphView], Iterable[CarriedReduction]],
     in_shards: Set[str],
+    shards: Set[str] = frozenset(),
     *,
     updates: bool = True,
 ) -> Captured:
@@ -72,6 +73,7 @@ def write_out_updates(
         captured: Its graph and variables.
         sums: Finds its gradient reductions.
         in_shards: Keys of slots that live in shards: whatever is called with one is written out.
+        shards: Placeholders of shards: what is called with one alone is sharded already.
         updates: Whether anything else is, and what XLA compiles, which is then handed to it again.
 
     Returns:
@@ -79,14 +81,11 @@ def write_out_updates(
     """
     view = captured.view
     held = {handle for handle, ref in view.variables.items() if ref.key in in_shards}
-
-    def takes_slots(op: Op) -> bool:
-        return any(value.op in held for value in op.inputs)
-
     calls = [op for op in view if op.type in PLAIN_CALLS]
-    chosen = {op.name for op in calls if takes_slots(op)}
+    chosen = {op.name for op in calls if any(value.op in held for value in op.inputs)}
     if updates and any(writes_in_call(view, op) for op in calls):
-        taking = calling_with_reduced_operands(view, "", sums(view), PLAIN_CALLS)
+        reached = calling_with_reduced_operands(view, "", sums(view), PLAIN_CALLS)
+        taking = [op for op in reached if shards.isdisjoint(value.op for value in op.inputs)]
         chosen |= {op.name for op in taking if writes_in_call(view, op)}
     if not chosen:
         return captured

@@ -15,6 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from tf_wu_shard.dtypes import BOOL
 from tf_wu_shard.graph.calls import PLAIN_CALLS, is_call
 from tf_wu_shard.graph.nodes import control_inputs, copy_of, waiting
 from tf_wu_shard.graph.view import VariableRef
@@ -34,6 +35,7 @@ def functionalized(
     captured: Captured,
     handles: Mapping[str, VariableRef],
     fused: OnValues | None = None,
+    apart: Mapping[tuple[str, str], int] | None = None,
 ) -> Captured:
     """The same function, whose ops read and write chosen variables as whole values.
 
@@ -45,12 +47,14 @@ def functionalized(
         handles: The variables, by the names of the ops that yield their handles.
         fused: Does with values what ops do that need handles. Where it is given, branches and
             loops are brought to the top that stand in no program; else what stands in one.
+        apart: By the name of an `If` and a variable's key, the number of the branch after which the
+            variable is written; the other one has seen to that itself.
 
     Returns:
         The view to work on; `captured` itself where nothing is to be done. What cannot be brought
         to the top stays as it is.
     """
-    work = _Functionalizing(graph, captured, handles, fused)
+    work = _Functionalizing(graph, captured, handles, fused, apart or {})
     if not work.run():
         return captured
     return captured.with_nodes(
@@ -77,11 +81,13 @@ class _Functionalizing:
         captured: Captured,
         handles: Mapping[str, VariableRef],
         fused: OnValues | None,
+        apart: Mapping[tuple[str, str], int],
     ) -> None:
         self._captured = captured
         self._handles = handles
         self.specialiser = Specialiser(TracedGraph(graph), captured, fused)
         self._fused = fused
+        self._apart = apart
         self.nodes: list[Any] = []
         self.shapes: dict[str, tuple[int, ...] | None] = {}
         self.writes: dict[str, list[str]] = {}
@@ -152,15 +158,47 @@ class _Functionalizing:
         self, node: Any, refs: Mapping[int, VariableRef], values: Mapping[int, str]
     ) -> list[Any]:
         """The writes that follow a node: whoever waits for it waits for them."""
-        writes = []
+        added = []
+        self.writes[node.name] = []
         for slot, value in values.items():
-            write = _like(
-                node, f"{node.name}/wu_shard_write_{slot}", "AssignVariableOp", refs[slot]
-            )
+            name = f"{node.name}/wu_shard_write_{slot}"
+            branch = self._apart.get((node.name, refs[slot].key))
+            if branch is not None:
+                added += self._kept_unless_taken(node, slot, refs[slot], value, branch)
+                value = added[-1].name
+            write = _like(node, name, "AssignVariableOp", refs[slot])
             write.input.extend([node.input[slot], value, f"^{node.name}/wu_shard_read_{slot}"])
-            writes.append(write)
-        self.writes[node.name] = [write.name for write in writes]
-        return writes
+            added.append(write)
+            self.writes[node.name].append(name)
+        return added
+
+    def _kept_unless_taken(
+        self, node: Any, slot: int, ref: VariableRef, value: str, branch: int
+    ) -> list[Any]:
+        """What a variable is to hold after an `If`: what one branch hands back, or what is there.
+
+        Args:
+            node: The `If`; its predicate is a truth value, see `two_ways`.
+            slot: The operand that was the variable.
+            ref: The variable.
+            value: What the branches hand back.
+            branch: Which of them is asked.
+        """
+        scope = f"{node.name}/wu_shard_after_{slot}"
+        read = _like(node, scope, READ, ref)
+        read.input.extend([node.input[slot], f"^{node.name}"])
+        self.shapes[read.name] = ref.shape
+        taken = tf.compat.v1.NodeDef(name=f"{scope}/taken", device=ref.device, op="Identity")
+        taken.input.append(node.input[0])
+        if branch == 0:
+            taken.attr["T"].type = BOOL
+        else:
+            taken.op = "LogicalNot"
+        select = tf.compat.v1.NodeDef(name=f"{scope}/value", device=ref.device, op="SelectV2")
+        select.input.extend([taken.name, value, read.name])
+        select.attr["T"].type = ref.dtype
+        self.shapes[select.name] = ref.shape
+        return [read, taken, select]
 
     def _call(self, node: Any, taken: Mapping[int, VariableRef]) -> list[Any] | None:
         of_copies = self._fused is not None

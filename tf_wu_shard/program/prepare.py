@@ -42,7 +42,12 @@ def prepared(
 
 
 def prepared_copies(
-    graph: CalledGraph, captured: Captured, in_shards: Set[str], *, calls: bool
+    graph: CalledGraph,
+    captured: Captured,
+    in_shards: Set[str],
+    shards: Set[str] = frozenset(),
+    *,
+    calls: bool,
 ) -> Captured:
     """The same function, with the updates in sight that replicas of a process make of their sums.
 
@@ -50,11 +55,14 @@ def prepared_copies(
         graph: The function; each of the replicas has a copy of the program in it.
         captured: Its graph and variables.
         in_shards: Keys of its slots that live in shards.
+        shards: Placeholders of shards that it takes for functions which it calls.
         calls: Whether functions that it calls are looked into that take no slots in shards, and
             what XLA compiles, which is handed to it again in the end.
     """
     if calls or in_shards:
-        captured = write_out_updates(graph, captured, sums_in_process, in_shards, updates=calls)
+        captured = write_out_updates(
+            graph, captured, sums_in_process, in_shards, shards, updates=calls
+        )
     return if_converted(graph, captured, "", sums_in_process, recompiled=calls)
 
 

@@ -13,16 +13,13 @@ from tf_wu_shard import captures
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.gate import WRITING
-from tf_wu_shard.graph.calls import is_call
 from tf_wu_shard.graph.op import Op
-from tf_wu_shard.graph.view import GraphView, VariableRef
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.layout import Layout, TileLayout
 from tf_wu_shard.program.functionalize import functionalized
 from tf_wu_shard.program.fused_values import on_scratch
 from tf_wu_shard.replicas import in_this_process
-from tf_wu_shard.rules.variables import Access
-from tf_wu_shard.step.accesses import accesses
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.handed_inputs import own_inputs
 from tf_wu_shard.step.own_values import written_with_own_values
@@ -37,6 +34,7 @@ from tf_wu_shard.weight_update.rewrite.outside_accesses import InShards
 from tf_wu_shard.weight_update.slot_reads import read_together, written_keys
 from tf_wu_shard.weight_update.stages import Outcome
 from tf_wu_shard.weight_update.trace_places import turns_of
+from tf_wu_shard.weight_update.two_ways import branches_apart
 
 AnySlot = ShardedSlot | PendingSlot
 
@@ -103,8 +101,8 @@ def _of_copies(
     callees = captured_slots.captured_shards(graph, slots)
     captured = dataclasses.replace(outcome.nested.captured, view=outcome.view)
     handles = {n: ref for n, ref in outcome.view.variables.items() if ref.key in layouts}
-    _check_in_one_way(captured.view, callees, handles)
-    captured = functionalized(graph, captured, handles, on_scratch)
+    apart = branches_apart(captured.view, callees, handles)
+    captured = functionalized(graph, captured, handles, on_scratch, apart)
     _check_alike(graph, captured.view, layouts.keys())
     devices = {key: tuple(shard.device for shard in slots[key].shards) for key in layouts}
     dialects = _dialects(step, devices, options)
@@ -162,34 +160,6 @@ def _check_not_compiled(graph: Any, slots: Collection[str]) -> None:
             " which it uses, lives in shards on other devices; trace it without jit_compile, or"
             " hand over the slot's value as an argument"
         )
-
-
-def _check_in_one_way(
-    view: GraphView, callees: Mapping[str, str], handles: Mapping[str, VariableRef]
-) -> None:
-    """Raises StorageError where an op has functions that use shards, and others the whole slot.
-
-    What one branch leaves in the shards must not be written over with what another, which is not
-    taken, hands back.
-
-    Args:
-        view: The graph.
-        callees: The slot of each placeholder of a shard that is there for functions, by its key.
-        handles: Those of the whole slots.
-    """
-    used: dict[tuple[str, str], set[bool]] = {}
-    of_shards = [(placeholder, key, True) for placeholder, key in callees.items()]
-    for handle, key, is_shard in (*of_shards, *((h, r.key, False) for h, r in handles.items())):
-        for access in accesses(view, handle):
-            if access.access is not Access.PASSED_ON and is_call(access.op.type):
-                used.setdefault((access.op.name, key), set()).add(is_shard)
-    for (name, key), ways in used.items():
-        if len(ways) > 1:
-            raise StorageError(
-                f"of what {name!r} runs one function updates slot {key!r}, which lives in shards,"
-                " and another one works on the whole of it; let that one call a tf.function of its"
-                " own which does so outside of any replica"
-            )
 
 
 def _check_alike(graph: Any, view: GraphView, slots: Set[str]) -> None:
