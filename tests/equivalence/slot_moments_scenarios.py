@@ -211,6 +211,15 @@ def _updated_or_reset(trained: _Trained) -> tf.Tensor:
     return found + trained.total()
 
 
+def _while_it_is_small(trained: _Trained) -> tf.Tensor:
+    """The host looks at the slot to decide whether the replicas run once more."""
+    number = 0
+    while tf.reduce_sum(trained.momentum) < 1e5 and number < 2:
+        trained.everywhere()
+        number += 1
+    return tf.cast(number, tf.float32) + trained.total()
+
+
 def _over_a_dataset(trained: _Trained) -> tf.Tensor:
     """The host looks, and runs the replicas, when a loop over data has run them."""
     for _ in tf.data.Dataset.range(2):
@@ -247,6 +256,7 @@ SCENARIOS: dict[str, Scenario] = {
     "called_around_a_call": _on_replicas(_called_around_a_call),
     "in_the_condition_of_a_loop": _on_replicas(_in_the_condition_of_a_loop),
     "updated_or_reset": _on_host(_updated_or_reset),
+    "while_it_is_small": _on_host(_while_it_is_small),
     "over_a_dataset": _on_host(_over_a_dataset),
     "function_of_host_twice": _on_host(_function_of_host_twice),
     "around_on_host": _on_host(_around_on_host),

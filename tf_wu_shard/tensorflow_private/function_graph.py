@@ -88,6 +88,11 @@ def is_branch(graph: Any) -> bool:
     return isinstance(graph, control_flow_v2_func_graphs.CondBranchFuncGraph)
 
 
+def is_of_a_replica() -> bool:
+    """Whether what is being traced is what one replica does, and not what is done for all."""
+    return tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context()
+
+
 def is_part_of(inner: Any, graph: Any) -> bool:
     """Whether a FuncGraph is a branch or a body of another, at any depth: run by that one alone."""
     while is_branch_or_body(inner):

@@ -10,6 +10,7 @@ i-th writes.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
@@ -214,16 +215,19 @@ def _run_by(view: GraphView, op: Op, key: str) -> list[str]:
 
 
 def _is_by_two_ways(takers: Iterable[tuple[str, VariableAccess]]) -> bool:
-    """Whether calls take the shards of a variable by handles that have nothing in common.
+    """Whether calls take the shards of a variable by handles that do not tell their order.
 
     One takes them one by one and another all as one. TensorFlow puts accesses of one handle in
-    order, and does not know that these are the same.
+    order, but for reads, and does not know that these are the same.
     """
-    ways: dict[str, set[str]] = {}
+    ways: dict[str, dict[str, bool]] = {}
     for placeholder, taker in takers:
-        ways.setdefault(taker.op.name, set()).add(placeholder)
-    taken = list(ways.values())
-    return any(one.isdisjoint(other) for one in taken for other in taken)
+        ways.setdefault(taker.op.name, {})[placeholder] = not taker.access.is_read
+    return any(
+        (any(one.values()) or any(other.values()))
+        and not any(one[handle] or other[handle] for handle in one.keys() & other.keys())
+        for one, other in itertools.combinations(ways.values(), 2)
+    )
 
 
 def _in_rounds(
