@@ -43,6 +43,15 @@ ROUNDS = OrderedStep(
 )
 
 
+# One weight is written after another: they cannot be put together at the same time.
+ONE_AFTER_THE_OTHER = OrderedStep(
+    weights=2,
+    averages=0,
+    small=False,
+    instructions=(("write", "assign_sub", 0, 0), ("wait", [0]), ("write", "assign_sub", 1, 1)),
+)
+
+
 @pytest.fixture
 def _sums_as_written() -> Iterator[None]:
     # Grappler adds the terms of a sum in another order where it sees more of the graph.
@@ -52,12 +61,13 @@ def _sums_as_written() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_sums_as_written")
-@pytest.mark.parametrize("dialect", ["mirrored", "tpu"])
+@pytest.mark.parametrize("dialect", ["mirrored", "collective", "tpu"])
 @pytest.mark.parametrize("count", [8, pytest.param(400, marks=pytest.mark.slow)])
 def test_any_order_of_writes_is_kept(
     strategy_of: StrategyOf, emulated: Callable[[int], Any], dialect: str, count: int
 ) -> None:
-    strategy = strategy_of(2) if dialect == "mirrored" else emulated(2)
+    strategy = emulated(2) if dialect == "tpu" else strategy_of(2)
+    by = {"dialect": "collective"} if dialect == "collective" else {}
     verdicts: list[str] = []
 
     @settings(
@@ -71,9 +81,10 @@ def test_any_order_of_writes_is_kept(
     )
     @example(OVERWRITTEN)
     @example(ROUNDS)
+    @example(ONE_AFTER_THE_OTHER)
     @given(ORDERED_STEPS)
     def check(step: OrderedStep) -> None:
-        runs = both(lambda: trained(step, strategy), min_elements=16)
+        runs = both(lambda: trained(step, strategy), min_elements=16, **by)
         assert runs.apart == []
         for report in runs.reports:
             # A refusal is an answer, a failure of the pass is not.

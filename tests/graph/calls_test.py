@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+from tests.graph.text_graph import view_of
 from tf_wu_shard.graph.calls import (
     all_named_by,
     callee_names,
@@ -16,6 +17,7 @@ from tf_wu_shard.graph.calls import (
     named_by,
     names_in,
     rename,
+    run_by,
 )
 
 
@@ -65,6 +67,20 @@ def test_other_ops_name_functions_that_they_do_not_hand_operands() -> None:
     assert all_named_by(mapped) == ["g"]
     mapped.attr["T"].type = 1
     assert all_named_by(mapped) == ["g"]
+
+
+def test_what_a_node_runs_is_followed_to_the_end() -> None:
+    view = view_of(
+        "x = Placeholder() [4]\ny = PartitionedCall(x) {f=&outer} [4]\n",
+        functions={
+            "outer": ("a", "c = If(a, a) {then_branch=&inner else_branch=&again} [4]\n", "c"),
+            "inner": ("a", "s = Neg(a) [4]\n", "s"),
+            "again": ("a", "c = PartitionedCall(a) {f=&again} [4]\n", "c"),
+            "idle": ("a", "s = Neg(a) [4]\n", "s"),
+        },
+    )
+    assert sorted(run_by(view.ops["y"].node, view.functions)) == ["again", "inner", "outer"]
+    assert run_by(view.ops["x"].node, view.functions) == []
 
 
 def test_functions_are_renamed_where_they_stand() -> None:

@@ -90,6 +90,37 @@ def test_what_is_looked_up_is_looked_up_in_the_value(strategy_of: Strategies) ->
     assert source.type == "GatherV2"
 
 
+def test_a_call_takes_the_value_and_one_that_ignores_the_slot_stays(
+    strategy_of: Strategies,
+) -> None:
+    _, slot = weight_and_slot(strategy_of(2))
+    of_slot = slot.values[0]
+    read = tf.function(lambda: tf.reduce_sum(of_slot), jit_compile=True)
+
+    def ignoring(handle: Any) -> Any:
+        del handle
+        return tf.constant(1.0)
+
+    view = with_slot_as_value(read)
+    assert takers(view, "momentum") == ["ReadVariableOp"]
+    (call,) = (op for op in with_slot_as_value(lambda: read()) if "PartitionedCall" in op.type)
+    assert call.attribute("_XlaMustCompile").b
+    ignored = with_slot_as_value(lambda: tf.function(ignoring)(of_slot.handle))
+    assert takers(ignored, "momentum") == ["PartitionedCall"]
+
+
+def test_a_dataset_whose_functions_take_the_slot_stays(strategy_of: Strategies) -> None:
+    # They run when somebody goes through its elements, and not where it is made.
+    _, slot = weight_and_slot(strategy_of(2))
+    of_slot = slot.values[0]
+
+    def step() -> Any:
+        rows = tf.data.Dataset.range(3).map(lambda n: of_slot.assign_add(tf.ones((5, 7)))[0, 0])
+        return rows.reduce(0.0, lambda total, row: total + row)
+
+    assert takers(with_slot_as_value(step), "momentum") == ["MapDataset"]
+
+
 def test_reads_and_writes_stay_as_they_are(strategy_of: Strategies) -> None:
     _, slot = weight_and_slot(strategy_of(2))
     of_slot = slot.values[0]

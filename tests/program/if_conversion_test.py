@@ -79,6 +79,21 @@ def test_what_waited_for_the_branch_waits_for_its_writes(emulated: Strategies) -
     assert view.first_unordered([write], after) is None
 
 
+def test_what_came_after_a_branch_that_only_looks_comes_after_its_look(
+    emulated: Strategies,
+) -> None:
+    def step(given: Given) -> None:
+        looked = tf.cond(given.same > 0, lambda: given.weight * given.total, lambda: given.total)
+        # The value would not hold it back.
+        given.weight.assign_sub(given.total)
+        given.sums.assign(looked)
+
+    view = converted(emulated(2), step).view
+    (write,) = (op for op in view if op.type == "AssignSubVariableOp")
+    looks = [op for op, _ in view.consumers(write.inputs[0]) if "wu_shard_read" in op.name]
+    assert looks and view.first_unordered(looks, write) is None
+
+
 def test_an_effect_that_waits_for_what_a_branch_returns_waits_for_its_writes(
     emulated: Strategies,
 ) -> None:

@@ -33,6 +33,7 @@ def test_what_was_written_out_of_a_call_comes_in_the_order_of_its_function() -> 
     last = Const() []
     {call}/early = Const() []
     new = Const() []
+    first/wu_shard/w/update/read = Const() []
     first = Const() []
     put_in = Identity(first) []
     """
@@ -41,5 +42,6 @@ def test_what_was_written_out_of_a_call_comes_in_the_order_of_its_function() -> 
     turns = {op.name: turn(op) for op in view}
     assert turns["first"] < turns[f"{call}/early"] < turns[f"{call}/late"] < turns["last"]
     assert turns["new"] == turns[f"{call}/late"]
-    assert turns["put_in"] == turns["first"]
+    # What is put in stands beside what is before it, but where its name says what it is made for.
+    assert turns["put_in"] == turns["first/wu_shard/w/update/read"] == turns["first"]
     assert turns[f"{call}/early"][:1] == turns[f"{call}/late"][:1]

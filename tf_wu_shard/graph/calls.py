@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tf_wu_shard.graph.op import attribute_in
+from tf_wu_shard.reachable import reachable
 
 # Which attributes of a calling op name the callee, and at which of its operands the callee's
 # arguments begin.
@@ -68,6 +69,22 @@ def named_by(node: Any) -> Iterator[tuple[str, list[str]]]:
 def all_named_by(node: Any) -> list[str]:
     """Names of all functions that a node of any op names, see `named_by`."""
     return [name for _, names in named_by(node) for name in names]
+
+
+def run_by(node: Any, definitions: Mapping[str, Any]) -> list[str]:
+    """Names of all functions that a node of any op may run, those that others call among them.
+
+    Args:
+        node: The NodeDef.
+        definitions: The FunctionDefs, by name.
+    """
+
+    def further(name: str) -> list[str]:
+        definition = definitions.get(name)
+        nodes = definition.node_def if definition is not None else ()
+        return [called for inner in nodes for called in all_named_by(inner)]
+
+    return [*reachable(all_named_by(node), further)]
 
 
 def names_in(attribute: Any) -> list[str]:

@@ -33,7 +33,7 @@ from tf_wu_shard.program.reduced_operands import calling_with_reduced_operands
 from tf_wu_shard.program.specialise import Specialiser
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ, Access
-from tf_wu_shard.step.accesses import access_by_callee, writes_in_call
+from tf_wu_shard.step.accesses import access_by_callee, ignores, writes_in_call
 from tf_wu_shard.step.capture import Captured
 
 # How the replicas of a TPU program sum.
@@ -52,9 +52,7 @@ def write_out(graph: CalledGraph, captured: Captured, program: str) -> Captured:
         The view to work on; `captured` itself where there is nothing to write out.
     """
     flat = _Flat(graph, captured, program)
-    if not flat.write_out():
-        return captured
-    return flat.result()
+    return flat.result() if flat.write_out() else captured
 
 
 def write_out_updates(
@@ -82,7 +80,12 @@ def write_out_updates(
     view = captured.view
     held = {handle for handle, ref in view.variables.items() if ref.key in in_shards}
     calls = [op for op in view if op.type in PLAIN_CALLS]
-    chosen = {op.name for op in calls if any(value.op in held for value in op.inputs)}
+    # What was redirected to the shards may still hand the whole slot to a loop that ignores it.
+    chosen = {
+        op.name
+        for op in calls
+        if any(v.op in held and not ignores(view, op.node, n) for n, v in enumerate(op.inputs))
+    }
     if updates and any(writes_in_call(view, op) for op in calls):
         reached = calling_with_reduced_operands(view, "", sums(view), PLAIN_CALLS)
         taking = [op for op in reached if shards.isdisjoint(value.op for value in op.inputs)]
@@ -107,9 +110,7 @@ def lift(graph: CalledGraph, captured: Captured, program: str) -> Captured:
         The view to work on; `captured` itself where there is nothing to bring out.
     """
     flat = _Flat(graph, captured, program)
-    if not flat.lift():
-        return captured
-    return flat.result()
+    return flat.result() if flat.lift() else captured
 
 
 class _Flat:

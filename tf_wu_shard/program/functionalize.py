@@ -15,8 +15,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.dtypes import BOOL
-from tf_wu_shard.graph.calls import PLAIN_CALLS, is_call
+from tf_wu_shard.dtypes import BOOL, RESOURCE, VARIANT
+from tf_wu_shard.graph.builder import result_types
+from tf_wu_shard.graph.calls import is_call
 from tf_wu_shard.graph.nodes import control_inputs, copy_of, waiting
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.grounds.tpu.ops import PROGRAM
@@ -140,6 +141,9 @@ class _Functionalizing:
         self, node: Any, taken: Mapping[int, VariableRef], fused: OnValues
     ) -> list[Any] | None:
         """An op that needs handles: what it left in the variables is written to them after it."""
+        if not {RESOURCE, VARIANT}.isdisjoint(result_types(node)):
+            # It is used by whoever goes through it: a dataset whose functions take the handles.
+            return None
         reads = {slot: self._read(node, slot, ref) for slot, ref in taken.items()}
         done = fused(node, {slot: read.name for slot, read in reads.items()}, taken)
         if done is None:
@@ -201,8 +205,7 @@ class _Functionalizing:
         return [read, taken, select]
 
     def _call(self, node: Any, taken: Mapping[int, VariableRef]) -> list[Any] | None:
-        of_copies = self._fused is not None
-        if node.op in PLAIN_CALLS if of_copies else PROGRAM not in node.attr:
+        if self._fused is None and PROGRAM not in node.attr:
             return None
         used, written = self.specialiser.used_and_written(node, taken)
         components = {(ref.key, ref.replica) for ref in used.values()}

@@ -211,11 +211,12 @@ class _Conversion:
             if n.name != node.name and n.name not in idle
         ]
         outputs = self._outputs
-        done = [write.name for write in writes]
+        # What came after the branch comes after all that it did, be that to look.
+        done = [name for names in instead.values() for name in names]
         if parts.rest is not None:
             # What the branch changes, the part that is written out reads before.
             rest = waiting(parts.rest, [read.name for read in reads])
-            rest = waiting(rest, done if parts.observes else ())
+            rest = waiting(rest, [w.name for w in writes] if parts.observes else ())
             whole = self._captured.view.results(op.name)
             shapes[rest.name] = tuple(self._captured.view.shape(value) for value in whole)
             moved = {value: Value(rest.name, value.index) for value in whole}

@@ -203,6 +203,7 @@ class Matrices(Kind):
 
     # Owners: one replica does the update for all.
     CALL_WRITES = ("each replica runs a {op_type} that writes variables", lifted_by.IN_THE_STEP)
+    READS_BY_HANDLE = ("{op_type} takes the handle of {variable}", lifted_by.ITS_VALUE)
     NOT_READ_BY_ALL = (
         "not all replicas read {variable} before its next write",
         "reading its value on every replica",

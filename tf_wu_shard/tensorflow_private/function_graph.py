@@ -282,13 +282,14 @@ def inner_graph(graph: Any, name: str) -> Any | None:
     return found if isinstance(found, func_graph_module.FuncGraph) else None
 
 
-def called_graphs(graph: Any, node: Any) -> list[Any]:
-    """The FuncGraphs of the functions that a node may call, and of those that these may."""
-    found: list[Any] = []
-    for attribute in node.attr.values():
-        named = [attribute.func] if attribute.HasField("func") else attribute.list.func
-        for function in (graph._functions[f.name] for f in named if f.name in graph._functions):
-            own = function._cached_graph
-            if own is not None:
-                found += [own, *(f._cached_graph for f in own._functions.values())]
-    return [inner for inner in found if inner is not None]
+def graphs_of(graph: Any, names: Iterable[str], made: Mapping[str, Any]) -> list[Any]:
+    """The FuncGraphs of functions, as far as they were traced.
+
+    Args:
+        graph: The FuncGraph whose ops may call them.
+        names: Their names.
+        made: What was made since the trace for the ops to call, by name.
+    """
+    known = (made.get(name) or graph._functions.get(name) for name in names)
+    found = (function._cached_graph for function in known if function is not None)
+    return [own for own in found if own is not None]

@@ -13,6 +13,7 @@ from tf_wu_shard import captures
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.gate import WRITING
+from tf_wu_shard.graph.calls import run_by
 from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Dialect
@@ -122,7 +123,7 @@ def _of_copies(
             copies={key: len(dialect.replicas.local) for key, dialect in dialects.items()},
             callees=callees,
             turn=turns_of(graph, captured.view, outcome.taken_places),
-            accessed=_accessed_by_calls(graph, slots),
+            accessed=_accessed_by_calls(graph, captured, slots),
         ),
         lambda key, program: dialects[key],
         {key: python_calls.token_of(read) for key, read in reads.items()},
@@ -135,12 +136,13 @@ def _of_copies(
 
 
 def _accessed_by_calls(
-    graph: Any, slots: Mapping[str, ShardedSlot]
+    graph: Any, captured: Captured, slots: Mapping[str, ShardedSlot]
 ) -> Callable[[Op, str], Collection[int]]:
     """Whose copies of a slot, by its key, a call accesses that takes the slot's shards."""
 
     def accessed(op: Op, key: str) -> Collection[int]:
-        called = function_graph.called_graphs(graph, op.node)
+        names = run_by(op.node, captured.view.functions)
+        called = function_graph.graphs_of(graph, names, captured.functions)
         known = captures.components_of(called, _first_shard(slots[key]))
         return known or range(len(slots[key].shards))
 

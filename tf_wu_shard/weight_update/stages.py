@@ -11,7 +11,8 @@ from typing import Any, TypeAlias
 from tf_wu_shard import refusals
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.gate import WRITING
-from tf_wu_shard.graph.calls import is_call
+from tf_wu_shard.graph.calls import is_call, run_by
+from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.tpu.obstacles import obstacle, sums_over_replicas
 from tf_wu_shard.refusals import Refusal
@@ -213,11 +214,10 @@ def _is_reported(graph: Any, captured: Captured, key: str, reported: Reported) -
     view, variable = captured.view, captured.variables.get(key)
     handles = [name for name, ref in view.variables.items() if ref.key == key and not ref.replica]
     writers = [write.op for handle in handles for write in values_of(view, handle).writes]
-    return bool(writers) and all(
-        is_call(op.type)
-        and any(
-            id(variable) in reported.get(called, ())
-            for called in function_graph.called_graphs(graph, op.node)
-        )
-        for op in writers
-    )
+
+    def reports(op: Op) -> bool:
+        names = run_by(op.node, view.functions)
+        called = function_graph.graphs_of(graph, names, captured.functions)
+        return any(id(variable) in reported.get(one, ()) for one in called)
+
+    return bool(writers) and all(is_call(op.type) and reports(op) for op in writers)

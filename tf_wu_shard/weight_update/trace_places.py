@@ -12,6 +12,7 @@ from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.tpu.ops import METADATA, program_of
 from tf_wu_shard.tensorflow_private import function_graph
 from tf_wu_shard.tensorflow_private.node_import import scopes
+from tf_wu_shard.weight_update.rewrite.names import SCOPE, in_place_of
 
 
 def turns_of(
@@ -56,7 +57,8 @@ class _Places:
         """The place of an op, or of what it was written out of.
 
         Args:
-            name: The op's name; what was written out of a call has the call's name as a scope.
+            name: The op's name; what was written out of a call, or computes a shard of what an op
+                did, has the call's or the op's name as a scope.
 
         Returns:
             Its number in the graph; then, where it was written out of a call, that in the graph of
@@ -66,7 +68,11 @@ class _Places:
             return (self._ops[name][0],)
         for scope in scopes(name):
             place, op = self._ops.get(scope, (0, None))
-            if op is not None and is_call(op.type):
+            if op is None:
+                continue
+            if name.startswith(f"{in_place_of(scope, SCOPE)}/"):
+                return (place,)
+            if is_call(op.type):
                 inner = self._called(scope) if op.type in PLAIN_CALLS else None
                 rest = inner.of(name[len(scope) + 1 :]) if inner is not None else None
                 return (place, *(rest or ()))

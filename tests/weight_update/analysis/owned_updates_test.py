@@ -198,6 +198,10 @@ LEFT_ALONE = {
         "moved# = StatefulPartitionedCall(total#) {f=&noisy} [4] @d#\n",
         "each replica runs a StatefulPartitionedCall of its own (moved1)",
     ),
+    "a branch that takes the handle of another variable": (
+        "moved# = If(total#, total#, kept#) {then_branch=&looks else_branch=&looks} [4] @d#\n",
+        "If takes the handle of kept (moved0)",
+    ),
     "a call that writes another variable": (
         "moved# = StatefulPartitionedCall(total#, kept#) {f=&keeps} [4] @d#\n",
         "each replica runs a StatefulPartitionedCall that writes variables (moved0)",
@@ -213,6 +217,7 @@ def test_replicas_that_may_differ_are_left_alone(case: str) -> None:
     functions = {
         "noisy": ("a", "n = RandomUniform() [4]", "n:output:0"),
         "keeps": ("a h", "w = AssignVariableOp(h, a)", "a"),
+        "looks": ("a h", "r = ReadVariableOp(h) [4]", "r:value:0"),
     }
     analysis = found(CUMSUM + text + STEP.format("moved#"), refs=refs, functions=functions)
     assert analysis.updates == ()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from tests.weight_update.plan.analyses import FLOAT16, FLOAT64, Weight, analysis_of
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.layout import AnyLayout, flat_layout, tile_layout
+from tf_wu_shard.layout import AnyLayout, flat_layout, owner_layout, tile_layout
 from tf_wu_shard.preferences import Preferences
 from tf_wu_shard.refusals import Refusal, Storage
 from tf_wu_shard.weight_update.analysis.types import Analysis
@@ -102,6 +102,21 @@ def test_a_variable_whose_slots_live_in_shards_stays_sharded_however_small() -> 
     )
     assert [v.variable for v in plan.variables] == ["a"]
     assert left(plan) == {"b": "7 elements, below min_elements=8"}
+
+
+def test_an_owner_takes_no_weight_that_another_function_has_in_shards_as_a_slot() -> None:
+    one = analysis_of([Weight("a", (7,), ("m",))])
+    whole = dataclasses.replace(
+        one, updates=tuple(dataclasses.replace(u, whole=True) for u in one.updates)
+    )
+    held = {"a": flat_layout((7,), 4, 4)}
+    # Written in parts it may live in any; an owner hands out what its own component holds.
+    assert [v.variable for v in plan_of(one, in_shards=held).variables] == ["a"]
+    assert left(plan_of(whole, in_shards=held)) == {
+        "a": f"its slot a lives in shards that another function cut: {held['a']}"
+    }
+    owned = {"a": owner_layout((7,), 4, 1), "m": owner_layout((7,), 4, 1)}
+    assert [v.variable for v in plan_of(whole, in_shards=owned).variables] == ["a"]
 
 
 def test_the_users_min_elements_counts_more_than_the_dialects() -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Set
+from collections.abc import Mapping, Set
 
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.step.reductions import GradientReduction
+
+_NONE: Mapping[str, Set[str]] = {}
 
 
 def with_order(
@@ -38,7 +40,9 @@ def with_order(
     )
 
 
-def marked_behind(view: GraphView, marked: Set[str]) -> dict[str, int]:
+def marked_behind(
+    view: GraphView, marked: Set[str], waited_for: Mapping[str, Set[str]] = _NONE
+) -> dict[str, int]:
     """How many of some ops come one after the other on the way to each op, it included.
 
     What has as many behind it waits for none of the others of its kind by way of a marked op.
@@ -46,19 +50,25 @@ def marked_behind(view: GraphView, marked: Set[str]) -> dict[str, int]:
     Args:
         view: The graph.
         marked: The names of the ops that count.
+        waited_for: More of them, which count behind whatever has a control edge from them, but not
+            where only certain ops have: by name, the names of these.
 
     Returns:
         The numbers, by op.
     """
     behind = dict.fromkeys(view.ops, 0)
-    first = min((view.ops[name].position for name in marked), default=len(behind))
+    counted = (*marked, *waited_for)
+    first = min((view.ops[name].position for name in counted), default=len(behind))
     for op in itertools.islice(view, first, None):
         before = 0
         for value in op.inputs:
             if behind[value.op] > before:
                 before = behind[value.op]
         for name in op.controls:
-            if behind[name] > before:
-                before = behind[name]
+            count = behind[name]
+            if name in waited_for and op.name not in waited_for[name]:
+                count += 1
+            if count > before:
+                before = count
         behind[op.name] = before + (op.name in marked)
     return behind

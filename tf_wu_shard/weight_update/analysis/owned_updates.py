@@ -96,6 +96,12 @@ class OwnedSlice(UpdateSlice):
         if own and writes_in_call(self._view, op):
             # The other replicas' components would miss it.
             return refusals.Matrices.CALL_WRITES.at(op.name, op_type=op.type)
+        others = [
+            v.op for v in op.inputs if v.op in self._view.variables.keys() - self._own_handles
+        ]
+        if own and others:
+            key = self._view.variables[others[0]].key
+            return refusals.Matrices.READS_BY_HANDLE.at(op.name, op_type=op.type, variable=key)
         if any(self._view.may_have_several(value) for value in own):
             self._take(op)
             return self._check_write(op)

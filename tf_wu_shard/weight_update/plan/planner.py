@@ -183,8 +183,10 @@ def _owners(analysis: Analysis, smallest: int, held: Mapping[str, AnyLayout]) ->
 def _misfit(
     update: WeightUpdate, layouts: Sequence[AnyLayout], held: Mapping[str, AnyLayout]
 ) -> Refusal | None:
-    """Why the update cannot go on in the shards that its slots live in."""
-    for slot in update.slots:
+    """Why the update cannot go on in the shards that its variables live in."""
+    # What another function has as a slot may be a weight here. Written in parts it may live in any;
+    # an owner hands out what its own component holds.
+    for slot in update.variables if update.whole else update.slots:
         cut = held.get(slot.key)
         if cut is not None and cut != _slot_plan(slot, layouts).layout:
             return refusals.Plan.CUT_OTHERWISE.at(slot=slot.key, cut=str(cut))

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from tf_wu_shard.dtypes import VARIANT
 from tf_wu_shard.errors import StorageError
-from tf_wu_shard.graph.calls import is_call
+from tf_wu_shard.graph.calls import all_named_by, is_call
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.tpu.ops import REPLICATED_INPUT
@@ -158,7 +158,7 @@ def _of_handle(view: GraphView, handle: str, key: str) -> list[Op]:
 
 def _against(op: Op, key: str) -> str:
     where = f"the function's op {op.name!r} ({op.type})"
-    if is_call(op.type):
+    if all_named_by(op.node):
         return (
             f"{where} hands variable {key!r}, which lives in shards, to a function that cannot be"
             " redirected to them; read the variable's value outside of that function and hand it"

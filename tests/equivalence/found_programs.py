@@ -1,0 +1,127 @@
+"""Random programs that went wrong once, each as small as it could be made."""
+
+from __future__ import annotations
+
+from tests.equivalence.random_programs import Block, Program, Step
+
+
+def _updated(weight: int, *slots: int) -> Block:
+    """A gradient is added to slots of a weight, and subtracted from it."""
+    gradient = ("gradient", weight)
+    added = tuple(("write", (weight, slot), "assign_add", gradient) for slot in slots)
+    return (("gradients", "sum"), *added, ("write", (weight, 0), "assign_sub", gradient))
+
+
+_MOMENTUM = Step(_updated(0, 1))
+_FIRST_AND_THEN = (("step", 0), ("step", 1), ("step", 0), ("step", 1))
+_READ = ("read", (0, 1))
+_STEPPED = ("write", (0, 0), "assign_sub", _READ)
+
+FOUND = {
+    "looked_at_in_branches_around_a_step": Program(
+        ((3,),),
+        (1,),
+        steps=(
+            Step(
+                (
+                    ("gradients", "mean"),
+                    _STEPPED,
+                    ("write", (0, 0), "assign", ("gradient", 0)),
+                    ("write", (0, 1), "assign", ("add", _READ, ("times", 2.0, ("turn",)))),
+                ),
+                "between",
+                (("branch", ("is_true",), (("look", (0, 0), "sum"),), ()),),
+            ),
+        ),
+        actions=(("step", 0), ("step", 0)),
+    ),
+    "written_whole_what_lives_in_shards": Program(
+        ((40, 12),),
+        (1,),
+        steps=(
+            _MOMENTUM,
+            Step(
+                (
+                    ("gradients", "sum"),
+                    ("write", (0, 1), "assign_sub", ("cumulative", ("gradient", 0))),
+                    ("write", (0, 0), "assign_sub", ("gradient", 0)),
+                ),
+                "between",
+                (("look", (0, 1), "max"),),
+            ),
+        ),
+        actions=_FIRST_AND_THEN,
+    ),
+    "compiled_on_replicas": Program(
+        ((40, 12),),
+        (1,),
+        steps=(_MOMENTUM, Step((("call", (_STEPPED, ("look", (0, 1), "max")), True),))),
+        actions=_FIRST_AND_THEN,
+    ),
+    "compiled_over_a_dataset": Program(
+        ((40, 12),),
+        (1,),
+        steps=(_MOMENTUM, Step((("call", (("look", (0, 1), "max"), _STEPPED), True),), "dataset")),
+        actions=_FIRST_AND_THEN,
+    ),
+    "looped_in_a_call_of_the_host": Program(
+        ((40, 12),),
+        (2,),
+        steps=(_MOMENTUM,),
+        functions=(
+            (
+                (
+                    "call",
+                    (
+                        ("write", (0, 1), "assign", ("read", (0, 2))),
+                        ("loop", 2, False, (("write", (0, 1), "assign", _READ),)),
+                    ),
+                    False,
+                ),
+            ),
+        ),
+        actions=(("step", 0), ("function", 0), ("step", 0)),
+    ),
+    "looked_at_in_a_branch_before": Program(
+        ((33,),),
+        (1,),
+        steps=(
+            _MOMENTUM,
+            Step((("branch", ("is_false",), (), (("look", (0, 1), "max"),)), *_updated(0, 1))),
+        ),
+        actions=_FIRST_AND_THEN,
+    ),
+    "called_in_the_other_branch": Program(
+        ((24, 16),),
+        (1,),
+        steps=(
+            _MOMENTUM,
+            Step(
+                (
+                    (
+                        "branch",
+                        ("is_true",),
+                        (("write", (0, 1), "assign", _READ),),
+                        (("call", (_STEPPED,), False),),
+                    ),
+                )
+            ),
+        ),
+        actions=_FIRST_AND_THEN,
+    ),
+    "written_in_a_call_and_looked_at": Program(
+        ((40, 12),),
+        (1,),
+        steps=(
+            Step(
+                (
+                    ("call", (("write", (0, 1), "assign", ("read", (0, 0))),), False),
+                    ("gradients", "sum"),
+                    ("look", (0, 1), "max"),
+                    *_updated(0, 1)[1:],
+                ),
+            ),
+        ),
+        actions=(("step", 0), ("step", 0)),
+    ),
+}

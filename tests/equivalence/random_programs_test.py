@@ -1,0 +1,38 @@
+"""Whatever a program does between its updates, not a bit of what it leaves or sees differs."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tests.equivalence.found_programs import FOUND
+from tests.equivalence.own_process import OnGround, scenarios_of
+from tests.equivalence.program_scenarios import SCENARIOS
+from tests.selection import cases
+
+GROUNDS = ("mirrored", "collective", "tpu")
+
+QUICK = {("mirrored", name) for name in (*FOUND, "seed_1", "seed_2", "seed_3")} | {
+    ("collective", "written_in_a_call_and_looked_at")
+}
+
+CASES = cases(itertools.product(GROUNDS, SCENARIOS), QUICK)
+
+
+@pytest.fixture(scope="module")
+def found(request: pytest.FixtureRequest) -> OnGround:
+    return scenarios_of(request, "program_scenarios")
+
+
+@pytest.mark.parametrize(("ground", "name"), CASES)
+def test_nothing_differs_by_a_bit(found: OnGround, ground: str, name: str) -> None:
+    outcome = found(ground)[name]
+    assert outcome["apart"] == []
+    # A refusal is an answer, a failure of the pass is not.
+    assert not any("pass failed" in text for text in outcome["reports"])
+
+
+@pytest.mark.parametrize(("ground", "name"), [case for case in QUICK if "seed" not in case[1]])
+def test_what_went_wrong_once_is_sharded(found: OnGround, ground: str, name: str) -> None:
+    assert any("sharded 100 %" in text for text in found(ground)[name]["reports"])
