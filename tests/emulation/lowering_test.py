@@ -247,3 +247,11 @@ def test_an_exchange_inside_of_an_op_that_calls_in_a_way_of_its_own_is_refused()
     call = node("call", "RemoteCall", "^meta", cluster="c", f=attributes.function("g"))
     with pytest.raises(EmulationError, match="RemoteCall 'call' cannot be emulated: replicas"):
         definitions.lowered(double(call), inner)
+
+
+def test_a_program_that_a_dataset_runs_is_refused() -> None:
+    # No TPU runs one there, and replicas that are not inlined all get the first one's variables.
+    of_dataset = double(node("twice", "Mul", "a", "a", cluster="c"))
+    of_dataset.attr["_tf_data_function"].b = True
+    with pytest.raises(EmulationError, match=r"a dataset runs .* loop over a distributed dataset"):
+        definitions.lowered(of_dataset)

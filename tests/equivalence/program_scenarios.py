@@ -13,10 +13,8 @@ from tests.equivalence.random_programs import Program, program_of
 _EXACT = {f"seed_{seed}": program for seed in range(150) if (program := program_of(seed)).is_exact}
 
 
-def _scenario(program: Program) -> Scenario:
-    return functools.partial(run, program)
-
+PROGRAMS: dict[str, Program] = {**FOUND, **_EXACT}
 
 SCENARIOS: dict[str, Scenario] = {
-    name: _scenario(program) for name, program in {**FOUND, **_EXACT}.items()
+    name: functools.partial(run, program) for name, program in PROGRAMS.items()
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 # A variable: the number of a weight, and 0 for the weight itself or the number of a slot of it.
@@ -74,7 +75,23 @@ class Program:
     @property
     def is_exact(self) -> bool:
         """Whether no sum is taken over shards, which may round otherwise than one of the whole."""
-        return not any(f"'{name}'" in repr(self.steps) for name in ("norm", "total"))
+        return not any(part[0] in ("norm", "total") for part in _parts(self.steps))
+
+    @property
+    def compiles(self) -> bool:
+        """Whether XLA is asked to compile a function that replicas call."""
+        return any(part[0] == "call" and part[2] for part in _parts(self.steps))
+
+
+def _parts(whole: Any) -> Iterator[tuple[Any, ...]]:
+    """All statements and expressions of some, at any depth."""
+    if isinstance(whole, Step):
+        yield from _parts(whole.replica)
+    if isinstance(whole, tuple) and whole:
+        if isinstance(whole[0], str):
+            yield whole
+        for part in whole:
+            yield from _parts(part)
 
 
 def program_of(seed: int) -> Program:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.equivalence.found_programs import FOUND
 from tests.equivalence.own_process import OnGround, scenarios_of
-from tests.equivalence.program_scenarios import SCENARIOS
+from tests.equivalence.program_scenarios import PROGRAMS
 from tests.selection import cases
 
 GROUNDS = ("mirrored", "collective", "tpu")
@@ -17,7 +17,14 @@ QUICK = {("mirrored", name) for name in (*FOUND, "seed_1", "seed_2", "seed_3")} 
     ("collective", "written_in_a_call_and_looked_at")
 }
 
-CASES = cases(itertools.product(GROUNDS, SCENARIOS), QUICK)
+# No dataset runs a TPU's program. XLA compiles all of that; what stands for it here it does not.
+UNKNOWN = {
+    ("tpu", name)
+    for name, program in PROGRAMS.items()
+    if program.compiles or any(step.wrap == "dataset" for step in program.steps)
+}
+
+CASES = cases((c for c in itertools.product(GROUNDS, PROGRAMS) if c not in UNKNOWN), QUICK)
 
 
 @pytest.fixture(scope="module")

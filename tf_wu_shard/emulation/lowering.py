@@ -29,6 +29,8 @@ _OUTPUT = "TPUReplicatedOutput"
 # The attribute of a NoOp that a cluster comes after, as what comes before a TPU program does.
 _PIVOT = "_pivot_for_cluster"
 
+# The attribute of a function that a dataset runs.
+_OF_DATASET = "_tf_data_function"
 
 # Replicas that draw from a seed of an op's own draw different numbers, as TPU cores do; a stride
 # that is prime keeps them from meeting those of an op whose seed is a few steps away.
@@ -70,6 +72,11 @@ def lower(definition: Any, find: Find, devices_of: Callable[[int], Sequence[str]
     Raises:
         EmulationError: The function holds something that only a TPU can do.
     """
+    if _OF_DATASET in definition.attr:
+        raise EmulationError(
+            f"a dataset runs {definition.signature.name!r}, which runs a TPU program: a TPU's host"
+            " cannot do so; loop over a distributed dataset, or over tf.range with an iterator"
+        )
     return _Lowering(definition, find, devices_of).lowered()
 
 
