@@ -31,9 +31,10 @@ _ON_VALUES = (
 def is_eligible(graph: Any, view: GraphView, sight: Sight) -> bool:
     """Whether passes are to work on a function.
 
-    A branch, or what a loop of a replica runs, is left to the function around it, which redirects
-    its slots in shards: that may write a branch out and shard the update in it, and knows all that
-    is done. Not so what reduces gradients itself, or does to a slot what its value does not allow.
+    A branch, or what a loop of a replica runs, is left to the function around it, with what these
+    call: that redirects their slots in shards, may write a branch out and shard the update in it,
+    and knows all that is done. Not so what reduces gradients itself, or does to a slot what its
+    value does not allow.
 
     Args:
         graph: The FuncGraph.
@@ -42,8 +43,10 @@ def is_eligible(graph: Any, view: GraphView, sight: Sight) -> bool:
     """
     if not sight.trains:
         return _hands_sums_to(view, sight.calls)
-    of_a_replica = function_graph.is_branch_or_body(graph) and function_graph.is_of_a_replica()
-    if not sight.in_shards or not (function_graph.is_branch(graph) or of_a_replica):
+    is_left = function_graph.is_branch
+    if function_graph.is_of_a_replica():
+        is_left = function_graph.is_branch_or_body
+    if not sight.in_shards or not function_graph.is_within(graph, is_left):
         return True
     slots = [sharded_slot.sharded_slot_of(handle) for handle, _ in sight.in_shards]
     in_rows_or_lanes = all(slot is not None and isinstance(slot.layout, Layout) for slot in slots)

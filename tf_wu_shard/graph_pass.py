@@ -190,6 +190,8 @@ def _processed(
             # There is nothing to shard, but a pass may have changed what it calls.
             asked, options = _Asked(None, passes.called_in(captured.view, asked.others)), None
             if not asked.others:
+                if sight.in_shards:
+                    traced_graphs.leave_to_caller(graph)
                 return None
         # What another pass makes of a call that XLA compiles would not be compiled again.
         step = step_of(graph, captured, options, calls=not asked.others)

@@ -109,6 +109,50 @@ FOUND = {
         ),
         actions=_FIRST_AND_THEN,
     ),
+    "called_beside_writes_in_a_branch_over_a_dataset": Program(
+        ((40, 12),),
+        (1,),
+        steps=(
+            _MOMENTUM,
+            Step(
+                (
+                    (
+                        "branch",
+                        ("is_true",),
+                        (
+                            ("write", (0, 1), "assign_sub", ("times", 0.5, _READ)),
+                            ("call", (("look", (0, 1), "sum"),), False),
+                        ),
+                        (),
+                    ),
+                ),
+                "dataset",
+            ),
+        ),
+        actions=_FIRST_AND_THEN,
+    ),
+    "called_beside_writes_in_a_loop": Program(
+        ((40, 12),),
+        (1,),
+        steps=(
+            _MOMENTUM,
+            Step(
+                (
+                    (
+                        "loop",
+                        3,
+                        True,
+                        (
+                            ("write", (0, 1), "assign_sub", ("times", 0.5, _READ)),
+                            ("call", (("look", (0, 1), "sum"), _STEPPED), False),
+                        ),
+                    ),
+                ),
+                "range",
+            ),
+        ),
+        actions=_FIRST_AND_THEN,
+    ),
     "written_in_a_call_and_looked_at": Program(
         ((40, 12),),
         (1,),

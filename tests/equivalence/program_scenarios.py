@@ -9,8 +9,12 @@ from tests.equivalence.nested_scenarios import Scenario
 from tests.equivalence.program_runs import run
 from tests.equivalence.random_programs import Program, program_of
 
-# Where a sum is taken over shards bits may differ, and an element type of few bits shows it.
-_EXACT = {f"seed_{seed}": program for seed in range(150) if (program := program_of(seed)).is_exact}
+# Bits may differ where a sum is taken over shards, or XLA rounds a product and a sum once.
+_EXACT = {
+    f"seed_{seed}": program
+    for seed in range(170)
+    if (program := program_of(seed)).is_exact and not program.compiles
+}
 
 
 PROGRAMS: dict[str, Program] = {**FOUND, **_EXACT}

@@ -88,6 +88,15 @@ def is_branch(graph: Any) -> bool:
     return isinstance(graph, control_flow_v2_func_graphs.CondBranchFuncGraph)
 
 
+def is_within(graph: Any, kind: Callable[[Any], bool]) -> bool:
+    """Whether a FuncGraph, or one in whose trace it is traced, at any depth, is of some kind."""
+    while not kind(graph):
+        if not is_nested(graph):
+            return False
+        graph = graph.outer_graph
+    return True
+
+
 def is_of_a_replica() -> bool:
     """Whether what is being traced is what one replica does, and not what is done for all."""
     return tf.distribute.has_strategy() and not tf.distribute.in_cross_replica_context()
