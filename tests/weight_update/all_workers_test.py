@@ -11,6 +11,7 @@ import keras
 import pytest
 import tensorflow as tf
 
+from tests.graph.tracing import traced, weight_and_slot
 from tests.weight_update.rewrite.stages import Stages, keras_step, run_stages
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.errors import StorageError
@@ -92,6 +93,29 @@ def test_what_gradients_travel_in_and_weights_that_are_whole_in_between_are_in_t
         _digest(captured, plan, ShardingOptions(dialect="collective")),
     }
     assert len(found) == 5
+
+
+@pytest.mark.parametrize(("factor", "beside", "alike"), [(0.5, 3.0, True), (0.25, 1.0, False)])
+def test_what_an_identity_passes_on_beside_a_gradient_is_not_in_the_digest(
+    strategy_of: Strategies, factor: float, beside: float, alike: bool
+) -> None:
+    """A gradient that is reduced stands beside the worker's own, of its own number, say."""
+    strategy = strategy_of(2)
+
+    def digest(factor: float, beside: float) -> str:
+        weight, _ = weight_and_slot(strategy)
+
+        def replica(number: tf.Tensor) -> None:
+            del number
+            total = tf.distribute.get_replica_context().all_reduce("SUM", weight * 2.0)
+            scaled, _ = tf.identity_n([total * factor, weight * beside])
+            weight.assign_sub(tf.tanh(scaled))
+
+        stages = run_stages(traced(strategy, replica), ShardingOptions(min_elements=1))
+        assert len(stages.plan.variables) == 1
+        return _digest(stages.captured, stages.plan, ShardingOptions())
+
+    assert (digest(0.5, 1.0) == digest(factor, beside)) is alike
 
 
 class Others:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tf_wu_shard import refusals
@@ -263,7 +263,20 @@ class _Computed:
         return self._known[name].hex()
 
     def _entering(self, op: Op) -> list[str]:
-        return [value.op for value in op.inputs if value not in self._gradients]
+        return [value.op for value in self._operands(op) if value not in self._gradients]
+
+    def _operands(self, op: Op) -> Iterator[Value]:
+        """What an op takes; of an IdentityN what that passes on, without what is beside it.
+
+        A gradient that is reduced stands beside the worker's own one.
+        """
+        for value in op.inputs:
+            while value not in self._gradients:
+                source = self._view.producer(value)
+                if source.type != "IdentityN":
+                    break
+                value = source.inputs[value.index]
+            yield value
 
     def _of(self, op: Op) -> bytes:
         found = hashlib.sha256(op.type.encode())
@@ -272,7 +285,7 @@ class _Computed:
         variable = self._view.variables.get(op.name)
         if variable is not None:
             found.update(_name(self._captured, variable.key).encode())
-        for value in op.inputs:
+        for value in self._operands(op):
             key, _ = self._gradients.get(value, (None, 0))
             before = self._known.get(value.op, b"") if key is None else repr(key).encode()
             found.update(b"%d:%s" % (value.index, before))
