@@ -102,13 +102,15 @@ def program_of(seed: int) -> Program:
 class _Generator:
     def __init__(self, source: random.Random) -> None:
         self._random = source
+        self._shapes: tuple[tuple[int, ...], ...] = ()
         self._slots: tuple[int, ...] = ()
 
     def program(self) -> Program:
         draw = self._random
         shapes = tuple(draw.choice(_SHAPES) for _ in range(draw.randint(1, 3)))
-        if draw.random() < 0.3:
+        if draw.random() < 0.5:
             shapes = shapes[:1] * len(shapes)
+        self._shapes = shapes
         self._slots = tuple(draw.randint(1, 2) for _ in shapes)
         dtype = draw.choice(_DTYPES)
         steps = tuple(self._step() for _ in range(draw.choice((1, 1, 2, 2, 3))))
@@ -220,7 +222,8 @@ class _Generator:
         if depth <= 0:
             ends: tuple[Expression, ...] = (("gradient", weight),)
             if not summed:
-                read = ("read", self._place(weight))
+                alike = [n for n, own in enumerate(self._shapes) if own == self._shapes[weight]]
+                read = ("read", self._place(draw.choice(alike)))
                 ends = (*ends, read, ("number", draw.uniform(-1, 1)), ("turn",))
             return draw.choice(ends)
         kind = draw.choice((*_OF_TWO, *_OF_ONE, *_OF_WHOLE[: draw.choice((0, 0, 0, 4))], "times"))
