@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -51,6 +50,8 @@ class _Places:
             graph: The FuncGraph.
         """
         self._graph = graph
+        # What calls run, by the name of the call; None where nothing is known of it.
+        self._called: dict[str, _Places | None] = {}
         self._ops = {op.name: (place, op) for place, op in enumerate(graph.get_operations())}
 
     def of(self, name: str) -> tuple[int, ...] | None:
@@ -73,14 +74,15 @@ class _Places:
             if name.startswith(f"{in_place_of(scope, SCOPE)}/"):
                 return (place,)
             if is_call(op.type):
-                inner = self._called(scope) if op.type in PLAIN_CALLS else None
+                inner = self._inside(scope) if op.type in PLAIN_CALLS else None
                 rest = inner.of(name[len(scope) + 1 :]) if inner is not None else None
                 return (place, *(rest or ()))
         return None
 
-    @functools.cache  # noqa: B019 - lives as long as one redirection
-    def _called(self, name: str) -> _Places | None:
+    def _inside(self, call: str) -> _Places | None:
         """The places in the function that a call runs."""
-        function = self._ops[name][1].get_attr("f").name
-        graph = function_graph.inner_graph(self._graph, function)
-        return None if graph is None else _Places(graph)
+        if call not in self._called:
+            function = self._ops[call][1].get_attr("f").name
+            graph = function_graph.inner_graph(self._graph, function)
+            self._called[call] = None if graph is None else _Places(graph)
+        return self._called[call]

@@ -28,7 +28,10 @@ def inputs_of(counted: Counted, name: str) -> set[str]:
     return set(found.input)
 
 
-@pytest.mark.parametrize("exchange", [EXCHANGE, "CollectiveReduceScatterV2", "CollectiveGatherV2"])
+@pytest.mark.parametrize(
+    "exchange",
+    [EXCHANGE, "CollectiveReduceScatterV2", "CollectiveReduceV2", "CollectiveGatherV2"],
+)
 def test_writes_begin_after_the_first_exchange_and_end_after_the_last_write(exchange: str) -> None:
     nodes = [
         node("m", "Placeholder"),
@@ -45,6 +48,22 @@ def test_writes_begin_after_the_first_exchange_and_end_after_the_last_write(exch
     assert f"^{begin}" in inputs_of(counted, "first") & inputs_of(counted, "second")
     assert counted.control_outputs == ("second", end)
     assert list(counted.bindings.values()) == [own.begun.handle, own.ended.handle]
+
+
+def test_a_write_that_takes_nothing_of_an_exchange_begins_after_it_as_well() -> None:
+    # Another worker may still read the slot on its way to the exchange.
+    nodes = [
+        node("m", "Placeholder"),
+        node("x", "Placeholder"),
+        node("decay", "AssignVariableOp", "m", "x"),
+        node("g", EXCHANGE, "x"),
+        node("write", "AssignVariableOp", "m", "g", "^decay"),
+    ]
+    own = counter()
+    counted = with_write_counts(nodes, (), {"decay": [own], "write": [own]})
+    begin = "wu_shard/writes_0/begin"
+    assert "^g" in inputs_of(counted, begin)
+    assert f"^{begin}" in inputs_of(counted, "decay") & inputs_of(counted, "write")
 
 
 def test_an_exchange_that_waits_for_a_write_is_not_waited_for() -> None:

@@ -2,8 +2,8 @@
 
 Another worker may ask for a shard while a step runs. It gets what was there between two steps, or
 learns that there is a step: where as many writes ended as began, none is under way. Writes begin
-once the first exchange has brought something, so that a worker that waits in a step for a reader
-has not begun.
+once the first exchange has brought something, also those that take nothing of it, so that a worker
+that waits in a step for a reader has not begun.
 
 Where a step updates several times, each time is counted by itself: an update is whole on all
 workers when the next one's exchange begins, and stays readable if that one fails.
@@ -23,7 +23,10 @@ from tf_wu_shard.graph.builder import GraphBuilder
 from tf_wu_shard.graph.ordering import ordered_ops
 
 # What brings something from other workers: sums of gradients, or the entries of sparse ones.
-_EXCHANGES = {"CollectiveAllToAllV2", "CollectiveReduceScatterV2", "CollectiveGatherV2"}
+_EXCHANGES = {
+    *("CollectiveAllToAllV2", "CollectiveGatherV2"),
+    *("CollectiveReduceScatterV2", "CollectiveReduceV2"),
+}
 
 
 class Counter(Protocol):
@@ -74,7 +77,7 @@ def with_write_counts(
     if not writes:
         return Counted((*nodes,), tuple(control_outputs), {})
     lone = lone_reads or {}
-    places, first = _places(nodes, writes, lone)
+    places, first, brought = _places(nodes, writes, lone)
     together: dict[tuple[int, int], list[Any]] = {}
     for node in nodes:
         for counter in {id(counter) for counter in writes.get(node.name, ())}:
@@ -92,7 +95,9 @@ def with_write_counts(
         asked = [
             name for name, own in lone.items() if id(own) == counter and places[name].level == level
         ]
-        waits = dict.fromkeys((*first.get(earliest, ()), *asked))
+        # What waits for no exchange may wait for one that waits for no write.
+        exchanged = first.get(earliest) or brought.get(level, ())
+        waits = dict.fromkeys((*exchanged, *asked))
         begin = at.op("AssignAddVariableOp", [begun, one], "begin", controls=waits)
         after = [begin.op, *(node.name for node in written)]
         end = at.op("AssignAddVariableOp", [ended, one], "end", controls=after)
@@ -122,12 +127,13 @@ class _Place(NamedTuple):
 
 def _places(
     nodes: Iterable[Any], writes: Collection[str], lone_reads: Collection[str]
-) -> tuple[dict[str, _Place], dict[_Place, tuple[str, ...]]]:
-    """The place of each op; and the first exchange of each place."""
+) -> tuple[dict[str, _Place], dict[_Place, tuple[str, ...]], dict[int, tuple[str, ...]]]:
+    """The place of each op; the first exchange or lone read of each; and each level's exchange."""
     places: dict[str, _Place] = {}
     # The level that an exchange would have here.
     following: dict[str, int] = {}
     first: dict[_Place, tuple[str, ...]] = {}
+    brought: dict[int, tuple[str, ...]] = {}
     for op in ordered_ops(nodes):
         # The deepest of the highest level.
         place = max((places[name] for name in op.sources), default=_Place())
@@ -136,6 +142,8 @@ def _places(
             deeper = _Place(place.level, place.depth + 1)
             place = max(deeper, _Place(after, 1))
             first.setdefault(place, (op.name,))
+        if op.type in _EXCHANGES:
+            brought.setdefault(place.level, (op.name,))
         places[op.name] = place
         following[op.name] = max(after, place.level + 1) if op.name in writes else after
-    return places, first
+    return places, first, brought
