@@ -7,7 +7,6 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.framework import func_graph as func_graph_module
 
-from tf_wu_shard.graph.calls import run_by
 from tf_wu_shard.tensorflow_private import function_graph
 
 
@@ -81,18 +80,3 @@ def test_a_branch_in_a_graph_of_which_no_function_is_made_never_runs() -> None:
     assert function_graph.never_runs(found[0], other)
     assert not function_graph.never_runs(found[1], scratch)
     assert not function_graph.never_runs(other, scratch)
-
-
-def test_the_graphs_of_functions_that_an_op_runs_are_known_with_those_that_they_call() -> None:
-    inner = tf.function(lambda x: x * 2)
-
-    @tf.function
-    def outer(x: tf.Tensor) -> tf.Tensor:
-        return tf.cond(x > 0, lambda: inner(x), lambda: -x)
-
-    graph = outer.get_concrete_function(tf.constant(1.0)).graph
-    (node,) = (o.node_def for o in graph.get_operations() if o.type in ("If", "StatelessIf"))
-    library = graph.as_graph_def().library
-    names = run_by(node, {f.signature.name: f for f in library.function})
-    kinds = [g.name.partition("_")[0] for g in function_graph.graphs_of(graph, names, {})]
-    assert sorted(kinds) == ["<lambda>", "cond", "cond"]

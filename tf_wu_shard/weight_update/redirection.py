@@ -13,7 +13,6 @@ from tf_wu_shard import captures
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.gate import WRITING
-from tf_wu_shard.graph.calls import run_by
 from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Dialect
@@ -21,6 +20,7 @@ from tf_wu_shard.layout import Layout, TileLayout
 from tf_wu_shard.program.functionalize import functionalized
 from tf_wu_shard.program.fused_values import on_scratch
 from tf_wu_shard.replicas import in_this_process
+from tf_wu_shard.step.called_graphs import called_graphs
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.handed_inputs import own_inputs
 from tf_wu_shard.step.own_values import written_with_own_values
@@ -139,11 +139,10 @@ def _accessed_by_calls(
     graph: Any, captured: Captured, slots: Mapping[str, ShardedSlot]
 ) -> Callable[[Op, str], Collection[int]]:
     """Whose copies of a slot, by its key, a call accesses that takes the slot's shards."""
+    called = called_graphs(graph, captured)
 
     def accessed(op: Op, key: str) -> Collection[int]:
-        names = run_by(op.node, captured.view.functions)
-        called = function_graph.graphs_of(graph, names, captured.functions)
-        known = captures.components_of(called, _first_shard(slots[key]))
+        known = captures.components_of(called(op.name), _first_shard(slots[key]))
         return known or range(len(slots[key].shards))
 
     return accessed

@@ -11,13 +11,13 @@ from typing import Any, TypeAlias
 from tf_wu_shard import refusals
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.gate import WRITING
-from tf_wu_shard.graph.calls import is_call, run_by
-from tf_wu_shard.graph.op import Op
+from tf_wu_shard.graph.calls import is_call
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.tpu.obstacles import obstacle, sums_over_replicas
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.report.published import nothing_sharded
 from tf_wu_shard.report.report import Report
+from tf_wu_shard.step.called_graphs import called_graphs
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.replicas import tpu_dialect
 from tf_wu_shard.step.step import Step
@@ -193,6 +193,7 @@ def _without_reported(
 
     And what a branch calls that sums nothing: who takes the branch knows what was summed before.
     """
+    called = called_graphs(graph, captured)
     to_be_taken = function_graph.is_branch(graph) and not analysis.num_replicas
     names = {v.name for r in nested for v in r.variables}
     names |= {v.name for r in nested for v in r.left_alone}
@@ -201,12 +202,14 @@ def _without_reported(
         for refused in analysis.refused
         if refused.variable not in names
         and not (to_be_taken and refused.refusal.kind is refusals.Updates.INSIDE_OF_CALL)
-        and not _is_reported(graph, captured, refused.variable, reported)
+        and not _is_reported(captured, refused.variable, reported, called)
     ]
     return dataclasses.replace(analysis, refused=tuple(kept))
 
 
-def _is_reported(graph: Any, captured: Captured, key: str, reported: Reported) -> bool:
+def _is_reported(
+    captured: Captured, key: str, reported: Reported, called: Callable[[str], list[Any]]
+) -> bool:
     """Whether nothing but functions that report on a variable write it.
 
     What the graph itself updates as well, from a gradient of its own, it is to report.
@@ -214,10 +217,8 @@ def _is_reported(graph: Any, captured: Captured, key: str, reported: Reported) -
     view, variable = captured.view, captured.variables.get(key)
     handles = [name for name, ref in view.variables.items() if ref.key == key and not ref.replica]
     writers = [write.op for handle in handles for write in values_of(view, handle).writes]
-
-    def reports(op: Op) -> bool:
-        names = run_by(op.node, view.functions)
-        called = function_graph.graphs_of(graph, names, captured.functions)
-        return any(id(variable) in reported.get(one, ()) for one in called)
-
-    return bool(writers) and all(is_call(op.type) and reports(op) for op in writers)
+    return bool(writers) and all(
+        is_call(op.type)
+        and any(id(variable) in reported.get(inner, ()) for inner in called(op.name))
+        for op in writers
+    )
