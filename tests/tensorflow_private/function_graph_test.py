@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import tensorflow as tf
@@ -60,6 +62,26 @@ def test_branches_and_bodies_are_parts_of_a_function_and_called_functions_are_no
     assert parts == {"body", "branch"}
     assert function_graph.is_part_of(graphs["body"], graphs["branch"])
     assert not function_graph.is_part_of(graphs["branch"], graphs["body"])
+
+
+def test_a_branch_that_outlives_its_function_is_a_part_of_nothing() -> None:
+    found = []
+
+    def branched(x: tf.Tensor) -> tf.Tensor:
+        def branch() -> tf.Tensor:
+            found.append(tf.compat.v1.get_default_graph())
+            return tf.constant(1.0)
+
+        return tf.cond(x > 0, branch, lambda: tf.constant(2.0))
+
+    function = tf.function(branched)
+    graph = weakref.ref(function.get_concrete_function(tf.constant(1.0)).graph)
+    outer = tf.function(lambda x: x).get_concrete_function(tf.constant(1.0)).graph
+    del function
+    gc.collect()
+    assert graph() is None
+    assert not function_graph.is_part_of(found[0], outer)
+    assert function_graph.title(found[0]).startswith("cond_true")
 
 
 def test_a_branch_in_a_graph_of_which_no_function_is_made_never_runs() -> None:

@@ -74,8 +74,11 @@ def inputs_by_value(graph: Any, constants: Container[str]) -> tuple[str, ...]:
 
 
 def is_branch_or_body(graph: Any) -> bool:
-    """Whether a FuncGraph belongs to a `tf.cond` or `tf.while_loop`."""
-    return bool(graph.is_control_flow_graph)
+    """Whether a FuncGraph belongs to a `tf.cond` or `tf.while_loop`.
+
+    Once the function around one is gone, a plain Graph stands around it: no such thing.
+    """
+    return bool(getattr(graph, "is_control_flow_graph", False))
 
 
 def is_nested(graph: Any) -> bool:
