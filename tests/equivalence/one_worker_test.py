@@ -76,7 +76,7 @@ def test_a_step_that_is_refused_again_on_one_worker_keeps_nobody_from_the_next()
         case = worker[_FIRST_LEFT_ALONE]
         assert case["in_shards"] == 8
         assert case["verdicts"] == ["nothing sharded"] * times + ["sharded"]
-        assert all("PyFunc" in reason for reason in case["reasons"])
+        assert all("runs inside of While" in reason for reason in case["reasons"])
         # Nobody waited for the other's answer to a question of its own.
         assert case["seconds"][1] - case["seconds"][0] < AGREEMENT_SECONDS
 
