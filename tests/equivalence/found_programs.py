@@ -17,6 +17,12 @@ _FIRST_AND_THEN = (("step", 0), ("step", 1), ("step", 0), ("step", 1))
 _READ = ("read", (0, 1))
 _STEPPED = ("write", (0, 0), "assign_sub", _READ)
 
+
+def _after_a_step(later: Step, shape: tuple[int, ...] = (40, 12)) -> Program:
+    """A step of momentum, whose slot lives in shards from then on, and another one."""
+    return Program((shape,), (1,), steps=(_MOMENTUM, later), actions=_FIRST_AND_THEN)
+
+
 FOUND = {
     "looked_at_in_branches_around_a_step": Program(
         ((3,),),
@@ -35,34 +41,22 @@ FOUND = {
         ),
         actions=(("step", 0), ("step", 0)),
     ),
-    "written_whole_what_lives_in_shards": Program(
-        ((40, 12),),
-        (1,),
-        steps=(
-            _MOMENTUM,
-            Step(
-                (
-                    ("gradients", "sum"),
-                    ("write", (0, 1), "assign_sub", ("cumulative", ("gradient", 0))),
-                    ("write", (0, 0), "assign_sub", ("gradient", 0)),
-                ),
-                "between",
-                (("look", (0, 1), "max"),),
+    "written_whole_what_lives_in_shards": _after_a_step(
+        Step(
+            (
+                ("gradients", "sum"),
+                ("write", (0, 1), "assign_sub", ("cumulative", ("gradient", 0))),
+                ("write", (0, 0), "assign_sub", ("gradient", 0)),
             ),
-        ),
-        actions=_FIRST_AND_THEN,
+            "between",
+            (("look", (0, 1), "max"),),
+        )
     ),
-    "compiled_on_replicas": Program(
-        ((40, 12),),
-        (1,),
-        steps=(_MOMENTUM, Step((("call", (_STEPPED, ("look", (0, 1), "max")), True),))),
-        actions=_FIRST_AND_THEN,
+    "compiled_on_replicas": _after_a_step(
+        Step((("call", (_STEPPED, ("look", (0, 1), "max")), True),))
     ),
-    "compiled_over_a_dataset": Program(
-        ((40, 12),),
-        (1,),
-        steps=(_MOMENTUM, Step((("call", (("look", (0, 1), "max"), _STEPPED), True),), "dataset")),
-        actions=_FIRST_AND_THEN,
+    "compiled_over_a_dataset": _after_a_step(
+        Step((("call", (("look", (0, 1), "max"), _STEPPED), True),), "dataset")
     ),
     "looped_in_a_call_of_the_host": Program(
         ((40, 12),),
@@ -82,76 +76,53 @@ FOUND = {
         ),
         actions=(("step", 0), ("function", 0), ("step", 0)),
     ),
-    "looked_at_in_a_branch_before": Program(
-        ((33,),),
-        (1,),
-        steps=(
-            _MOMENTUM,
-            Step((("branch", ("is_false",), (), (("look", (0, 1), "max"),)), *_updated(0, 1))),
-        ),
-        actions=_FIRST_AND_THEN,
+    "looked_at_in_a_branch_before": _after_a_step(
+        Step((("branch", ("is_false",), (), (("look", (0, 1), "max"),)), *_updated(0, 1))), (33,)
     ),
-    "called_in_the_other_branch": Program(
-        ((24, 16),),
-        (1,),
-        steps=(
-            _MOMENTUM,
-            Step(
+    "called_in_the_other_branch": _after_a_step(
+        Step(
+            (
                 (
+                    "branch",
+                    ("is_true",),
+                    (("write", (0, 1), "assign", _READ),),
+                    (("call", (_STEPPED,), False),),
+                ),
+            )
+        ),
+        (24, 16),
+    ),
+    "called_beside_writes_in_a_branch_over_a_dataset": _after_a_step(
+        Step(
+            (
+                (
+                    "branch",
+                    ("is_true",),
                     (
-                        "branch",
-                        ("is_true",),
-                        (("write", (0, 1), "assign", _READ),),
-                        (("call", (_STEPPED,), False),),
+                        ("write", (0, 1), "assign_sub", ("times", 0.5, _READ)),
+                        ("call", (("look", (0, 1), "sum"),), False),
                     ),
-                )
+                    (),
+                ),
             ),
-        ),
-        actions=_FIRST_AND_THEN,
+            "dataset",
+        )
     ),
-    "called_beside_writes_in_a_branch_over_a_dataset": Program(
-        ((40, 12),),
-        (1,),
-        steps=(
-            _MOMENTUM,
-            Step(
+    "called_beside_writes_in_a_loop": _after_a_step(
+        Step(
+            (
                 (
+                    "loop",
+                    3,
+                    True,
                     (
-                        "branch",
-                        ("is_true",),
-                        (
-                            ("write", (0, 1), "assign_sub", ("times", 0.5, _READ)),
-                            ("call", (("look", (0, 1), "sum"),), False),
-                        ),
-                        (),
+                        ("write", (0, 1), "assign_sub", ("times", 0.5, _READ)),
+                        ("call", (("look", (0, 1), "sum"), _STEPPED), False),
                     ),
                 ),
-                "dataset",
             ),
-        ),
-        actions=_FIRST_AND_THEN,
-    ),
-    "called_beside_writes_in_a_loop": Program(
-        ((40, 12),),
-        (1,),
-        steps=(
-            _MOMENTUM,
-            Step(
-                (
-                    (
-                        "loop",
-                        3,
-                        True,
-                        (
-                            ("write", (0, 1), "assign_sub", ("times", 0.5, _READ)),
-                            ("call", (("look", (0, 1), "sum"), _STEPPED), False),
-                        ),
-                    ),
-                ),
-                "range",
-            ),
-        ),
-        actions=_FIRST_AND_THEN,
+            "range",
+        )
     ),
     "written_in_a_call_and_looked_at": Program(
         ((40, 12),),

@@ -72,10 +72,15 @@ def all_named_by(node: Any) -> list[str]:
 
 
 def run_by(node: Any, definitions: Mapping[str, Any]) -> list[str]:
-    """Names of all functions that a node of any op may run, those that others call among them.
+    """Names of all functions that a node of any op may run, see `reached_from`."""
+    return reached_from(all_named_by(node), definitions)
+
+
+def reached_from(names: Iterable[str], definitions: Mapping[str, Any]) -> list[str]:
+    """Names of functions, and of all that these may run.
 
     Args:
-        node: The NodeDef.
+        names: Where to begin.
         definitions: The FunctionDefs, by name.
     """
 
@@ -84,7 +89,7 @@ def run_by(node: Any, definitions: Mapping[str, Any]) -> list[str]:
         nodes = definition.node_def if definition is not None else ()
         return [called for inner in nodes for called in all_named_by(inner)]
 
-    return [*reachable(all_named_by(node), further)]
+    return [*reachable(names, further)]
 
 
 def names_in(attribute: Any) -> list[str]:

@@ -18,7 +18,7 @@ from typing import Any
 
 from tf_wu_shard.dtypes import RESOURCE, item_bytes
 from tf_wu_shard.graph.builder import graph_def_of
-from tf_wu_shard.graph.calls import all_named_by
+from tf_wu_shard.graph.calls import all_named_by, reached_from
 from tf_wu_shard.graph.nodes import sources_of
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
@@ -230,12 +230,7 @@ def _may_block(view: GraphView, op_type: str) -> bool:
 
 def _function_may_block(view: GraphView, name: str) -> bool:
     """The same of any op of a function, or of those that it calls."""
-
-    def named(name: str) -> Iterable[str]:
-        function = view.functions.get(name)
-        return [n for node in function.node_def for n in all_named_by(node)] if function else ()
-
-    functions = [view.functions.get(n) for n in reachable([name], named)]
+    functions = [view.functions.get(n) for n in reached_from([name], view.functions)]
     return any(
         function is None or any(_may_block(view, node.op) for node in function.node_def)
         for function in functions
