@@ -139,4 +139,20 @@ FOUND = {
         ),
         actions=(("step", 0), ("step", 0)),
     ),
+    "two_weights_written_by_their_gradients_alone": Program(
+        ((24, 16), (24, 16)),
+        (1, 1),
+        steps=(
+            Step(
+                (
+                    ("gradients", "sum"),
+                    ("write", (0, 1), "assign", ("gradient", 0)),
+                    ("write", (0, 0), "assign_sub", ("gradient", 0)),
+                    ("write", (1, 1), "assign", ("flip", ("gradient", 1))),
+                    ("write", (1, 0), "assign_sub", ("gradient", 1)),
+                )
+            ),
+        ),
+        actions=(("step", 0),),
+    ),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from tf_wu_shard.graph.op import Value, attribute_in, parse_value
+from tf_wu_shard.graph.op import Op, Value, attribute_in, parse_value
 
 
 def test_a_data_input_names_an_op_and_an_output() -> None:
@@ -20,3 +20,14 @@ def test_asking_for_an_attribute_that_is_not_there_adds_none() -> None:
     assert attribute_in(node.attr, "keep_dims").b
     assert attribute_in(node.attr, "T").type == 0
     assert node.SerializeToString(deterministic=True) == before
+
+
+def test_an_identity_of_several_passes_each_on_by_number() -> None:
+    operands = tuple(Value(name) for name in "abc")
+    bundle, sum_ = (Op("op", type_, operands, (), "", 0, None) for type_ in ("IdentityN", "AddN"))
+    assert bundle.passes_each_on
+    assert bundle.operands_of(2) == (Value("c"),)
+    assert bundle.result_of(2) == Value("op", 2)
+    assert not sum_.passes_each_on
+    assert sum_.operands_of(0) == operands
+    assert sum_.result_of(2) == Value("op")

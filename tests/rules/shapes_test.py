@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from tests.rules.placing import CUT, WHOLE, placed
 from tf_wu_shard.placement import Replicated, Sharded
-from tf_wu_shard.rules.shapes import source_operands
 
 
 def test_a_relabelled_tensor_has_as_many_elements_as_before() -> None:
@@ -20,8 +19,3 @@ def test_a_relabelled_tensor_lies_where_it_lay() -> None:
 def test_a_shape_taken_from_a_sharded_tensor_is_refused() -> None:
     reason = "it takes a shape from the values of a sharded tensor (op)"
     assert placed("Reshape", WHOLE, Sharded((2,)), shape=(12,)) == reason
-
-
-def test_an_identity_of_several_passes_each_on_by_number() -> None:
-    assert list(source_operands("IdentityN", 2, 5)) == [2]
-    assert list(source_operands("Reshape", 0, 1)) == [0]

@@ -57,6 +57,22 @@ class Op(NamedTuple):
         """
         return (*(value.op for value in self.inputs), *self.controls)
 
+    @property
+    def passes_each_on(self) -> bool:
+        """Whether each of its results is the operand of that number, as tf.custom_gradient's are.
+
+        What is beside a value in such an op is nothing to it.
+        """
+        return self.type == "IdentityN"
+
+    def operands_of(self, output: int) -> tuple[Value, ...]:
+        """The operands that may be in one of its results."""
+        return self.inputs[output : output + 1] if self.passes_each_on else self.inputs
+
+    def result_of(self, operand: int) -> Value:
+        """The result that one of its operands is in; of several results the first."""
+        return Value(self.name, operand if self.passes_each_on else 0)
+
     def attribute(self, name: str) -> Any:
         """One of its attributes, to be read; see `attribute_in`."""
         return attribute_in(self.node.attr, name)

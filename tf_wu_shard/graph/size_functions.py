@@ -44,7 +44,7 @@ def _rank(op: Op, index: int, constant: Constant) -> Rule:
 
 
 def _same_elements(op: Op, index: int, constant: Constant) -> Rule:
-    return (yield IntegersOf(op.inputs[index if op.type == "IdentityN" else 0]))
+    return (yield IntegersOf(op.operands_of(index)[0]))
 
 
 def _packed(op: Op, index: int, constant: Constant) -> Rule:

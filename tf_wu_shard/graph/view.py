@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import hashlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tf_wu_shard.errors import WuShardError
@@ -193,6 +193,17 @@ class GraphView:
     def producer(self, value: Value) -> Op:
         """The op that computes `value`."""
         return self.ops[value.op]
+
+    def unbundled(self, value: Value, known: Container[Value] = ()) -> Value:
+        """What a value is where IdentityNs pass it on beside others.
+
+        Args:
+            value: The value.
+            known: What is taken as it is, whatever passes it on.
+        """
+        while value not in known and (op := self.producer(value)).passes_each_on:
+            value = op.inputs[value.index]
+        return value
 
     def consumers(self, value: Value) -> list[tuple[Op, int]]:
         """The live ops that read `value`, each with the number of the input it enters by."""

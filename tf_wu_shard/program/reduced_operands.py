@@ -60,8 +60,8 @@ def _following(view: GraphView, op: Op, slot: int) -> tuple[Value, ...]:
     """Where a gradient goes on to that enters an op by one of its operands."""
     if written := num_written(op.type):
         return op.inputs[:written]
-    if op.type == "IdentityN":
-        return (Value(op.name, slot),)
+    if op.passes_each_on:
+        return (op.result_of(slot),)
     if op.type in _APART or op.type == READ or (op.type in BRANCHES and slot > 0):
         return view.results(op.name)
     if family_of(op.type) in (Family.ELEMENTWISE, Family.RELABEL):

@@ -57,10 +57,3 @@ registry.register(
     *("Reshape", "ExpandDims", "Squeeze", "EnsureShape", "BroadcastTo"),
 )
 registry.register(Rule(Family.RELABEL, relabelled), "IdentityN")
-
-
-def source_operands(op_type: str, output: int, num_operands: int) -> range:
-    """Which operands of a relabelling op its output number `output` is made of."""
-    if op_type == "IdentityN":
-        return range(output, output + 1)
-    return range(num_operands)

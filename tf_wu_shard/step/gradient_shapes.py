@@ -145,13 +145,11 @@ class _Wanted:
 
     def _behind(self, op: Op, slot: int, form: _Form) -> list[tuple[Value, _Form]]:
         """The result of an op through which the sum can be followed, and its form there."""
-        if op.type == "IdentityN":
-            return [(Value(op.name, slot), form)]
         if op.type == "Reshape" and slot == 0:
             return [(Value(op.name), self._reshaped(op, form))]
-        passed = op.type in _PASSING and slot == 0
+        passed = op.passes_each_on or (op.type in _PASSING and slot == 0)
         if passed or family_of(op.type) is Family.ELEMENTWISE:
-            return [(Value(op.name), form)]
+            return [(op.result_of(slot), form)]
         return []
 
     def _reshaped(self, op: Op, form: _Form) -> _Form:

@@ -9,7 +9,6 @@ from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import CarriedReduction, CarriedSlices, Gathered
 from tf_wu_shard.rules.registry import Family, family_of
-from tf_wu_shard.rules.shapes import source_operands
 from tf_wu_shard.step.packs import parts, unflattened
 from tf_wu_shard.step.reductions import EnsuredShape, GradientReduction
 
@@ -159,8 +158,6 @@ def result_names(view: GraphView, reductions: Iterable[GradientReduction]) -> Re
         for op, slot in view.consumers(value):
             if family_of(op.type) is not Family.RELABEL:
                 continue
-            if op.type == "IdentityN":
-                stack.append((Value(op.name, slot), key, replica))
-            elif slot in source_operands(op.type, 0, 1):
-                stack.append((Value(op.name), key, replica))
+            if op.passes_each_on or slot == 0:
+                stack.append((op.result_of(slot), key, replica))
     return names

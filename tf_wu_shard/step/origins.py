@@ -70,7 +70,7 @@ def before(view: GraphView, value: Value) -> Sequence[Value]:
         made_of = _of_call(view, op)[value.index]
         return [*op.inputs[:first], *(op.inputs[first + n] for n in sorted(made_of.arguments))]
     # Beside a sum it also hands through what a replica has of its own.
-    return op.inputs[value.index : value.index + 1] if op.type == "IdentityN" else op.inputs
+    return op.operands_of(value.index)
 
 
 def behind(view: GraphView, values: Iterable[Value]) -> Iterator[Value]:
@@ -81,8 +81,8 @@ def behind(view: GraphView, values: Iterable[Value]) -> Iterator[Value]:
 def after(view: GraphView, value: Value) -> Iterator[Value]:
     """What is made of a value, but for what is everybody's; what is written is read again."""
     for op, slot in view.consumers(value):
-        if op.type == "IdentityN":
-            yield Value(op.name, slot)
+        if op.passes_each_on:
+            yield op.result_of(slot)
         elif is_call(op.type):
             number = slot - first_argument(op.type)
             for index, made_of in enumerate(_of_call(view, op)):

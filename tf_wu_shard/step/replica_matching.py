@@ -123,7 +123,7 @@ class ReplicaMatcher:
     def _element_of_results(self, x: Value, y: Value) -> bool:
         """Whether both are outputs of an IdentityN, whose other operands do not concern us."""
         ops = self._view.ops
-        return x.op != y.op and ops[x.op].type == "IdentityN" == ops[y.op].type
+        return x.op != y.op and ops[x.op].passes_each_on and ops[y.op].passes_each_on
 
     def _same_element(self, replica: int, x: Value, y: Value) -> Refusal | None:
         a = self._view.ops[x.op].inputs[x.index]

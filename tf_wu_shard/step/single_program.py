@@ -83,11 +83,7 @@ class SingleProgram(ReplicaMatcher):
 
         Beside a sum over all replicas it also hands through what a replica has of its own.
         """
-        op = self._view.ops[value.op]
-        while op.type == "IdentityN" and value not in self._results:
-            value = op.inputs[value.index]
-            op = self._view.ops[value.op]
-        return value
+        return self._view.unbundled(value, self._results)
 
     def _differs(self, op: Op) -> Refusal | None:
         """Why an op's result is not the same on every replica, its operands being so."""

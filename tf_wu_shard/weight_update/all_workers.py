@@ -270,13 +270,7 @@ class _Computed:
 
         A gradient that is reduced stands beside the worker's own one.
         """
-        for value in op.inputs:
-            while value not in self._gradients:
-                source = self._view.producer(value)
-                if source.type != "IdentityN":
-                    break
-                value = source.inputs[value.index]
-            yield value
+        return (self._view.unbundled(value, self._gradients) for value in op.inputs)
 
     def _of(self, op: Op) -> bytes:
         found = hashlib.sha256(op.type.encode())

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.layout import AnyLayout
 from tf_wu_shard.placement import Cut, Placement, Replicated, Sharded
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.registry import Family, family_of, localize, op_types, propagate
-from tf_wu_shard.rules.shapes import source_operands
 from tf_wu_shard.rules.writes import WRITES, is_fused_update, writes_rows
 from tools.rule_proof import row_updates, rows, sums, updates
 from tools.rule_proof.samples import Call, calls
@@ -110,10 +110,7 @@ def disagreement(call: Call, layout: AnyLayout) -> str | Refusal | None:
     """
     whole = call.run(call.operands)
     for output, expected in enumerate(whole):
-        sources = range(len(call.operands))
-        if family_of(call.op_type) is Family.RELABEL:
-            sources = source_operands(call.op_type, output, len(call.operands))
-        placements = tuple(_placement(call, i) for i in sources)
+        placements = tuple(_placement(call, i) for i in _sources(call, output))
         outcome = propagate(call.operation(expected), placements)
         if isinstance(outcome, Refusal):
             return outcome
@@ -165,10 +162,17 @@ def _on_shard(
         else:
             own.append(cut_out(np.broadcast_to(operand, shape), layout, replica))
     if relabels:
-        found: np.ndarray = own[source_operands(call.op_type, output, len(own))[0]]
+        found: np.ndarray = own[_sources(call, output)[0]]
         return found
     placements = tuple(_placement(call, number) for number in range(len(own)))
     return call.run_local(localize(call.operation(np.empty(shape)), placements), own)[output]
+
+
+def _sources(call: Call, output: int) -> list[int]:
+    """The operands that one output of a call may be made of."""
+    operands = tuple(Value("", number) for number in range(len(call.operands)))
+    op = Op("", call.op_type, operands, (), "", 0, None)
+    return [value.index for value in op.operands_of(output)]
 
 
 def _excerpt(array: np.ndarray) -> str:

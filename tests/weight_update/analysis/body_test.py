@@ -53,7 +53,9 @@ def build(
     view = view_of(REDUCED + text, variables=shapes, refs=HALF, outputs=outputs)
     carried, _ = DIALECT.recognise(view)
     graph = ReducedGraph.of(view, gradient_reductions(view, carried), DIALECT.replicas)
-    return BodyBuilder(graph, graph.matcher(), {*claimed}).build((0,), variables)
+    return BodyBuilder(graph, graph.matcher(), graph.handles.keys() - claimed).build(
+        (0,), variables
+    )
 
 
 def built(text: str, variables: tuple[str, ...] = ("w",), **keywords: Any) -> WeightUpdate:

@@ -29,11 +29,11 @@ class Building:
 
     def __init__(self, refusal: Refusal | None = None) -> None:
         self.outcome: Any = refusal or update_of("built")
-        self.claimed: set[str] = set()
+        self.unclaimed: set[str] = set()
         self.asked: list[tuple[Any, Any]] = []
 
-    def of(self, claimed: set[str]) -> Any:
-        self.claimed = claimed
+    def of(self, unclaimed: set[str]) -> Any:
+        self.unclaimed = unclaimed
         return self
 
     def build(self, keys: Any, variables: Any) -> Any:
@@ -59,7 +59,7 @@ def asked_for(text: str, variable: str = "w") -> list[tuple[Any, Any]]:
 def test_a_gradient_is_followed_through_an_op_without_a_rule_to_what_is_written() -> None:
     building = Building()
     found, reasons = fall_back(graph_of(ODD + STEP.format("odd#")), [], [REFUSED], building.of)
-    assert building.asked == [((0,), ("w",))] and building.claimed == {"w"}
+    assert building.asked == [((0,), ("w",))] and building.unclaimed == {"m"}
     assert found == [building.outcome] and reasons == {"w": None}
 
 
@@ -86,7 +86,7 @@ def test_only_what_rules_alone_stood_in_the_way_of_is_looked_at_again() -> None:
     returned = dataclasses.replace(REFUSED, refusal=Updates.RETURNED.at("odd0"))
     building = Building()
     assert fall_back(graph, [], [returned], building.of) == ([], {})
-    assert building.asked == [] and building.claimed == set()
+    assert building.asked == [] and building.unclaimed == {"m", "w"}
     both = [REFUSED, dataclasses.replace(returned, variable="m")]
     assert fall_back(graph_of(MOMENTUM), [], both, building.of) == ([], {})
     assert building.asked == []

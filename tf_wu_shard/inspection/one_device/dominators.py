@@ -118,11 +118,11 @@ class Dominators:
         return len(depths) - 1
 
     def _enter(self, op: Op) -> None:
-        if op.type == "IdentityN":
+        if op.passes_each_on:
             for index, value in enumerate(op.inputs):
                 number = self.of(value)
                 if number is not None:
-                    self._name(Value(op.name, index), self._new(number, op.name))
+                    self._name(op.result_of(index), self._new(number, op.name))
             return
         keys = [self._view.variables[v.op].key for v in op.inputs if v.op in self._view.variables]
         numbers = [n for v in op.inputs if (n := self.of(v)) is not None]

@@ -209,8 +209,8 @@ class UpdateValues:
         self._values[value] = found
 
     def _needed(self, op: Op, value: Value) -> Sequence[Value]:
-        if op.type == "IdentityN":
-            return op.inputs[value.index : value.index + 1]
+        if op.passes_each_on:
+            return op.operands_of(value.index)
         if self._looks_back and not self._scales(op):
             return ()
         if op.type == value_rules.TRANSPOSE or self._is_entry_by_entry(op):

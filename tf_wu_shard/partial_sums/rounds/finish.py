@@ -79,7 +79,7 @@ def update_of(
             nodes.append(_constant(op.name, shape, view.dtype(Value(op.name))))
             continue
         waits = [f"^{name}" for name in op.controls if name in needed]
-        inputs = [_passed_on(view, value) for value in op.inputs]
+        inputs = [view.unbundled(value) for value in op.inputs]
         nodes.append(
             rewired(op.node, [*(str(given.get(value, value)) for value in inputs), *waits])
         )
@@ -132,18 +132,11 @@ def _before(view: GraphView, op: Op, sums: Sequence[Value], writes: set[str]) ->
     """What an op computes with, and what else on variables comes before it."""
     if _fixed_shape(view, op) is not None:
         return
-    inputs = (_passed_on(view, value) for value in op.inputs)
+    inputs = (view.unbundled(value) for value in op.inputs)
     yield from (value.op for value in inputs if value not in sums)
     for name in op.controls:
         if name in writes or view.ops[name].type == READ:
             yield name
-
-
-def _passed_on(view: GraphView, value: Value) -> Value:
-    """What stands for a value that is passed on beside gradients of one replica's own."""
-    while view.producer(value).type == "IdentityN":
-        value = view.producer(value).inputs[value.index]
-    return value
 
 
 def _fixed_shape(view: GraphView, op: Op) -> tuple[int, ...] | None:

@@ -128,6 +128,5 @@ class BatchFlow:
         self._of_ops[op.name] = bits
         if op.type == REPLICATED_OUTPUT:
             return
-        each = op.type == "IdentityN"
         for value in self._view.results(op.name):
-            self._add(value, self.of(op.inputs[value.index]) if each else bits)
+            self._add(value, self.of(op.inputs[value.index]) if op.passes_each_on else bits)

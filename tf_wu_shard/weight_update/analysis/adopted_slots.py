@@ -37,8 +37,8 @@ def adopted_slots(view: GraphView, slice_: UpdateSlice) -> set[str]:
     ]
 
     def passed_on(value: Value) -> list[Value]:
-        takers = (op for op, _ in view.consumers(value) if op.name not in body)
-        return [Value(op.name) for op in takers if family_of(op.type) in _FOLLOWED]
+        takers = (taker for taker in view.consumers(value) if taker[0].name not in body)
+        return [op.result_of(slot) for op, slot in takers if family_of(op.type) in _FOLLOWED]
 
     handles = (
         view.variables.get(op.inputs[0].op)
@@ -54,7 +54,7 @@ def _behind(view: GraphView, values: list[Value], size: int) -> set[Value]:
 
     def made_of(value: Value) -> list[Value]:
         op = view.producer(value)
-        inputs = op.inputs if family_of(op.type) in _FOLLOWED else ()
+        inputs = op.operands_of(value.index) if family_of(op.type) in _FOLLOWED else ()
         return [value for value in inputs if math.prod(view.shape(value) or ()) == size]
 
     return set(reachable(values, made_of))

@@ -43,20 +43,21 @@ class BodyBuilder:
 
     _slice_type: type[UpdateSlice] = UpdateSlice
 
-    def __init__(self, graph: ReducedGraph, matcher: ReplicaMatcher, claimed: set[str]) -> None:
+    def __init__(self, graph: ReducedGraph, matcher: ReplicaMatcher, unclaimed: set[str]) -> None:
         """Prepares to build.
 
         Args:
             graph: The graph.
             matcher: Matches the copies of updates in it.
-            claimed: Keys of the variables that some gradient was followed to.
+            unclaimed: Keys of the variables that no gradient was followed to. What an update has
+                as a slot all the same is taken out.
         """
         self._graph = graph
         self._matcher = matcher
         self._view = graph.view
         self._names = graph.names
         self._handles = graph.handles
-        self._unclaimed = graph.handles.keys() - claimed
+        self._unclaimed = unclaimed
         self._devices = graph.devices
 
     def build(self, keys: tuple[int, ...], variables: tuple[str, ...]) -> WeightUpdate | Refusal:

@@ -43,7 +43,7 @@ def sums_over_gradients(
                 continue
             results: Iterable[Value] = ()
             if family in (Family.ELEMENTWISE, Family.RELABEL):
-                results = (Value(op.name, slot if op.type == "IdentityN" else 0),)
+                results = (op.result_of(slot),)
             elif rows and op.type == BRANCH:
                 results = (Value(op.name, number) for number in depending(view, op, slot))
             elif rows and is_of_rows(op.type) and slot == 0:

@@ -33,7 +33,7 @@ def fall_back(
         graph: The graph.
         sharded: The updates that can be computed in shards.
         refused: The others.
-        builder_of: Makes the builder, given the keys of all variables that a gradient is followed
+        builder_of: Makes the builder, given the keys of the variables that no gradient is followed
             to.
 
     Returns:
@@ -45,8 +45,9 @@ def fall_back(
     slicer = _Slicer(graph)
     dense = [key for key in sorted(wanted) if not graph.reductions[key].gathered]
     slices = [slicer.slice_from(key) for key in dense]
-    builder = builder_of({variable for slice_ in slices for variable in slice_.variables})
     in_shards = {v.key for update in sharded for v in update.variables}
+    claimed = in_shards.union(*(slice_.variables for slice_ in slices))
+    builder = builder_of(graph.handles.keys() - claimed)
     found: list[WeightUpdate] = []
     reasons: dict[str, Refusal | None] = {}
     for slice_ in entangled(slices):
@@ -152,8 +153,8 @@ class _Slicer:
                 elif op.name in self._carriers:
                     reduced_again = True
                 elif self._yields(op):
-                    through = op.type == "IdentityN"
-                    results = (Value(op.name, slot),) if through else self._view.results(op.name)
+                    one = op.passes_each_on
+                    results = (op.result_of(slot),) if one else self._view.results(op.name)
                     new = [v for v in results if v not in seen and self._view.may_have_several(v)]
                     seen.update(new)
                     stack += new

@@ -160,7 +160,7 @@ def _reach(
             if family_of(op.type) is Family.SUM:
                 # The same on every replica from here on, whatever it goes into.
                 continue
-            result = Value(op.name, slot if op.type == "IdentityN" else 0)
+            result = op.result_of(slot)
             if result not in seen:
                 seen.add(result)
                 stack.append(result)
@@ -187,7 +187,7 @@ def _size_used_in(view: GraphView, op: Op, slot: int) -> int | None:
         ref = view.variables.get(op.inputs[0].op)
         shape = None if ref is None else ref.shape
     elif family_of(op.type) is Family.ELEMENTWISE:
-        shape = view.shape(Value(op.name, slot if op.type == "IdentityN" else 0))
+        shape = view.shape(op.result_of(slot))
     return None if shape is None else math.prod(shape)
 
 

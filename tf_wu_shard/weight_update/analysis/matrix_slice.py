@@ -62,9 +62,7 @@ class MatrixSlice(UpdateSlice):
 
     def origin(self, value: Value) -> Value:
         """The value that an IdentityN, which is part of nothing, hands through."""
-        while value not in self._names and self._view.producer(value).type == "IdentityN":
-            value = self._view.producer(value).inputs[value.index]
-        return value
+        return self._view.unbundled(value, self._names)
 
     def _place_op(self, op: Op) -> Refusal | None:
         refusal = super()._place_op(op)
@@ -208,8 +206,8 @@ class MatrixSlice(UpdateSlice):
         if value in self._view.outputs:
             return False
         return all(
-            self._read_only_by(Value(reader.name, slot), names)
-            if reader.type == "IdentityN"
+            self._read_only_by(reader.result_of(slot), names)
+            if reader.passes_each_on
             else reader.name in names
             for reader, slot in self._view.consumers(value)
         )

@@ -59,7 +59,7 @@ def matrix_updates(
         why whole tensors do not help.
     """
     found, reasons = fall_back(
-        graph, sharded, refused, lambda claimed: MatrixBodyBuilder(graph, graph.matcher(), claimed)
+        graph, sharded, refused, lambda free: MatrixBodyBuilder(graph, graph.matcher(), free)
     )
     unsent = {u.name: name for u in found if (name := _unsent(u, stacks))}
     sent = [update for update in found if update.name not in unsent]

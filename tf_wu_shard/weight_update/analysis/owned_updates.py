@@ -51,7 +51,7 @@ def owned_updates(
         rules stood in the way, their reasons now also say why one replica cannot.
     """
     found, reasons = fall_back(
-        graph, sharded, refused, lambda claimed: OwnedBodyBuilder(graph, graph.matcher(), claimed)
+        graph, sharded, refused, lambda free: OwnedBodyBuilder(graph, graph.matcher(), free)
     )
     return _without_common_ops(found), still_refused(refused, reasons, _not_alone)
 

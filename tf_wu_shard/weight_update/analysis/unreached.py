@@ -170,7 +170,7 @@ def _walk(
             followed = _has_rule(op, sparse) and family_of(op.type) is not Family.SUM
             if not followed or (not sparse and is_broadcast(view, value, op, slot)):
                 continue
-            result = Value(op.name, slot if op.type == "IdentityN" else 0)
+            result = op.result_of(slot)
             if result not in seen:
                 seen.add(result)
                 stack.append(result)

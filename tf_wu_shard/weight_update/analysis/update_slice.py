@@ -20,7 +20,6 @@ from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules import registry
 from tf_wu_shard.rules.operation import LocalOp, Operation
 from tf_wu_shard.rules.registry import Family, family_of, operation_of
-from tf_wu_shard.rules.shapes import source_operands
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.rules.writes import WRITES
 from tf_wu_shard.step.variable_values import VariableValues
@@ -167,11 +166,7 @@ class UpdateSlice:
             if self._enters(value):
                 return ()
             producer = self._view.producer(value)
-            if producer.type == READ:
-                return ()
-            # What an IdentityN passes on beside the value is nothing to it.
-            alone = producer.type == "IdentityN"
-            return (producer.inputs[value.index],) if alone else producer.inputs
+            return () if producer.type == READ else producer.operands_of(value.index)
 
         return reachable((v for op in ops if op.type != READ for v in op.inputs), made_of)
 
@@ -245,8 +240,7 @@ class UpdateSlice:
         added_up = isinstance(placed, Partial)
         self.placements[result] = Replicated(placed.shape) if added_up else placed
         if family_of(op.type) is Family.RELABEL:
-            first = op.inputs[source_operands(op.type, 0, 1)[0]]
-            self._sources[result] = self.source(first)
+            self._sources[result] = self.source(op.inputs[0])
         else:
             self._add_to_body(op, operation, operands, placed)
         return None

@@ -102,7 +102,7 @@ def look_from_outside(view: GraphView, values: Iterable[Value], body: Set[str]) 
                 continue
             if family_of(op.type) is not Family.RELABEL:
                 return refusals.Updates.LOOKED_AT.at(op.name, op_type=op.type)
-            pending.append(Value(op.name, slot if op.type == "IdentityN" else 0))
+            pending.append(op.result_of(slot))
     return None
 
 

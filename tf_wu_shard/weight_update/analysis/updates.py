@@ -33,9 +33,9 @@ def weight_updates(
     reductions, names, matcher = graph.reductions, graph.names, graph.matcher()
     slices = follow(graph)
     names.broadcast = frozenset(key for slice_ in slices if slice_.broadcast for key in slice_.keys)
-    claimed = {variable for slice_ in slices for variable in slice_.variables}
-    builder = BodyBuilder(graph, matcher, claimed)
-    row_builder = RowBodyBuilder(graph, matcher, claimed)
+    unclaimed = graph.handles.keys() - {v for slice_ in slices for v in slice_.variables}
+    builder = BodyBuilder(graph, matcher, unclaimed)
+    row_builder = RowBodyBuilder(graph, matcher, unclaimed)
     parts = SparseParts(reductions)
     updates: list[WeightUpdate] = []
     refused: list[RefusedUpdate] = []

@@ -128,7 +128,7 @@ class GraphEdit:
     def _bypass_identities(self) -> None:
         """Frees whatever an IdentityN passes on from the values beside it that go."""
         for op in self._view:
-            if op.type != "IdentityN" or not self._passes_on_what_goes(op):
+            if not op.passes_each_on or not self._passes_on_what_goes(op):
                 continue
             for i, value in enumerate(op.inputs):
                 self._replaced_values.setdefault(Value(op.name, i), value)
@@ -147,7 +147,7 @@ class GraphEdit:
             if value.op in self._replaced_ops:
                 return True
             op = self._view.ops.get(value.op)
-            if op is None or op.type == "IdentityN" or family_of(op.type) is not Family.RELABEL:
+            if op is None or op.passes_each_on or family_of(op.type) is not Family.RELABEL:
                 return False
             value = op.inputs[0]
 
@@ -196,7 +196,7 @@ class GraphEdit:
     def _only_waits(self, name: str) -> bool:
         """Whether an op does nothing but pass on a reduced gradient, or a value that goes."""
         op = self._view.ops[name]
-        if op.type == "IdentityN":
+        if op.passes_each_on:
             return self._passes_on_what_goes(op)
         return Value(name) in self.names or self._goes(Value(name))
 
