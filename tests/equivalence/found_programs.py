@@ -155,4 +155,27 @@ FOUND = {
         ),
         actions=(("step", 0),),
     ),
+    "looked_at_and_written_in_a_branch": Program(
+        ((7, 5, 3),),
+        (2,),
+        steps=(
+            Step(
+                (
+                    ("gradients", "mean"),
+                    (
+                        "branch",
+                        ("is_true",),
+                        (
+                            ("look", (0, 1), "sum"),
+                            ("write", (0, 1), "assign_add", ("read", (0, 2))),
+                        ),
+                        (),
+                    ),
+                    ("write", (0, 1), "assign", ("gradient", 0)),
+                    ("write", (0, 0), "assign_sub", ("gradient", 0)),
+                )
+            ),
+        ),
+        actions=(("step", 0),),
+    ),
 }

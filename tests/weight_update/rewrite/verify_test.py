@@ -108,6 +108,16 @@ def test_a_shard_that_is_not_written_as_often_as_its_slot_is_caught(stages: Stag
         check(stages, dataclasses.replace(result, control_outputs=controls))
 
 
+def test_a_write_that_does_not_wait_for_a_read_of_its_shard_is_caught(stages: Stages) -> None:
+    def read_again(graph_def: Any) -> None:
+        write = nodes_of(graph_def, "AssignAddVariableOp")[0]
+        read = graph_def.node.add(name="again", op="ReadVariableOp", input=[write.input[0]])
+        read.attr["dtype"].type = tf.float32.as_datatype_enum
+
+    with pytest.raises(WuShardError, match="and again, which touch momentum"):
+        check(stages, broken(stages, read_again))
+
+
 def test_a_gradient_that_is_still_reduced_whole_is_caught(stages: Stages) -> None:
     def reduced(graph_def: Any) -> None:
         carrier = stages.analysis.reductions[0].carriers[0]

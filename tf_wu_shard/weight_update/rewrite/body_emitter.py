@@ -146,7 +146,8 @@ class BodyEmitter:
                 "",
                 controls=self._before(key, name, writes=False),
             )
-            self._order.after(key, local.op, writes=False)
+            # What puts a weight together for others that look at this read stands for it as well.
+            self._order.after(key, name if key in self.versions else local.op, writes=False)
             return self._stands_for(name, local)
         if key in self._weights:
             if any(0 < len(v.writes) < v.num_writes for v in self.versions[key]):

@@ -15,6 +15,7 @@ from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.rules.writes import num_written
 from tf_wu_shard.weight_update.plan.types import ShardingPlan
 from tf_wu_shard.weight_update.rewrite.outlining import Outlined
+from tf_wu_shard.weight_update.rewrite.races import races
 from tf_wu_shard.weight_update.rewrite.result import RewriteResult
 
 
@@ -26,6 +27,7 @@ def verify(old: GraphView, plan: ShardingPlan, result: RewriteResult) -> None:
     - Every variable that was written is still written: a sharded weight once per replica, by its
       gathered value, but by its owner, if it has one, as it was; a sharded slot through its shards
       as often as before; all others by the very ops that wrote them.
+    - What touches a shard does so in an order that edges say, as it did with the variable.
     - No op that reduced a sharded gradient is left.
     - The graph returns as many values as before.
 
@@ -39,6 +41,7 @@ def verify(old: GraphView, plan: ShardingPlan, result: RewriteResult) -> None:
     """
     names, after = _check_edges(result)
     _check_writes(old, after, plan, result)
+    _check_order(result)
     _check_carriers(names, plan)
     if len(result.outputs) != len(old.outputs):
         raise WuShardError(f"{len(old.outputs)} outputs became {len(result.outputs)}")
@@ -146,6 +149,12 @@ def _writes(view: GraphView) -> dict[str, list[str]]:
             for handle in op.inputs[:written]:
                 found[handle.op].append(op.name)
     return found
+
+
+def _check_order(result: RewriteResult) -> None:
+    slot_of = {added.handle: added.slot for added in result.shard_inputs}
+    for handle, one, other in races(result.nodes, slot_of.keys()):
+        raise WuShardError(f"nothing orders {one} and {other}, which touch {slot_of[handle]}")
 
 
 def _check_carriers(names: set[str], plan: ShardingPlan) -> None:
