@@ -178,4 +178,23 @@ FOUND = {
         ),
         actions=(("step", 0),),
     ),
+    "called_in_a_call_that_only_asks_for_a_shape": Program(
+        ((33,),),
+        (1,),
+        steps=(_MOMENTUM,),
+        functions=(
+            (
+                ("look", (0, 1), "first"),
+                (
+                    "call",
+                    (
+                        ("call", (("write", (0, 0), "assign_add", _READ),), False),
+                        ("shape", (0, 1)),
+                    ),
+                    False,
+                ),
+            ),
+        ),
+        actions=(("step", 0), ("function", 0), ("step", 0)),
+    ),
 }

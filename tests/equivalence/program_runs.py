@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -125,22 +127,50 @@ class _Run:
         self._values = _Values(program, strategy)
         self._steps = [tf.function(self._host_of(step)) for step in program.steps]
         self._functions = [tf.function(self._function_of(body)) for body in program.functions]
+        self._files = self._written = ""
 
     def left(self) -> Left:
         """Does all actions."""
-        seen = [found for action in self._program.actions for found in self._acted(*action)]
+        with tempfile.TemporaryDirectory() as self._files:
+            seen = [found for action in self._program.actions for found in self._acted(*action)]
         return Left([*self._values.variables.values(), self._values.count], seen)
 
-    def _acted(self, kind: str, what: Any, *factor: float) -> list[np.ndarray]:
-        if kind == "step":
+    def _acted(self, kind: str, *operands: Any) -> list[np.ndarray]:
+        """Does something eagerly, and says what it saw."""
+        if kind in ("saved", "restored", "exported"):
+            return self._filed(kind)
+        (what, *factor) = operands
+        if kind == "retraced":
+            self._steps[what] = tf.function(self._host_of(self._program.steps[what]))
+        if kind in ("step", "retraced"):
             return [self._steps[what]().numpy()]
         if kind == "function":
             return [self._functions[what]().numpy()]
         variable = self._values.variables[what]
-        if kind == "scaled":
+        if kind == "shown":
+            return [variable.numpy().astype(np.float32).sum(keepdims=True)]
+        if kind == "copied":
+            weight, number = what
+            variable.assign(self._values.variables[weight, 0 if number else 1])
+        else:
             variable.assign(tf.convert_to_tensor(variable) * tf.cast(factor[0], variable.dtype))
-            return []
-        return [variable.numpy().astype(np.float32).sum(keepdims=True)]
+        return []
+
+    def _filed(self, kind: str) -> list[np.ndarray]:
+        """Writes all variables to a checkpoint, reads the last one, or exports them."""
+        named = {f"at_{a}_{b}": own for (a, b), own in self._values.variables.items()}
+        if kind == "exported":
+            module, path = tf.Module(), tempfile.mkdtemp(dir=self._files)
+            module.all = [*named.values()]
+            tf.saved_model.save(module, path)
+            loaded = tf.saved_model.load(path).all
+            return [tf.cast(own, tf.float32).numpy() for own in loaded]
+        checkpoint = tf.train.Checkpoint(**named)
+        if kind == "saved":
+            self._written = checkpoint.write(f"{tempfile.mkdtemp(dir=self._files)}/all")
+        elif self._written:
+            checkpoint.read(self._written).assert_consumed()
+        return []
 
     def _function_of(self, body: Block) -> Callable[[], tf.Tensor]:
         def function() -> tf.Tensor:
@@ -213,6 +243,16 @@ class _Run:
             value = values.filled(place[0], tf.tanh(values.of(written, gradients)))
             getattr(values.variables[place], method)(value)
             return nothing
+        if kind == "merged":
+            self._merged(*operands, gradients=gradients)
+            return nothing
+        if kind == "agreed":
+            place, how = operands
+            context = tf.distribute.get_replica_context()
+            seen = tf.cast(tf.reduce_max(values.variables[place]), tf.float32)
+            return context.all_reduce(how.upper(), self._own_factor() * seen)
+        if kind in ("rows", "scattered", "shape"):
+            return self._of_rows(kind, values.variables[operands[0]])
         if kind == "look":
             place, how = operands
             value = tf.cast(tf.convert_to_tensor(values.variables[place]), tf.float32)
@@ -226,6 +266,14 @@ class _Run:
                 lambda: self._done(one, dict(gradients)),
                 lambda: self._done(other, dict(gradients)),
             )
+        if kind == "switch":
+            which = tf.cast(tf.math.floormod(tf.convert_to_tensor(values.count), 3.0), tf.int32)
+            blocks = [functools.partial(self._done, own, dict(gradients)) for own in operands]
+            return tf.switch_case(which, blocks)
+        if kind == "waits":
+            first = self._done(operands[0], dict(gradients))
+            with tf.control_dependencies([first]):
+                return first + self._done(operands[1], dict(gradients))
         if kind == "loop":
             return self._looped(*operands, gradients=gradients)
         body, jit_compile = operands
@@ -233,6 +281,34 @@ class _Run:
             lambda: self._done(body, dict(gradients)), jit_compile=True if jit_compile else None
         )
         return inner()
+
+    def _merged(
+        self, place: Place, method: str, written: Expression, *, gradients: dict[int, tf.Tensor]
+    ) -> None:
+        """A write that all replicas do together."""
+        values = self._values
+        value = values.filled(place[0], tf.tanh(values.of(written, gradients)))
+
+        def update(strategy: tf.distribute.Strategy, value: Any) -> Any:
+            write = lambda own, new: getattr(own, method)(new)  # noqa: E731
+            return strategy.extended.update(values.variables[place], write, args=(value,))
+
+        tf.distribute.get_replica_context().merge_call(update, args=(value,))
+
+    def _of_rows(self, kind: str, variable: Any) -> tf.Tensor:
+        """Reads rows of a variable, adds to some, or asks how many there are."""
+        if kind == "shape":
+            return tf.cast(tf.reduce_sum(tf.shape(variable)), tf.float32)
+        rows = tf.gather(variable, [2, 0])
+        if kind == "rows":
+            return tf.reduce_max(tf.cast(rows, tf.float32))
+        variable.scatter_add(tf.IndexedSlices(rows * tf.cast(0.5, rows.dtype), [1, 2]))
+        return tf.constant(0.0)
+
+    def _own_factor(self) -> tf.Tensor:
+        """A number of each replica's own."""
+        context = tf.distribute.get_replica_context()
+        return 0.7 + 0.7 * tf.cast(context.replica_id_in_sync_group, tf.float32)
 
     def _looped(
         self, turns: int, is_fixed: bool, body: Block, *, gradients: dict[int, tf.Tensor]
@@ -250,8 +326,7 @@ class _Run:
 
     def _gradients(self, how: str) -> list[tf.Tensor]:
         """The reduced gradients of all weights; each replica has other ones of its own."""
-        context = tf.distribute.get_replica_context()
-        own = 0.7 + 0.7 * tf.cast(context.replica_id_in_sync_group, tf.float32)
+        own, context = self._own_factor(), tf.distribute.get_replica_context()
         weights = [self._values.variables[n, 0] for n in range(len(self._program.shapes))]
         with tf.GradientTape() as tape:
             loss = tf.add_n([tf.reduce_sum(tf.sin(w * tf.cast(own, w.dtype))) for w in weights])

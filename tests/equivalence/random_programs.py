@@ -130,7 +130,11 @@ class _Generator:
             return ("scaled", self._place(), draw.choice((0.5, 0.9, 1.25)))
         if kind < 0.45:
             return ("shown", self._place())
-        return ("step", draw.randrange(steps))
+        if kind < 0.52:
+            return ("copied", self._place())
+        if kind < 0.70:
+            return (draw.choice(("saved", "restored", "exported")),)
+        return ("step" if kind < 0.92 else "retraced", draw.randrange(steps))
 
     def _place(self, weight: int | None = None) -> Place:
         chosen = self._weight() if weight is None else weight
@@ -150,6 +154,8 @@ class _Generator:
         if draw.random() < 0.5:
             for statement in self._block(1, draw.randint(1, 3)):
                 body.insert(draw.randint(1, len(body)), statement)
+        if draw.random() < 0.2:
+            body.insert(draw.randint(1, len(body)), ("agreed", self._place(), "sum"))
         if draw.random() < 0.12:
             body += [("gradients", "sum"), *self._update(self._weight())]
         if draw.random() < 0.5:
@@ -249,6 +255,8 @@ class _Generator:
         """
         draw, kind = self._random, self._random.random()
         place = self._place(weight)
+        if draw.random() < 0.2:
+            return self._unusual(depth, on_host, weight, place)
         if depth <= 0 or kind < 0.27:
             look = ("look", place, draw.choice(("sum", "first", "max")))
             read = ("read", self._place(place[0]))
@@ -263,3 +271,21 @@ class _Generator:
             return ("loop", draw.randint(1, 3), draw.random() < 0.5, inner)
         # XLA compiles nothing that reaches the devices of several replicas.
         return ("call", inner, not on_host and draw.random() < 0.15)
+
+    def _unusual(self, depth: int, on_host: bool, weight: int | None, place: Place) -> Statement:
+        """What few steps do; see `_statement`."""
+        draw = self._random
+        kinds = ["rows", "scattered", "shape"]
+        if depth > 0:
+            kinds += ["switch", "waits"]
+            # Only what replicas do themselves, and in no branch, they may do together.
+            kinds += [] if on_host or weight is not None else ["merged"]
+        kind = draw.choice(kinds)
+        if kind == "merged":
+            halved = ("times", 0.5, ("read", self._place(place[0])))
+            return (kind, place, draw.choice(_WRITES), halved)
+        if kind not in ("switch", "waits"):
+            return (kind, place)
+        counts = (1, 1) if kind == "waits" else (1, draw.randint(0, 1), draw.randint(0, 1))
+        blocks = (self._block(depth - 1, n, on_host=on_host, weight=place[0]) for n in counts)
+        return (kind, *blocks)

@@ -75,6 +75,28 @@ def test_a_call_on_the_shards_takes_its_turn_among_the_accesses() -> None:
     assert got == [("old", []), ("call", ["old"]), ("new", ["call"])]
 
 
+def test_what_was_written_out_of_a_call_on_the_shards_is_ordered_and_stays_as_it_is() -> None:
+    text = """
+    shard = Placeholder() {T=20}
+    g = Const() [3]
+    old = ReadVariableOp(m0) [6]
+    put = AssignVariableOp(shard, g)
+    new = ReadVariableOp(m0) [6]
+    """
+    view = view_of(text, variables={"m": (6,)}, controls=("old", "put", "new"))
+    own = outside_accesses(view, InShards(LAYOUTS, callees={"shard": "m"}))
+    assert [(one.op.name, one.after) for one in own] == [
+        ("old", ()),
+        ("put", ("old",)),
+        ("new", ("put",)),
+    ]
+    assert [(one.is_read, one.is_write) for one in own] == [
+        (True, False),
+        (False, False),
+        (True, False),
+    ]
+
+
 def _of_copy(copy: int, op: Op, key: str) -> list[int]:
     return [copy]
 

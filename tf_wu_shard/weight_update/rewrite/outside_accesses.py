@@ -61,9 +61,10 @@ class OutsideAccess:
 
     Attributes:
         key: The variable.
-        op: A read, a write, or a call that takes the shards.
+        op: A read, a write, or what takes the shards: a call, or what was written out of one.
         copy: The number of the copy of the replicas' program that the op is in.
         is_on_host: Whether it is outside of the TPU programs of its graph.
+        takes_shards: Whether the op takes the shards, so that it stays as it is.
         after: Names of the accesses that it comes after, as far as they matter to it: the writes
             of the round before, and for a write the reads of its own.
     """
@@ -72,17 +73,18 @@ class OutsideAccess:
     op: Op
     copy: int
     is_on_host: bool
+    takes_shards: bool = False
     after: tuple[str, ...] = ()
 
     @property
     def is_read(self) -> bool:
-        """Whether the op is a plain read."""
-        return self.op.type == READ
+        """Whether the op is a plain read of the whole."""
+        return self.op.type == READ and not self.takes_shards
 
     @property
     def is_write(self) -> bool:
-        """Whether the op is a plain write."""
-        return is_plain_write(self.op.type)
+        """Whether the op is a plain write of the whole."""
+        return is_plain_write(self.op.type) and not self.takes_shards
 
 
 def outside_accesses(view: GraphView, held: InShards) -> list[OutsideAccess]:
@@ -114,7 +116,7 @@ def outside_accesses(view: GraphView, held: InShards) -> list[OutsideAccess]:
         copies = [[a for a in plain.get(key, ()) if a.copy == n] for n in _copies(key, held)]
         for number, copy in enumerate(copies):
             own = (view.ops[n] for n in called if number in held.accessed(view.ops[n], key))
-            copy += [OutsideAccess(key, op, number, is_on_host=True) for op in own]
+            copy += [OutsideAccess(key, op, number, True, takes_shards=True) for op in own]
             copy.sort(key=lambda access: (held.turn(access.op), access.op.position))
         writing = {name for name, may_write in called.items() if may_write}
         found += _in_rounds(key, copies, writing)
