@@ -116,7 +116,9 @@ def outside_accesses(view: GraphView, held: InShards) -> list[OutsideAccess]:
         copies = [[a for a in plain.get(key, ()) if a.copy == n] for n in _copies(key, held)]
         for number, copy in enumerate(copies):
             own = (view.ops[n] for n in called if number in held.accessed(view.ops[n], key))
-            copy += [OutsideAccess(key, op, number, True, takes_shards=True) for op in own]
+            copy += [
+                OutsideAccess(key, op, number, is_on_host=True, takes_shards=True) for op in own
+            ]
             copy.sort(key=lambda access: (held.turn(access.op), access.op.position))
         writing = {name for name, may_write in called.items() if may_write}
         found += _in_rounds(key, copies, writing)

@@ -1,7 +1,9 @@
 """Finds accesses of one variable that nothing orders, in the NodeDefs of a graph.
 
-The accesses of a variable that is updated had an order before; what stands in their place must have
-it too. Mostly an edge leads from one to the next, so that nothing else has to be walked.
+The accesses of a variable that is updated had an order before (`variable_values.check_order`); what
+stands in their place must have it too. Mostly an edge leads from one to the next, so that nothing
+else has to be walked, and no `GraphView` of the new graph is needed: putting its ops in order alone
+takes more than twice as long as this.
 """
 
 from __future__ import annotations
