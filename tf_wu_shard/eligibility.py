@@ -10,18 +10,18 @@ from tf_wu_shard.graph.calls import LOOPS, PLAIN_CALLS, STATEFUL_BRANCHES
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.in_process.recognise import reduced_values
-from tf_wu_shard.layout import Layout
+from tf_wu_shard.layout import Layout, RowLayout
 from tf_wu_shard.reachable import reachable
+from tf_wu_shard.rules.sparse import READ_ROWS
 from tf_wu_shard.rules.variables import READ
-from tf_wu_shard.rules.writes import WRITES, writes_rows
+from tf_wu_shard.rules.writes import WRITES
 from tf_wu_shard.step.accesses import writes_in_call
 from tf_wu_shard.storage import captured_slots, sharded_slot
 from tf_wu_shard.tensorflow_private import function_graph
 
 # What can be done with the value of a slot just as well.
 _ON_VALUES = (
-    frozenset({READ, "VarIsInitializedOp"})
-    | {op_type for op_type in WRITES if not writes_rows(op_type)}
+    frozenset({READ, READ_ROWS, "VarIsInitializedOp", *WRITES})
     | STATEFUL_BRANCHES
     | PLAIN_CALLS
     | LOOPS
@@ -49,12 +49,12 @@ def is_eligible(graph: Any, view: GraphView, sight: Sight) -> bool:
     if not sight.in_shards or not function_graph.is_within(graph, is_left):
         return True
     slots = [sharded_slot.sharded_slot_of(handle) for handle, _ in sight.in_shards]
-    in_rows_or_lanes = all(slot is not None and isinstance(slot.layout, Layout) for slot in slots)
+    cut = all(slot is not None and isinstance(slot.layout, Layout | RowLayout) for slot in slots)
     known = {str(number): slot for number, slot in enumerate(slots) if slot is not None}
     if captured_slots.captured_shards(graph, known):
         return True
     uses = {t for _, p in sight.in_shards for t in function_graph.consumer_types(p)}
-    return not (in_rows_or_lanes and uses <= _ON_VALUES and not reduced_values(view))
+    return not (cut and uses <= _ON_VALUES and not reduced_values(view))
 
 
 def _hands_sums_to(view: GraphView, calls: Collection[str]) -> bool:

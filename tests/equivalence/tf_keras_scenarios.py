@@ -179,6 +179,28 @@ def _adam(**clipping: float) -> Any:
     return tf_keras.optimizers.Adam(0.01, **clipping)
 
 
+_KERAS, _LEGACY = tf_keras.optimizers, tf_keras.optimizers.legacy
+
+# Optimizers whose updates of rows stand in a branch: some look them up, some make them dense.
+_OF_ROWS: dict[str, Callable[[], Any]] = {
+    "adadelta": lambda: _KERAS.Adadelta(0.1),
+    "adagrad": lambda: _KERAS.Adagrad(0.1),
+    "adamax": lambda: _KERAS.Adamax(0.1),
+    "adamw": lambda: _KERAS.AdamW(0.1),
+    "clipped_adam": lambda: _adam(clipnorm=0.1),
+    "ftrl": lambda: _KERAS.Ftrl(0.1),
+    "lion": lambda: _KERAS.Lion(0.1),
+    "nesterov": lambda: _KERAS.SGD(0.1, momentum=0.9, nesterov=True),
+    "legacy_adadelta": lambda: _LEGACY.Adadelta(0.1),
+    "legacy_adagrad": lambda: _LEGACY.Adagrad(0.1),
+    "legacy_adam": lambda: _LEGACY.Adam(0.1),
+    "legacy_adamax": lambda: _LEGACY.Adamax(0.1),
+    "legacy_amsgrad": lambda: _LEGACY.Adam(0.1, amsgrad=True),
+    "legacy_centered_rmsprop": lambda: _LEGACY.RMSprop(0.1, centered=True),
+    "legacy_ftrl": lambda: _LEGACY.Ftrl(0.1),
+    "legacy_nadam": lambda: _LEGACY.Nadam(0.1),
+}
+
 SCENARIOS: dict[str, Scenario] = {
     "overflowing": _overflowing(_adam),
     "overflowing_beside_rows": _overflowing(lambda: _adam(global_clipnorm=0.1), with_table=True),
@@ -191,4 +213,8 @@ SCENARIOS: dict[str, Scenario] = {
     "applied_in_a_branch": _applied(lambda taken, applied: tf.cond(taken, applied, lambda: 0)),
     "applied_beside_an_effect": _applied(functools.partial(_with_an_effect, before=False)),
     "applied_after_an_effect": _applied(functools.partial(_with_an_effect, before=True)),
+    **{
+        f"overflowing_rows_of_{name}": _overflowing(optimizer, with_table=True)
+        for name, optimizer in _OF_ROWS.items()
+    },
 }

@@ -95,7 +95,7 @@ class Attribute:
         return self.text.encode()
 
 
-class _Attributes(dict[str, Attribute]):
+class Attributes(dict[str, Attribute]):
     """Like a protobuf map, but asking for what is not there fails: it would change the graph."""
 
     def GetEntryClass(self) -> Any:
@@ -146,7 +146,7 @@ def node(line: str) -> Any:
     match = _LINE.fullmatch(line.strip())
     assert match is not None, f"no op: {line!r}"
     shapes = tuple(_shape(s) for s in re.findall(r"\[(.*?)\]", match["shapes"]))
-    attributes = _Attributes(
+    attributes = Attributes(
         {k: Attribute(v) for k, _, v in (a.partition("=") for a in (match["attrs"] or "").split())}
     )
     attributes.setdefault("T", Attribute("1"))

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+from tf_wu_shard.program.called_graph import TracedGraph
+from tf_wu_shard.program.row_lists import RowLists
 from tf_wu_shard.program.speculation import RunsInVainError, check_ops, unproved
 from tf_wu_shard.step.capture import capture
 
@@ -20,7 +22,8 @@ Function = Callable[[tf.Tensor], Any]
 
 def check(function: Function, spec: tf.TensorSpec) -> None:
     graph = tf.function(function).get_concrete_function(spec).graph
-    check_ops(graph.as_graph_def().node)
+    nodes = graph.as_graph_def().node
+    check_ops(nodes, RowLists(nodes, (), TracedGraph(graph).static_shape))
     names = [op.name for op in graph.get_operations() if op.type != "Placeholder"]
     for refusal in unproved(capture(graph).view, names, ()).values():
         raise RunsInVainError(refusal)

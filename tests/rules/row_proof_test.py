@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator
 
 import numpy as np
@@ -74,6 +75,14 @@ def test_a_false_rule_of_a_sum_over_rows_is_caught(
     monkeypatch.setitem(sums.SUMS, op_type, false)
     verdict = prove(op_type, Cut.ROWS)
     assert verdict.outcome == WRONG and verdict.detail.startswith(f"{op_type} of ")
+
+
+def test_a_part_of_a_list_that_is_marked_as_all_of_it_is_caught(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    some = functools.partial(row_samples.all_or_none, ends=(1,))
+    monkeypatch.setitem(row_samples.SPECIAL, "StridedSlice", some)
+    assert prove("StridedSlice", Cut.ROWS).outcome == WRONG
 
 
 def test_a_false_partner_of_a_scatter_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

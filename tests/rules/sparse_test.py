@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
-from tests.graph.text_graph import Attribute
+from tests.graph.text_graph import Attribute, Attributes
 from tf_wu_shard.dtypes import FLOAT32
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.placement import Cut, Placement, Replicated, RowPlacement, What
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.operation import LocalOp, Operation, OwnRows
 from tf_wu_shard.rules.registry import localize, propagate
+from tf_wu_shard.rules.sparse import ALL_OR_NONE
 
 ROWS = RowPlacement(What.ROWS, "all", num_rows=9)
 OTHERS = RowPlacement(What.ROWS, "others", num_rows=9)
@@ -23,7 +26,7 @@ def operation(op_type: str, *operands: Placement | None, **attributes: int) -> O
     """A call; the third operand is the constant that is called so."""
     third = attributes.pop("third", None)
     inputs = tuple(Value(f"operand_{number}") for number in range(len(operands)))
-    held = {name: Attribute(str(value)) for name, value in attributes.items()}
+    held = Attributes({name: Attribute(str(value)) for name, value in attributes.items()})
     constants = {} if third is None else {2: (third,)}
     return Operation(op_type, "op", inputs, held, constants, None, FLOAT32)
 
@@ -96,3 +99,16 @@ def test_only_of_lists_the_sizes_are_a_shards_own() -> None:
     assert placed("Shape", ROWS) == (RowPlacement(What.SIZES, "all"),)
     assert placed("Shape", ENTRIES) == (RowPlacement(What.SIZES, "all"),)
     assert placed("Shape", TABLE) == "op"
+
+
+def test_all_of_a_list_or_nothing_is_a_list_that_all_with_one_end_share() -> None:
+    operands = (ROWS, SCALAR, SCALAR, SCALAR)
+    marked = operation("StridedSlice", *operands, **{ALL_OR_NONE: 1})
+    (rows,) = propagate(marked, operands, Cut.ROWS)  # type: ignore[misc]
+    (entries,) = propagate(marked, (ENTRIES, *operands[1:]), Cut.ROWS)  # type: ignore[misc]
+    assert isinstance(rows, RowPlacement)
+    assert rows == dataclasses.replace(ROWS, entries=rows.entries) and rows.entries != "all"
+    assert entries == dataclasses.replace(ENTRIES, entries=rows.entries)
+    assert placed("StridedSlice", *operands) == "op"
+    other = dataclasses.replace(marked, inputs=tuple(Value(f"other_{n}") for n in range(4)))
+    assert propagate(other, operands, Cut.ROWS) != (rows,)

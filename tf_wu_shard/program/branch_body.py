@@ -19,11 +19,12 @@ from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.flat_functions import FlatFunctions
 from tf_wu_shard.program.fused_values import stand_in
 from tf_wu_shard.program.inlining import Body
+from tf_wu_shard.program.row_lists import RowLists
 from tf_wu_shard.program.specialise import Specialiser
 from tf_wu_shard.program.speculation import RunsInVainError, constants_of, why_not
 from tf_wu_shard.program.value_ops import is_write, on_value
 from tf_wu_shard.reachable import reachable
-from tf_wu_shard.rules.writes import is_fused_update
+from tf_wu_shard.rules.writes import is_fused_update, writes_rows
 
 
 class BranchBody:
@@ -33,6 +34,7 @@ class BranchBody:
         called: Its graph.
         body: Its nodes.
         written: The numbers of its arguments that are variables which it writes.
+        writes_rows_of: The numbers of those of which it writes rows that it may be handed none of.
         apart: Names of the ops that are taken out.
         rest: Names of those that stay.
         observes: Whether what stays has an effect that comes after a write that is taken out.
@@ -45,7 +47,18 @@ class BranchBody:
         refs: Mapping[int, VariableRef],
         staying: Collection[str],
         specialiser: Specialiser,
+        of_lists: bool = False,
     ) -> None:
+        """Finds out what may run in vain.
+
+        Args:
+            called: The branch.
+            body: Its nodes.
+            refs: Its arguments that are variables, by number.
+            staying: Names of ops that must not run in vain, beside what is seen here.
+            specialiser: Makes the functions.
+            of_lists: Whether it may be handed lists of rows, all or none.
+        """
         self.called = called
         self.body = body
         self.by_name = {node.name: node for node in body.nodes}
@@ -64,6 +77,10 @@ class BranchBody:
                 self._handles[node.name] = held[0]
             elif held and self._writes(node):
                 self.written |= set(held.values())
+        values = set(body.arguments) - {body.arguments[number] for number in refs}
+        self._lists = RowLists(body.nodes, values if of_lists else (), called.static_shape)
+        made = [node for node in self._ops() if node.name in self._lists.made]
+        self.writes_rows_of = {a for n in made if writes_rows(n.op) for a in self.held(n).values()}
         in_vain = {node.name for node in self._ops() if self._runs_in_vain(node)}
         self._stays = {node.name for node in self._ops()} - in_vain | set(staying)
         # What stays with a variable that stays, or needs what stays.
@@ -79,9 +96,11 @@ class BranchBody:
 
     def _runs_in_vain(self, node: Any) -> bool:
         held = self.held(node)
+        if self._lists.must_not(node):
+            return False
         if not held:
             if node.op not in (*PLAIN_CALLS, *BRANCHES):
-                return node.op == "NoOp" or why_not(node, self._constants) is None
+                return node.op == "NoOp" or why_not(node, self._constants, self._lists) is None
             functions = FlatFunctions(self._specialiser.functions, lambda node: None)
             try:
                 functions.check(self.called, node)
@@ -91,8 +110,10 @@ class BranchBody:
         if len(set(held.values())) < len(held):
             return False
         refs = {slot: self._refs[number] for slot, number in held.items()}
-        if is_fused_update(node.op):
+        if is_fused_update(node.op) or writes_rows(node.op):
             return stand_in(node, dict.fromkeys(refs, ""), refs) is not None
+        if node.name in self._lists.made:
+            return True
         done = on_value(node, "", refs[0]) if [*held] == [0] else None
         return done is not None and all(
             why_not(new, self._constants | constants_of(done)) is None for new in done

@@ -24,8 +24,9 @@ from tf_wu_shard.graph.nodes import control_inputs, copy_of
 from tf_wu_shard.graph.op import Value, parse_value
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.program.branch_body import BranchBody
+from tf_wu_shard.program.branch_choice import branch_call
 from tf_wu_shard.program.called_graph import CalledGraph
-from tf_wu_shard.program.flat_functions import Places, branch_call
+from tf_wu_shard.program.flat_functions import Places
 from tf_wu_shard.program.fused_values import stand_in
 from tf_wu_shard.program.inlining import Body
 from tf_wu_shard.program.lifting import (
@@ -48,7 +49,7 @@ class Parts(NamedTuple):
         used: Its operands that are variables.
         rest: The branch op that stays; None where nothing does. It takes handles, and what the
             calls of the first one's branches yield beside its results (see
-            `flat_functions.branch_call`).
+            `branch_choice.branch_call`).
         held: The operands of the whole op that are variables and that the rest takes.
         observes: Whether the rest has an effect that comes after a write that is written out, such
             as a Python function that looks at the variable.
@@ -73,6 +74,7 @@ def in_two(
     variables: Mapping[int, VariableRef],
     specialiser: Specialiser,
     staying: Places,
+    of_lists: bool = False,
 ) -> Parts | None:
     """Takes a branch op apart.
 
@@ -82,6 +84,7 @@ def in_two(
         variables: Its operands that are variables, by number.
         specialiser: Makes the functions.
         staying: What must not run in vain, beside what is seen here.
+        of_lists: Whether its branches may be handed lists of rows, all or none.
 
     Returns:
         The parts; None where nothing can be taken out of it.
@@ -99,8 +102,10 @@ def in_two(
         body = called.body(count)
         if not own <= {inner.name for inner in body.nodes}:
             return None
-        branches.append(BranchBody(called, body, refs, own, specialiser))
-    kept: set[str] = set()
+        branches.append(BranchBody(called, body, refs, own, specialiser, of_lists))
+    # Rows are written in place, of which only one branch may know.
+    rows = [argument for branch in branches for argument in branch.writes_rows_of]
+    kept = {refs[argument].key for argument in rows if rows.count(argument) > 1}
     while sum(branch.mark(kept) for branch in branches):
         pass
     written = {a for branch in branches for a in branch.written if refs[a].key not in kept}

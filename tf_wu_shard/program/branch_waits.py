@@ -1,4 +1,4 @@
-"""What the accesses of variables wait for that take the place of a branch op."""
+"""What waits for what where a branch op is written out: the accesses in its place, and effects."""
 
 from __future__ import annotations
 
@@ -59,6 +59,32 @@ class Waits:
     @functools.cached_property
     def _everything(self) -> frozenset[str]:
         return frozenset(self._op.controls)
+
+
+def idle_after(view: GraphView, op: Op) -> set[str]:
+    """The ops behind an op that nobody needs: what a branch returns is always given a name."""
+    behind = {op.name}
+    for other in view:
+        if other.name not in view.live and not behind.isdisjoint(other.sources):
+            behind.add(other.name)
+    return behind - {op.name}
+
+
+def effects_of_results(view: GraphView, op: Op) -> set[str]:
+    """The effects that come after an op as what it returns does.
+
+    An access of a variable waits for the writes of that variable itself.
+    """
+    behind = {op.name}
+    found = set()
+    for other in view:
+        accesses = any(value.op in view.variables for value in other.inputs)
+        if behind.isdisjoint(other.sources) or (accesses and not is_call(other.type)):
+            continue
+        behind.add(other.name)
+        if view.has_effect(other):
+            found.add(other.name)
+    return found
 
 
 def _taken(view: GraphView, op: Op) -> set[str]:

@@ -15,24 +15,32 @@ what may is taken out (see `branch_parts`), and the rest stays a branch; others 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
 import tensorflow as tf
 
 from tf_wu_shard import refusals
-from tf_wu_shard.graph.calls import BRANCHES, PLAIN_CALLS, callee_names, is_call
-from tf_wu_shard.graph.nodes import waiting, with_values
+from tf_wu_shard.graph.calls import (
+    BRANCHES,
+    IFS,
+    PLAIN_CALLS,
+    callee_names,
+    first_argument,
+    is_call,
+)
+from tf_wu_shard.graph.nodes import data_inputs, source_of, waiting, with_values
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.grounds.dialect import CarriedReduction
 from tf_wu_shard.grounds.tpu.ops import PROGRAM
 from tf_wu_shard.program.branch_parts import Parts, in_two, rest_of
-from tf_wu_shard.program.branch_waits import Waits
+from tf_wu_shard.program.branch_waits import Waits, effects_of_results, idle_after
 from tf_wu_shard.program.called_graph import CalledGraph, Shape
+from tf_wu_shard.program.compiled_calls import compiled_in
 from tf_wu_shard.program.flat_functions import FlatFunctions, Places, WrittenOut
-from tf_wu_shard.program.fused_values import restored, stand_in
+from tf_wu_shard.program.fused_values import ended_in_place, restored, stand_in
 from tf_wu_shard.program.lifting import HandleNeededError, taking_values
 from tf_wu_shard.program.reduced_operands import calling_with_reduced_operands
 from tf_wu_shard.program.specialise import Specialiser
@@ -117,6 +125,8 @@ class _Conversion:
         self._shapes: dict[str, tuple[Shape, ...]] = {}
         # For each branch op that is written out, what runs in vain where it is not taken.
         self._in_vain: dict[str, WrittenOut] = {}
+        # Names of what selected what variables hold already.
+        self._in_place = frozenset[str]()
         # For each branch op that is written out, by handle, what accesses that in its place.
         self._instead: dict[str, dict[str, list[str]]] = {}
 
@@ -149,6 +159,10 @@ class _Conversion:
             in_part = may_be and self._in_part(op, now, taken, staying)
             self.kept[rest_of(op.name) if in_part else op.name] = why
 
+    def _of_lists(self, op: Op) -> bool:
+        """Whether a branch op may get lists of rows; XLA knows none of as many as it turns out."""
+        return op.type in IFS and self._recompiled is not None and not compiled_in(op.node)
+
     def _whole(
         self, op: Op, now: Any, used: Mapping[int, VariableRef], written: Sequence[int]
     ) -> Refusal | None:
@@ -166,7 +180,7 @@ class _Conversion:
     def _in_part(self, op: Op, now: Any, taken: Mapping[int, VariableRef], staying: Places) -> bool:
         """Writes out what may be of a branch op that is not written out; whether there is any."""
         try:
-            parts = in_two(now, self._graph, taken, self._specialiser, staying)
+            parts = in_two(now, self._graph, taken, self._specialiser, staying, self._of_lists(op))
             if parts is not None:
                 self._replace(op, parts)
         except (HandleNeededError, RunsInVainError):
@@ -187,6 +201,8 @@ class _Conversion:
         reads, writes = [], []
         shapes: dict[str, tuple[Shape, ...]] = {}
         instead: dict[str, list[str]] = {}
+        components: dict[tuple[str, int], tuple[str, VariableRef]] = {}
+        before: dict[str, str] = {}
         waits = Waits(self._captured.view, op, self._instead)
         for slot, ref in used.items():
             handle = node.input[slot]
@@ -196,6 +212,8 @@ class _Conversion:
             reads.append(read)
             shapes[read.name] = (ref.shape,)
             instead[handle] = [read.name]
+            components[ref.key, ref.replica] = (handle, ref)
+            before[handle] = read.name
             if slot in finals:
                 name = f"{node.name}/wu_shard_write_{slot}"
                 write = self._like(node, name, "AssignVariableOp", ref)
@@ -203,8 +221,8 @@ class _Conversion:
                 writes.append(write)
                 instead[handle] = [write.name]
             node.input[slot] = read.name
-        idle = _idle_after(self._captured.view, op)
-        later = _effects_of_results(self._captured.view, op) if writes else ()
+        idle = idle_after(self._captured.view, op)
+        later = effects_of_results(self._captured.view, op) if writes else ()
         nodes = [
             waiting(n, [node.name] if n.name in later else ())
             for n in self._nodes
@@ -229,17 +247,20 @@ class _Conversion:
         made = self._specialiser.functions
         functions = FlatFunctions(made, adopt, recompiled=self._recompiled)
         out = functions.write_out(
-            [*nodes, *reads, node, *writes], {node.name}, self._graph, outputs
+            [*nodes, *reads, node, *writes],
+            {node.name},
+            self._graph,
+            outputs,
+            _values_of(node, {*used}, self._captured.view) if self._of_lists(op) else (),
         )
-        handles = {
-            (r.key, r.replica): (read.input[0], r)
-            for read, r in zip(reads, used.values(), strict=True)
-        }
-        fused = restored(out.nodes, handles, {read.input[0]: read.name for read in reads}, adopt)
-        self._nodes = tuple(
+        fused = restored(out.nodes, components, before, adopt, out.select)
+        now = [
             waiting(n, done) if n.name == node.name else with_values(n, fused.values)
             for n in fused.nodes
-        )
+        ]
+        names = {write.name for write in writes}
+        self._nodes, in_place = ended_in_place(now, names, fused.held, before)
+        self._in_place |= in_place
         ended = {old: fused.values.get(new, new) for old, new in out.values.items()}
         self._outputs = tuple(ended.get(v, v) for v in outputs)
         known = {k: v for k, v in (shapes | out.shapes).items() if k not in fused.gone}
@@ -273,7 +294,10 @@ class _Conversion:
         """As `unproved`, where the view knows all shapes that there are to know."""
         found: dict[str, Places] = {}
         for name, out in self._in_vain.items():
-            for op, why in unproved(view, out.shapes, out.selections).items():
+            known = out.of_lists | self._in_place
+            in_vain = [op for op in out.shapes if op not in known]
+            selections = out.selections - self._in_place
+            for op, why in unproved(view, in_vain, selections).items():
                 found.setdefault(name, {}).setdefault(out.place(name, op), why)
         return found
 
@@ -294,6 +318,16 @@ class _Conversion:
         )
 
 
+def _values_of(node: Any, used: Set[int], view: GraphView) -> list[int]:
+    """The numbers of a branch op's arguments that are no variables, nor of the operands `used`."""
+    first = first_argument(node.op)
+    return [
+        slot - first
+        for slot, text in enumerate(data_inputs(node))
+        if slot >= first and slot not in used and source_of(text) not in view.variables
+    ]
+
+
 def _called_by(view: GraphView, op: Op) -> frozenset[str]:
     """Names of the functions that branches of an op call, at any depth, without the branches."""
 
@@ -308,32 +342,6 @@ def _called_by(view: GraphView, op: Op) -> frozenset[str]:
     inside = [*reachable(callee_names(op.node), called)]
     of_plain = (call for name in inside for call in calls(name) if call.op in PLAIN_CALLS)
     return frozenset(name for call in of_plain for name in callee_names(call))
-
-
-def _idle_after(view: GraphView, op: Op) -> set[str]:
-    """The ops behind an op that nobody needs: what a branch returns is always given a name."""
-    behind = {op.name}
-    for other in view:
-        if other.name not in view.live and not behind.isdisjoint(other.sources):
-            behind.add(other.name)
-    return behind - {op.name}
-
-
-def _effects_of_results(view: GraphView, op: Op) -> set[str]:
-    """The effects that come after an op as what it returns does.
-
-    An access of a variable waits for the writes of that variable itself.
-    """
-    behind = {op.name}
-    found = set()
-    for other in view:
-        accesses = any(value.op in view.variables for value in other.inputs)
-        if behind.isdisjoint(other.sources) or (accesses and not is_call(other.type)):
-            continue
-        behind.add(other.name)
-        if view.has_effect(other):
-            found.add(other.name)
-    return found
 
 
 def _adopt(new: Any, node: Any) -> None:

@@ -16,9 +16,9 @@ from tf_wu_shard.graph.calls import LOOPS, callees, first_argument, is_call, ren
 from tf_wu_shard.graph.nodes import copy_of
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import VariableRef
-from tf_wu_shard.program.fused_values import OnValues
+from tf_wu_shard.program.fused_values import OnValues, stand_in
 from tf_wu_shard.program.value_ops import is_write, on_value
-from tf_wu_shard.rules.writes import is_fused_update
+from tf_wu_shard.rules.writes import is_optimizer_step, writes_rows
 
 # Which operands an op only reads; kept by TensorFlow while it traces.
 READ_ONLY = "_read_only_resource_inputs"
@@ -167,11 +167,7 @@ def of_values(
                     # A loop's gradient takes handles from its end.
                     handles[str(Value(node.name, slot))] = number
             nodes.append(new)
-        elif fused and is_fused_update(node.op) and len(set(taken.values())) == len(taken):
-            held = {slot: finals[number] for slot, number in taken.items()}
-            done = fused(node, held, {slot: arguments[n] for slot, n in taken.items()})
-            if done is None:
-                raise HandleNeededError(node.name)
+        elif (done := _with_values(node, taken, finals, arguments, fused)) is not None:
             nodes += done[0]
             finals |= {taken[slot]: value for slot, value in done[1].items()}
         else:
@@ -186,6 +182,24 @@ def of_values(
                 finals[number] = node.name
     results = (finals[handles[text]] if text in handles else text for text in function.results)
     return OfValues(nodes, finals, tuple(results))
+
+
+def _with_values(
+    node: Any,
+    taken: Mapping[int, int],
+    finals: Mapping[int, str],
+    arguments: Mapping[int, VariableRef],
+    fused: OnValues | None,
+) -> tuple[list[Any], dict[int, str]] | None:
+    """What does with values what an update does that needs handles; None of another op.
+
+    What writes rows does not, but for a while it may stand for itself.
+    """
+    needed = is_optimizer_step(node.op) or (writes_rows(node.op) and fused is stand_in)
+    if fused is None or not needed or len(set(taken.values())) < len(taken):
+        return None
+    held = {slot: finals[number] for slot, number in taken.items()}
+    return fused(node, held, {slot: arguments[number] for slot, number in taken.items()})
 
 
 def describe(shape: Any, ref: VariableRef) -> None:

@@ -16,6 +16,7 @@ from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import attribute_in, parse_value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.tpu.ops import TOLD
+from tf_wu_shard.program.row_lists import RowLists
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.registry import family_of
 from tf_wu_shard.rules.writes import num_written
@@ -43,11 +44,12 @@ class RunsInVainError(Exception):
         self.refusal = refusal
 
 
-def check_ops(nodes: Iterable[Any]) -> None:
+def check_ops(nodes: Iterable[Any], lists: RowLists) -> None:
     """Checks that all ops of a function are such that they may run in vain.
 
     Args:
         nodes: Its NodeDefs, arguments being Placeholders; none calls another function.
+        lists: Which of them are made of lists of rows.
 
     Raises:
         RunsInVainError: If one is not.
@@ -55,7 +57,7 @@ def check_ops(nodes: Iterable[Any]) -> None:
     nodes = tuple(nodes)
     constants = constants_of(nodes)
     for node in nodes:
-        refusal = None if node.op == "Placeholder" else why_not(node, constants)
+        refusal = None if node.op == "Placeholder" else why_not(node, constants, lists)
         if refusal is not None:
             raise RunsInVainError(refusal)
 
@@ -65,14 +67,20 @@ def constants_of(nodes: Iterable[Any]) -> dict[str, Any]:
     return {node.name: node for node in nodes if node.op == "Const"}
 
 
-def why_not(node: Any, constants: Mapping[str, Any]) -> Refusal | None:
+def why_not(
+    node: Any, constants: Mapping[str, Any], lists: RowLists | None = None
+) -> Refusal | None:
     """Why an op must not run in vain; None where it may, as far as sizes are not concerned.
 
     Args:
         node: Its NodeDef.
         constants: The constants beside it, see `constants_of`.
+        lists: Which ops are made of lists of rows.
     """
-    if family_of(node.op) is None and not _is_other(node, constants):
+    if lists is not None and lists.must_not(node):
+        return refusals.Branches.BRANCH_NOT_IN_VAIN.at(op_type=lists.meaning(node)[0])
+    known = family_of(node.op) is not None or _is_other(node, constants)
+    if not known and (lists is None or node.name not in lists.made):
         return refusals.Branches.BRANCH_NOT_IN_VAIN.at(op_type=node.op)
     if _may_fail(node, constants):
         return refusals.Branches.BRANCH_MAY_FAIL.at(op_type=node.op)

@@ -10,6 +10,7 @@ each op below computes a row of its result from that row of the table and its en
 - `Unique` lists the rows in the order of their first entries, which is kept among those of a shard.
 - `StatelessIf` chooses for all shards alike, where its condition is the same for all.
 - what writes some rows (see `writes`) changes those that the entries name.
+- `StridedSlice` takes all entries or none of them, where a branch is written out that gets them.
 
 Which operand is which is read off the ops' definitions in TensorFlow's math_ops.cc and
 resource_variable_ops.cc.
@@ -32,6 +33,10 @@ READ_ROWS = "ResourceGather"
 UNIQUE = "Unique"
 SHAPE = "Shape"
 STRIDED_SLICE = "StridedSlice"
+
+# Marks a StridedSlice along the first dimension that takes all or nothing; which, its second bound
+# decides, the same one for all lists of a branch.
+ALL_OR_NONE = "_wu_shard_all_or_none"
 
 # Ops that keep a value and its shape.
 SAME = frozenset({"Identity", "IdentityN", "StopGradient", "PreventGradient", "Snapshot"})
@@ -93,8 +98,10 @@ def _shape(op: Operation, operands: Operands) -> Outcome:
     return registry.no_rule_on_rows(op)
 
 
-def _first_size(op: Operation, operands: Operands) -> Outcome:
+def _part(op: Operation, operands: Operands) -> Outcome:
     sizes = operands[0]
+    if op.attribute(ALL_OR_NONE).b and (_is(sizes, What.ROWS) or _is(sizes, What.ENTRIES)):
+        return (dataclasses.replace(sizes, entries=f"{sizes.entries} until {op.inputs[2]}"),)
     if registry.is_first(op) and _is(sizes, What.TABLE_SHAPE):
         return (RowPlacement(What.NUM_ROWS),)
     if registry.is_first(op) and _is(sizes, What.SIZES):
@@ -111,4 +118,4 @@ registry.register(Rule(rows=_look_up, constants=(2,)), LOOK_UP)
 registry.register(Rule(rows=_read_rows), READ_ROWS)
 registry.register(Rule(rows=_unique), UNIQUE)
 registry.register(Rule(rows=_shape), SHAPE)
-registry.register(Rule(rows=_first_size, constants=(1, 2, 3)), STRIDED_SLICE)
+registry.register(Rule(rows=_part, constants=(1, 2, 3)), STRIDED_SLICE)

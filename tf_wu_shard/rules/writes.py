@@ -103,6 +103,11 @@ def is_fused_update(op_type: str) -> bool:
     return op_type in WRITES and WRITES[op_type].is_fused and WRITES[op_type].rows is None
 
 
+def is_optimizer_step(op_type: str) -> bool:
+    """Whether an op is a whole optimizer step, on whole variables or on some rows of them."""
+    return op_type in WRITES and WRITES[op_type].is_fused
+
+
 def writes_rows(op_type: str) -> bool:
     """Whether an op writes the rows of variables that one of its operands names."""
     return op_type in WRITES and WRITES[op_type].rows is not None

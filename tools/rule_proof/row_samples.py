@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,15 @@ import tensorflow as tf
 
 from tf_wu_shard.placement import RowPlacement, What
 from tf_wu_shard.rules.registry import Family, family_of
-from tf_wu_shard.rules.sparse import LOOK_UP, READ_ROWS, SEGMENT_SUM, SHAPE, STRIDED_SLICE, UNIQUE
+from tf_wu_shard.rules.sparse import (
+    ALL_OR_NONE,
+    LOOK_UP,
+    READ_ROWS,
+    SEGMENT_SUM,
+    SHAPE,
+    STRIDED_SLICE,
+    UNIQUE,
+)
 from tools.rule_proof import samples
 from tools.rule_proof.samples import Call, definition, values
 from tools.rule_proof.tables import ALL, ONCE, Table, table_shapes, tables
@@ -184,6 +193,22 @@ def _first_size(op_type: str, random: np.random.Generator, table: Table) -> Iter
         placement = RowPlacement(what, ALL if what is What.SIZES else "")
         call = Call(op_type, (array, *where), (True,) * 4, (("shrink_axis_mask", 1),))
         yield RowCall(call, table, (placement, None, None, None))
+    yield from all_or_none(op_type, random, table, (0, 2**31 - 1))
+
+
+def all_or_none(
+    op_type: str, random: np.random.Generator, table: Table, ends: Sequence[int]
+) -> Iterator[RowCall]:
+    """A list of entries up to some ends, marked as all of it or nothing."""
+    rows = table.entries[ALL]
+    held = values(random, (len(rows), *table.shape[1:]))
+    for end, (array, placement) in itertools.product(
+        ends, ((rows, of_rows(table)), (held, of_entries(table)))
+    ):
+        where = tuple(np.array([n], np.int32) for n in (0, end, 1))
+        call = Call(op_type, (array, *where), (True,) * 4, mark=ALL_OR_NONE)
+        listed = table.with_list(f"{ALL} until operand_2", rows[:end])
+        yield RowCall(call, listed, (placement, None, None, None))
 
 
 def _widened(op_type: str, random: np.random.Generator, table: Table) -> Iterator[RowCall]:

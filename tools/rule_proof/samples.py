@@ -48,12 +48,14 @@ class Call:
         operands: Their values, in the order of the op's definition.
         cut: Which of them are in shards.
         attributes: Of the op, beyond what its operands tell.
+        mark: The name of a mark that its node carries; "" where there is none.
     """
 
     op_type: str
     operands: tuple[np.ndarray, ...]
     cut: tuple[bool, ...]
     attributes: tuple[tuple[str, Any], ...] = ()
+    mark: str = ""
 
     def run(self, operands: Sequence[Any]) -> tuple[np.ndarray, ...]:
         """The outputs for these operands, computed by the op's kernel."""
@@ -96,6 +98,8 @@ class Call:
             for name, value in self.attributes
         }
         made = builder.at("", "").op(self.op_type, inputs, self.op_type, **attributes)
+        if self.mark:
+            builder.nodes[-1].attr[self.mark].b = True
         return Operation(
             type=self.op_type,
             name=self.op_type,

@@ -7,7 +7,7 @@ from typing import Any
 
 from tf_wu_shard.graph.calls import BRANCHES, callee_names, is_call
 from tf_wu_shard.model_files.types import Model
-from tf_wu_shard.program.flat_functions import BRANCH
+from tf_wu_shard.program.branch_choice import BRANCH
 
 
 def op_lines(model: Model, function: str, ops: Iterable[str]) -> tuple[tuple[str, str], ...]:
