@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 import tf_keras
 
+from tests.equivalence import row_branches
 from tests.equivalence.embedding import BATCHES, KERAS, V1, Optimizer, train_embedding
 from tests.equivalence.nested_scenarios import Left, Scenario
 from tests.equivalence.net import OUTPUTS, WIDTH, Net
@@ -146,6 +147,7 @@ def _unlike_batches(optimizer: Optimizer, **of_embedding: Any) -> Scenario:
 
 
 SCENARIOS: dict[str, Scenario] = {
+    **row_branches.SCENARIOS,
     "clipped_by_rows": _looked_up(ClippedByRows),
     "decayed_adam": _looked_up(DecayedAdam),
     "densified": _looked_up(Densified),

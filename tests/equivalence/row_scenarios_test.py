@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
+from tests.equivalence import row_branches
 from tests.equivalence.own_process import answer_of
 from tests.equivalence.row_scenarios import SCENARIOS
 
 # Slots in shards of the table and the kernel.
 SLOTS = {
+    **dict.fromkeys(row_branches.SCENARIOS, 2),
+    # Of which branch's rows they are, a table in shards could not tell; the matrix's slot is.
+    "rows_in_both_branches": 1,
     "clipped_by_rows": 2,
     "decayed_adam": 4,
     "densified": 2,

@@ -258,8 +258,7 @@ class _Conversion:
             waiting(n, done) if n.name == node.name else with_values(n, fused.values)
             for n in fused.nodes
         ]
-        names = {write.name for write in writes}
-        self._nodes, in_place = ended_in_place(now, names, fused.held, before)
+        self._nodes, in_place = ended_in_place(now, [w.name for w in writes], fused.held, before)
         self._in_place |= in_place
         ended = {old: fused.values.get(new, new) for old, new in out.values.items()}
         self._outputs = tuple(ended.get(v, v) for v in outputs)
