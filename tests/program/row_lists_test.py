@@ -45,6 +45,12 @@ def made_dense(table: Any, rows: tf.Tensor, values: tf.Tensor, dense: tf.Tensor)
     table.assign_sub(tf.square(total) * dense)
 
 
+def normed(table: Any, rows: tf.Tensor, values: tf.Tensor, dense: tf.Tensor) -> None:
+    total = tf.math.unsorted_segment_sum(values, rows, 5)
+    own = total / tf.reduce_max(tf.abs(total))
+    tf.raw_ops.ResourceApplyGradientDescent(var=table.handle, alpha=0.1, delta=own)
+
+
 def looked_up(table: Any, rows: tf.Tensor, values: tf.Tensor, dense: tf.Tensor) -> None:
     table.scatter_sub(tf.IndexedSlices(values / table.sparse_read(rows), rows))
 
@@ -55,7 +61,7 @@ def fused(table: Any, rows: tf.Tensor, values: tf.Tensor, dense: tf.Tensor) -> N
     )
 
 
-@pytest.mark.parametrize("branch", [scattered, once, made_dense, looked_up, fused])
+@pytest.mark.parametrize("branch", [scattered, once, made_dense, normed, looked_up, fused])
 def test_lists_are_the_rows_and_values_and_all_that_is_made_of_them(branch: Branch) -> None:
     lists, others = found(branch)
     assert lists.arguments == {"rows", "values"} and not others

@@ -34,7 +34,7 @@ from tf_wu_shard.rules.sparse import (
     STRIDED_SLICE,
     UNIQUE,
 )
-from tf_wu_shard.rules.writes import WRITES, is_plain_write, writes_rows
+from tf_wu_shard.rules.writes import WRITES, is_fused_update, is_plain_write, writes_rows
 
 # More entries than a list has.
 _ALL = 2**31 - 1
@@ -62,7 +62,7 @@ class _Kind(enum.Enum):
     LIST = "a list"
     SIZES = "the shape of one"
     COUNT = "how many entries one has"
-    TABLE = "a table that entries were added up to"
+    TABLE = "a table that entries were added up to, or what is made of one"
 
 
 # The type of what an op does, which another op may stand for, and the number of its first operand
@@ -174,15 +174,16 @@ class RowLists:
         op_type, first = self.meaning(node)
         if writes_rows(op_type):
             return () if self._is_written(op_type, values, kinds) else None
-        if is_plain_write(op_type):
-            return () if {*kinds} == {_Kind.TABLE, None} else None
+        of_table, family = {*kinds} <= {_Kind.TABLE, None}, family_of(op_type)
+        if is_plain_write(op_type) or is_fused_update(op_type):
+            return () if of_table else None
         if op_type in SAME:
             return kinds
-        if family_of(op_type) is Family.ELEMENTWISE:
-            if {*kinds} <= {_Kind.TABLE, None}:
-                return (_Kind.TABLE,)
+        if of_table and family in (Family.ELEMENTWISE, Family.SUM):
+            return (_Kind.TABLE,)
+        if family is Family.ELEMENTWISE:
             return (_Kind.LIST,) if self._fit(Value(node.name), values, kinds) else None
-        if family_of(op_type) is Family.SUM:
+        if family is Family.SUM:
             return (None,) if self._is_of_all(values, kinds) else None
         return self._made(op_type, node, values[first:], kinds[first:])
 
