@@ -34,7 +34,8 @@ class BranchBody:
         called: Its graph.
         body: Its nodes.
         written: The numbers of its arguments that are variables which it writes.
-        writes_rows_of: The numbers of those of which it writes rows that it may be handed none of.
+        in_place: The numbers of those that ops update which need their handles: for each fused
+            update once, and once for all that writes rows.
         apart: Names of the ops that are taken out.
         rest: Names of those that stay.
         observes: Whether what stays has an effect that comes after a write that is taken out.
@@ -79,8 +80,10 @@ class BranchBody:
                 self.written |= set(held.values())
         values = set(body.arguments) - {body.arguments[number] for number in refs}
         self._lists = RowLists(body.nodes, values if of_lists else (), called.static_shape)
-        made = [node for node in self._ops() if node.name in self._lists.made]
-        self.writes_rows_of = {a for n in made if writes_rows(n.op) for a in self.held(n).values()}
+        ops = [*self._ops()]
+        rows = [n for n in ops if writes_rows(n.op) and n.name in self._lists.made]
+        fused = [a for n in ops if is_fused_update(n.op) for a in self.held(n).values()]
+        self.in_place = [*fused, *{a for n in rows for a in self.held(n).values()}]
         in_vain = {node.name for node in self._ops() if self._runs_in_vain(node)}
         self._stays = {node.name for node in self._ops()} - in_vain | set(staying)
         # What stays with a variable that stays, or needs what stays.

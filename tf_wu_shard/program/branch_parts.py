@@ -103,9 +103,8 @@ def in_two(
         if not own <= {inner.name for inner in body.nodes}:
             return None
         branches.append(BranchBody(called, body, refs, own, specialiser, of_lists))
-    # Rows are written in place, of which only one branch may know.
-    rows = [argument for branch in branches for argument in branch.writes_rows_of]
-    kept = {refs[argument].key for argument in rows if rows.count(argument) > 1}
+    in_place = [argument for branch in branches for argument in branch.in_place]
+    kept = {refs[argument].key for argument in in_place if in_place.count(argument) > 1}
     while sum(branch.mark(kept) for branch in branches):
         pass
     written = {a for branch in branches for a in branch.written if refs[a].key not in kept}

@@ -137,6 +137,19 @@ class FlatFunctions:
             RunsInVainError: If something must not run where it is not taken, or it is
                 not known what a function does.
         """
+        return self._written_out(nodes, chosen, graph, results, values_of, checked=True)
+
+    def _written_out(
+        self,
+        nodes: Sequence[Any],
+        chosen: Collection[str],
+        graph: CalledGraph,
+        results: Iterable[Value],
+        values_of: Collection[int] = (),
+        *,
+        checked: bool,
+    ) -> WrittenOut:
+        """As `write_out`; what plain calls run may be left to be checked with what is around."""
         taken = {parse_value(text) for node in nodes for text in data_inputs(node)}
         taken.update(results)
         bodies: dict[str, _Flat] = {}
@@ -155,7 +168,9 @@ class FlatFunctions:
             dtypes = node.attr["Tout"].list.type if "Tout" in node.attr else ()
             count = len(dtypes)
             may_be = values_of if node.op in IFS else ()
-            own = [self._called(graph, call.attr["f"].func.name, count, may_be) for call in calls]
+            check = checked or choice is not None
+            names = [call.attr["f"].func.name for call in calls]
+            own = [self._called(graph, name, count, may_be, checked=check) for name in names]
             if self._recompiled is not None and is_compiled(node):
                 self._check_compiled(node, own[0].body)
             bodies |= {call.name: flat for call, flat in zip(calls, own, strict=True)}
@@ -221,21 +236,29 @@ class FlatFunctions:
             raise RunsInVainError(refusals.Branches.BRANCH_COMPILED.at(function=name))
 
     def _called(
-        self, graph: CalledGraph, name: str, count: int, values_of: Collection[int] = ()
+        self,
+        graph: CalledGraph,
+        name: str,
+        count: int,
+        values_of: Collection[int] = (),
+        *,
+        checked: bool = True,
     ) -> _Flat:
-        """As `_function`; what was made since the trace has the results that it was made with."""
-        return self._function(graph, name, None if name in self._made else count, values_of)
+        """A function as it was called, without calls and branches.
 
-    def _function(
-        self, graph: CalledGraph, name: str, count: int | None, values_of: Collection[int]
-    ) -> _Flat:
-        """A function of so many results, None for all, without calls and branches."""
+        Args:
+            graph: That whose ops call it.
+            name: Its name.
+            count: How many results it had then; what was made since has those it was made with.
+            values_of: See `write_out`.
+            checked: Whether it is checked that it may run in vain.
+        """
         called = graph.inner(name, self._made)
         if called is None:
             raise RunsInVainError(refusals.Branches.BRANCH_DEFINITION_ONLY.at(function=name))
-        body = called.body(count)
+        body = called.body(None if name in self._made else count)
         chosen = {node.name for node in body.nodes if node.op in (*PLAIN_CALLS, *BRANCHES)}
-        out = self.write_out(body.nodes, chosen, called, body.results)
+        out = self._written_out(body.nodes, chosen, called, body.results, checked=False)
         shapes = dict(out.shapes)
         for node in body.nodes:
             if node.name not in chosen:
@@ -244,7 +267,8 @@ class FlatFunctions:
         nodes = [without_controls(node) for node in out.nodes if node.op != "NoOp"]
         numbers = {body.arguments[number]: number for number in values_of}
         lists = RowLists(nodes, numbers, lambda op, i: (*shapes.get(op, ()), None)[i], stood_for)
-        check_ops(nodes, lists)
+        if checked:
+            check_ops(nodes, lists)
         returned = tuple(out.values.get(value, value) for value in body.results)
         remade = Body(nodes, body.arguments, returned, ())
         handed = tuple(sorted(numbers[name] for name in lists.arguments))
