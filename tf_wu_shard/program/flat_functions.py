@@ -22,6 +22,7 @@ from tf_wu_shard.program.inlining import Body, inline
 from tf_wu_shard.program.row_lists import RowLists, Select
 from tf_wu_shard.program.speculation import RunsInVainError, check_ops
 from tf_wu_shard.refusals import Refusal
+from tf_wu_shard.rules.writes import writes_rows
 from tf_wu_shard.tensorflow_private.graph_rebuilding import traced_name
 
 
@@ -231,7 +232,8 @@ class FlatFunctions:
 
         It rounds otherwise than the kernels do.
         """
-        if not self._recompiled or not_compiled_again(body.nodes) is not None:
+        of_rows = any(writes_rows(stood_for(node)[0]) for node in body.nodes)
+        if not self._recompiled or of_rows or not_compiled_again(body.nodes) is not None:
             name = traced_name(call.attr["f"].func.name)
             raise RunsInVainError(refusals.Branches.BRANCH_COMPILED.at(function=name))
 
