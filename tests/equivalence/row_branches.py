@@ -35,6 +35,12 @@ def _twice(table: Any, slot: Any, values: tf.Tensor, rows: tf.Tensor, factor: fl
     table.scatter_add(tf.IndexedSlices(values * 0.01, rows))
 
 
+def _centred(table: Any, slot: Any, values: tf.Tensor, rows: tf.Tensor, factor: float) -> None:
+    """Of open shape, so that nothing proves that the branches leave tables of one shape."""
+    total = tf.math.unsorted_segment_sum(values, rows, 40) * factor
+    table.assign_sub(total - tf.expand_dims(tf.reduce_mean(total, 1), 1))
+
+
 class _Net:
     """A table that is looked up and a matrix, with a slot each."""
 
@@ -112,4 +118,5 @@ SCENARIOS: dict[str, Scenario] = {
     "rows_twice_in_a_branch": _in_a_branch(_twice),
     "rows_in_one_branch_of_two": _in_a_branch(_once, dense=True),
     "rows_in_both_branches": _in_a_branch(_once, _decayed),
+    "rows_centred_in_a_branch": _in_a_branch(_centred),
 }

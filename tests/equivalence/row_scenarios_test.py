@@ -14,8 +14,8 @@ from tests.equivalence.row_scenarios import SCENARIOS
 # Slots in shards of the table and the kernel.
 SLOTS = {
     **dict.fromkeys(row_branches.SCENARIOS, 2),
-    # Of which branch's rows they are, a table in shards could not tell; the matrix's slot is.
-    "rows_in_both_branches": 1,
+    # The table stays in its branch, the matrix does not.
+    **dict.fromkeys(("rows_in_both_branches", "rows_centred_in_a_branch"), 1),
     "clipped_by_rows": 2,
     "decayed_adam": 4,
     "densified": 2,

@@ -25,16 +25,15 @@ from tf_wu_shard import refusals
 from tf_wu_shard.graph.calls import (
     BRANCHES,
     IFS,
-    PLAIN_CALLS,
     callee_names,
-    first_argument,
     is_call,
 )
-from tf_wu_shard.graph.nodes import data_inputs, source_of, waiting, with_values
+from tf_wu_shard.graph.nodes import waiting, with_values
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.grounds.dialect import CarriedReduction
 from tf_wu_shard.grounds.tpu.ops import PROGRAM
+from tf_wu_shard.program.branch_op import called_by, values_of
 from tf_wu_shard.program.branch_parts import Parts, in_two, rest_of
 from tf_wu_shard.program.branch_waits import Waits, effects_of_results, idle_after
 from tf_wu_shard.program.called_graph import CalledGraph, Shape
@@ -45,7 +44,6 @@ from tf_wu_shard.program.lifting import HandleNeededError, taking_values
 from tf_wu_shard.program.reduced_operands import calling_with_reduced_operands
 from tf_wu_shard.program.specialise import Specialiser
 from tf_wu_shard.program.speculation import RunsInVainError, unproved
-from tf_wu_shard.reachable import reachable
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.step.capture import Captured
@@ -87,8 +85,10 @@ def if_converted(
     branches = calling_with_reduced_operands(view, program, carried, BRANCHES)
     # For each branch op, what of it is not to run in vain.
     staying: dict[str, Places] = {}
+    # Those to whose branches no list of rows is handed.
+    without_lists: set[str] = set()
     while True:
-        work = _Conversion(graph, captured, in_parts, recompiled)
+        work = _Conversion(graph, captured, in_parts, recompiled, without_lists)
         for op in branches:
             work.convert(op, staying.get(op.name, {}))
         more = work.unproved(carried)
@@ -96,6 +96,11 @@ def if_converted(
             kept = captured.kept_branches | work.kept
             return replace(work.converted, kept_branches=kept) if branches else captured
         for name, found in more.items():
+            if None in found and name not in without_lists:
+                # It is a selection; one of a table is known where no branch is handed its rows.
+                without_lists.add(name)
+                staying.pop(name, None)
+                continue
             known = staying.get(name, {})
             # What is seen again is not where it was looked for.
             again = not known.keys().isdisjoint(found)
@@ -110,8 +115,14 @@ class _Conversion:
     """
 
     def __init__(
-        self, graph: CalledGraph, captured: Captured, in_parts: bool, recompiled: bool | None
+        self,
+        graph: CalledGraph,
+        captured: Captured,
+        in_parts: bool,
+        recompiled: bool | None,
+        without_lists: Set[str],
     ) -> None:
+        self._without_lists = without_lists
         self._in_parts = in_parts
         self._recompiled = recompiled
         self.kept: dict[str, Refusal] = {}
@@ -161,7 +172,9 @@ class _Conversion:
 
     def _of_lists(self, op: Op) -> bool:
         """Whether a branch op may get lists of rows; XLA knows none of as many as it turns out."""
-        return op.type in IFS and self._recompiled is not None and not compiled_in(op.node)
+        if op.type not in IFS or op.name in self._without_lists:
+            return False
+        return self._recompiled is not None and not compiled_in(op.node)
 
     def _whole(
         self, op: Op, now: Any, used: Mapping[int, VariableRef], written: Sequence[int]
@@ -169,8 +182,8 @@ class _Conversion:
         """Writes a branch op out; why that cannot be, or None where it can."""
         try:
             node, finals = taking_values(now, used, self._specialiser.writing, written)
-            self._replace(op, Parts(node, finals, used))
-            self._written_out |= _called_by(self._captured.view, op)
+            self._replace(op, Parts(node, finals, used), self._of_lists(op))
+            self._written_out |= called_by(self._captured.view, op)
         except HandleNeededError as error:
             return refusals.Branches.BRANCH_NEEDS_HANDLE.at(function=str(error))
         except RunsInVainError as error:
@@ -179,20 +192,24 @@ class _Conversion:
 
     def _in_part(self, op: Op, now: Any, taken: Mapping[int, VariableRef], staying: Places) -> bool:
         """Writes out what may be of a branch op that is not written out; whether there is any."""
-        try:
-            parts = in_two(now, self._graph, taken, self._specialiser, staying, self._of_lists(op))
-            if parts is not None:
-                self._replace(op, parts)
-        except (HandleNeededError, RunsInVainError):
-            return False
-        return parts is not None
+        # What is taken for a list may turn out to be none where it is no variable's any more.
+        for of_lists in (True, False) if self._of_lists(op) else (False,):
+            try:
+                parts = in_two(now, self._graph, taken, self._specialiser, staying, of_lists)
+                if parts is not None:
+                    self._replace(op, parts, of_lists)
+            except (HandleNeededError, RunsInVainError):
+                continue
+            return parts is not None
+        return False
 
-    def _replace(self, op: Op, parts: Parts) -> None:
+    def _replace(self, op: Op, parts: Parts, of_lists: bool) -> None:
         """Puts what a branch op computes, selects and writes in its place.
 
         Args:
             op: The branch op as it was.
             parts: What is written out of it, which is changed here, and what stays.
+            of_lists: Whether its branches may be handed lists of rows, all or none.
 
         Raises:
             RunsInVainError: If it must not run where it is not taken.
@@ -251,7 +268,7 @@ class _Conversion:
             {node.name},
             self._graph,
             outputs,
-            _values_of(node, {*used}, self._captured.view) if self._of_lists(op) else (),
+            values_of(node, {*used}, self._captured.view) if of_lists else (),
         )
         fused = restored(out.nodes, components, before, adopt, out.select)
         now = [
@@ -315,32 +332,6 @@ class _Conversion:
             shape_of=lambda value: known[value.op][value.index] if value.op in known else None,
             outputs=self._outputs,
         )
-
-
-def _values_of(node: Any, used: Set[int], view: GraphView) -> list[int]:
-    """The numbers of a branch op's arguments that are no variables, nor of the operands `used`."""
-    first = first_argument(node.op)
-    return [
-        slot - first
-        for slot, text in enumerate(data_inputs(node))
-        if slot >= first and slot not in used and source_of(text) not in view.variables
-    ]
-
-
-def _called_by(view: GraphView, op: Op) -> frozenset[str]:
-    """Names of the functions that branches of an op call, at any depth, without the branches."""
-
-    def calls(name: str) -> Iterable[Any]:
-        definition = view.functions.get(name)
-        nodes = definition.node_def if definition is not None else ()
-        return (node for node in nodes if is_call(node.op))
-
-    def called(name: str) -> Iterable[str]:
-        return (inner for call in calls(name) for inner in callee_names(call))
-
-    inside = [*reachable(callee_names(op.node), called)]
-    of_plain = (call for name in inside for call in calls(name) if call.op in PLAIN_CALLS)
-    return frozenset(name for call in of_plain for name in callee_names(call))
 
 
 def _adopt(new: Any, node: Any) -> None:

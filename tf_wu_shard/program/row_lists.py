@@ -106,7 +106,7 @@ class RowLists:
         reached = self._depended_on(nodes).intersection(arguments) if arguments else ()
         self.arguments = {name for name in reached if self._rank(Value(name))}
         self._take(nodes)
-        while others := self._no_lists(nodes):
+        while self.arguments and (others := self._no_lists(nodes)):
             self.arguments -= others
             self._take(nodes)
 
@@ -179,7 +179,7 @@ class RowLists:
             return () if of_table else None
         if op_type in SAME:
             return kinds
-        if of_table and family in (Family.ELEMENTWISE, Family.SUM):
+        if of_table and family is not None:
             return (_Kind.TABLE,)
         if family is Family.ELEMENTWISE:
             return (_Kind.LIST,) if self._fit(Value(node.name), values, kinds) else None
