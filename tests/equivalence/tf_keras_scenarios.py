@@ -208,6 +208,10 @@ SCENARIOS: dict[str, Scenario] = {
         lambda: tf_keras.optimizers.legacy.SGD(0.1, momentum=0.9), with_table=True
     ),
     "overflowing_fused": _overflowing(lambda: tf_keras.optimizers.legacy.Adam(0.01)),
+    "overflowing_overwritten": _overflowing(
+        lambda: tf_keras.optimizers.SGD(0.1, 0.9, use_ema=True, ema_overwrite_frequency=2),
+        with_table=True,
+    ),
     "overwritten": overwritten,
     "pulled_back": pulled_back,
     "applied_in_a_branch": _applied(lambda taken, applied: tf.cond(taken, applied, lambda: 0)),

@@ -182,6 +182,10 @@ def _left_whole(title: str, captured: Captured, refusal: Refusal) -> Report:
     return nothing_sharded(title, refusal, tuple(reversed(keys.values())))
 
 
+# Why a branch updates nothing by itself, and the function around it may.
+_OF_WHOEVER_TAKES_IT = (refusals.Updates.INSIDE_OF_CALL, refusals.Updates.NOT_SUMMED)
+
+
 def _without_reported(
     graph: Any,
     captured: Captured,
@@ -191,7 +195,7 @@ def _without_reported(
 ) -> Analysis:
     """Leaves out updates that are done inside of functions whose own reports name them.
 
-    And what a branch calls that sums nothing: who takes the branch knows what was summed before.
+    And what a branch that sums nothing does itself or calls: who takes it knows what was summed.
     """
     called = called_graphs(graph, captured)
     to_be_taken = function_graph.is_branch(graph) and not analysis.num_replicas
@@ -201,7 +205,7 @@ def _without_reported(
         refused
         for refused in analysis.refused
         if refused.variable not in names
-        and not (to_be_taken and refused.refusal.kind is refusals.Updates.INSIDE_OF_CALL)
+        and not (to_be_taken and refused.refusal.kind in _OF_WHOEVER_TAKES_IT)
         and not _is_reported(captured, refused.variable, reported, called)
     ]
     return dataclasses.replace(analysis, refused=tuple(kept))
