@@ -55,13 +55,22 @@ def looked_up(table: Any, rows: tf.Tensor, values: tf.Tensor, dense: tf.Tensor) 
     table.scatter_sub(tf.IndexedSlices(values / table.sparse_read(rows), rows))
 
 
+def looked_up_after_a_write(
+    table: Any, rows: tf.Tensor, values: tf.Tensor, dense: tf.Tensor
+) -> None:
+    table.assign_sub(dense)
+    looked_up(table, rows, values, dense)
+
+
 def fused(table: Any, rows: tf.Tensor, values: tf.Tensor, dense: tf.Tensor) -> None:
     tf.raw_ops.ResourceSparseApplyKerasMomentum(
         var=table.handle, accum=table.handle, lr=0.1, grad=values, indices=rows, momentum=0.9
     )
 
 
-@pytest.mark.parametrize("branch", [scattered, once, made_dense, normed, looked_up, fused])
+@pytest.mark.parametrize(
+    "branch", [scattered, once, made_dense, normed, looked_up, looked_up_after_a_write, fused]
+)
 def test_lists_are_the_rows_and_values_and_all_that_is_made_of_them(branch: Branch) -> None:
     lists, others = found(branch)
     assert lists.arguments == {"rows", "values"} and not others

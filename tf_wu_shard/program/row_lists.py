@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tf_wu_shard.dtypes import INT32
-from tf_wu_shard.graph.nodes import data_inputs, sources_of
+from tf_wu_shard.graph.nodes import data_inputs
 from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 from tf_wu_shard.program.called_graph import Shape
 from tf_wu_shard.reachable import reachable
@@ -156,7 +156,7 @@ class RowLists:
             # A number is made of what it is made of, lists or none; rows are looked up in no list.
             if name not in self._by_name or self._is_one(Value(name)):
                 return ()
-            sources = sources_of(self._by_name[name])
+            sources = [parse_value(text).op for text in data_inputs(self._by_name[name])]
             return sources[1:2] if self._by_name[name].op == LOOK_UP else sources
 
         return {*reachable(start, needed)}
