@@ -89,7 +89,7 @@ def test_what_was_done_to_a_variable_before_is_written_first() -> None:
 def test_two_of_one_variable_are_not_put_back() -> None:
     first, second = (stand_in(momentum(name), HELD, REFS) for name in ("one", "two"))
     assert first is not None and second is not None
-    with pytest.raises(RunsInVainError, match="two fused updates of one variable"):
+    with pytest.raises(RunsInVainError, match="update one variable in place more than once"):
         restored([*first[0], *second[0]], HANDLES, BEFORE, lambda new: None, select)
 
 
@@ -113,7 +113,7 @@ def test_rows_are_written_in_place_after_what_the_branch_made_of_the_variable() 
 
 def test_rows_that_two_branches_write_are_not_put_back() -> None:
     nodes = [*scattered("one", "read_m"), *scattered("other", "one")]
-    with pytest.raises(RunsInVainError, match="two fused updates of one variable"):
+    with pytest.raises(RunsInVainError, match="update one variable in place more than once"):
         restored(nodes, HANDLES, BEFORE, lambda new: None, select)
 
 

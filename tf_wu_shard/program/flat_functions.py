@@ -123,6 +123,8 @@ class FlatFunctions:
         graph: CalledGraph,
         results: Iterable[Value],
         values_of: Collection[int] = (),
+        *,
+        checked: bool = True,
     ) -> WrittenOut:
         """Writes calls and branch ops out, with all that they call.
 
@@ -133,24 +135,13 @@ class FlatFunctions:
             results: What the nodes' function returns.
             values_of: Numbers of the arguments of a condition's branches that are no variables, and
                 may be lists of rows.
+            checked: Whether it is checked that what plain calls run may run in vain; False where
+                that is done with what is around them.
 
         Raises:
             RunsInVainError: If something must not run where it is not taken, or it is
                 not known what a function does.
         """
-        return self._written_out(nodes, chosen, graph, results, values_of, checked=True)
-
-    def _written_out(
-        self,
-        nodes: Sequence[Any],
-        chosen: Collection[str],
-        graph: CalledGraph,
-        results: Iterable[Value],
-        values_of: Collection[int] = (),
-        *,
-        checked: bool,
-    ) -> WrittenOut:
-        """As `write_out`; what plain calls run may be left to be checked with what is around."""
         taken = {parse_value(text) for node in nodes for text in data_inputs(node)}
         taken.update(results)
         bodies: dict[str, _Flat] = {}
@@ -260,7 +251,7 @@ class FlatFunctions:
             raise RunsInVainError(refusals.Branches.BRANCH_DEFINITION_ONLY.at(function=name))
         body = called.body(None if name in self._made else count)
         chosen = {node.name for node in body.nodes if node.op in (*PLAIN_CALLS, *BRANCHES)}
-        out = self._written_out(body.nodes, chosen, called, body.results, checked=False)
+        out = self.write_out(body.nodes, chosen, called, body.results, checked=False)
         shapes = dict(out.shapes)
         for node in body.nodes:
             if node.name not in chosen:

@@ -19,11 +19,13 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from tf_wu_shard.dtypes import INT32
+from tf_wu_shard.graph.constants import integers
 from tf_wu_shard.graph.nodes import data_inputs
 from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 from tf_wu_shard.program.called_graph import Shape
 from tf_wu_shard.reachable import reachable
-from tf_wu_shard.rules.registry import Family, family_of
+from tf_wu_shard.rules.operation import Operation
+from tf_wu_shard.rules.registry import Family, family_of, is_first
 from tf_wu_shard.rules.sparse import (
     ALL_OR_NONE,
     LOOK_UP,
@@ -205,7 +207,7 @@ class RowLists:
                 return (_Kind.LIST,) if attribute_in(node.attr, "batch_dims").i == 0 else None
             case [str(found), None, _Kind.LIST, None] if found == LOOK_UP:
                 plain = attribute_in(node.attr, "batch_dims").i == 0
-                return (_Kind.LIST,) if plain and self._elements(values[2]) == [0] else None
+                return (_Kind.LIST,) if plain and self._elements(values[2]) == (0,) else None
         return None
 
     def _fit(self, result: Value, values: Sequence[Value], kinds: Sequence[_Kind | None]) -> bool:
@@ -244,20 +246,16 @@ class RowLists:
 
     def _is_first(self, node: Any, values: Sequence[Value]) -> bool:
         """Whether the first of the sizes is looked up."""
-        bounds = [self._elements(value) for value in values[1:4]]
-        masks = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask")
-        return (
-            bounds == [[0], [1], [1]]
-            and attribute_in(node.attr, "shrink_axis_mask").i == 1
-            and all(attribute_in(node.attr, mask).i == 0 for mask in masks)
-        )
+        bounds = {number: self._elements(values[number]) for number in (1, 2, 3)}
+        known = {number: found for number, found in bounds.items() if found is not None}
+        return is_first(Operation(node.op, node.name, tuple(values), node.attr, known, None, INT32))
 
-    def _elements(self, value: Value) -> list[int] | None:
+    def _elements(self, value: Value) -> tuple[int, ...] | None:
         """The elements of a constant; None of what is none."""
         node = self._by_name.get(value.op)
         if node is None or node.op != "Const":
             return None
-        return [int(n) for n in tf.make_ndarray(attribute_in(node.attr, "value").tensor).flat]
+        return integers(attribute_in(node.attr, "value").tensor)
 
 
 def all_or_none(

@@ -143,7 +143,7 @@ class Branches(Kind):
     BRANCH_NO_TRUTH_VALUE = "its predicate is no truth value"
     BRANCH_YIELDS_NO_NUMBERS = "it yields a {dtype}"
     BRANCH_COMPILED = "{function}, which it calls, is compiled by XLA in one piece"
-    BRANCH_FUSED_TWICE = "two fused updates of one variable stand in its branches"
+    BRANCH_FUSED_TWICE = "its branches update one variable in place more than once"
 
 
 class Calls(Kind):
