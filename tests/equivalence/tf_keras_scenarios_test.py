@@ -54,6 +54,14 @@ def test_what_stays_a_branch_says_why() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", ["overflowing", "overflowing_overwritten"])
+def test_a_branch_knows_what_one_device_sums_outside(name: str) -> None:
+    outcome = answer_of("scenarios_run", "tf_keras_scenarios@one_device", name)[name]
+    assert outcome["apart"] == []
+    assert outcome["matrices_in_shards"] == IN_SHARDS[name][0], outcome["reports"]
+
+
+@pytest.mark.slow
 def test_rows_that_a_branch_updates_are_sharded_by_whatever_optimizer() -> None:
     names = [name for name in SCENARIOS if name.startswith("overflowing_rows")]
     outcomes = answer_of("scenarios_run", "tf_keras_scenarios@mirrored", *names)

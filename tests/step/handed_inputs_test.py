@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from tf_wu_shard.step.handed_inputs import own_inputs
+from tf_wu_shard.step.origins import Origin
 from tf_wu_shard.tensorflow_private import function_graph
 
 
@@ -23,10 +24,12 @@ def answers(step: Callable[..., Any], *, of_arguments: bool) -> Mapping[str, boo
 
     def traced(body: Callable[[], Any]) -> None:
         inner = tf.function(body, autograph=False).get_concrete_function().graph
-        own = own_inputs(inner, of_arguments=of_arguments)
+        handed = own_inputs(inner, of_arguments=of_arguments)
         captured = function_graph.captured_values(inner)
-        found.update({outside: own(name) for name, (_, outside, _) in captured.items()})
-        found["no input that was captured"] = own("argument")
+        inputs = handed(dict.fromkeys([*captured, "argument"], 1), 1)
+        own = {name for name, one in inputs.items() if one.origin is Origin.OWN}
+        found.update({outside: name in own for name, (_, outside, _) in captured.items()})
+        found["no input that was captured"] = "argument" in own
 
     tf.function(lambda x: step(x, traced), autograph=False).get_concrete_function(
         tf.TensorSpec((4,), name="x")
@@ -59,7 +62,11 @@ def test_a_captured_value_is_followed_in_the_function_around(*, of_arguments: bo
 @pytest.mark.parametrize("of_arguments", [True, False])
 def test_of_a_function_in_no_other_nothing_is_captured_in_a_trace(*, of_arguments: bool) -> None:
     graph = tf.function(lambda: tf.ones(())).get_concrete_function().graph
-    assert own_inputs(graph, of_arguments=of_arguments)("x") is of_arguments
+    handed = own_inputs(graph, of_arguments=of_arguments)({"x": 1, "y": 2}, 2)
+    whose = Origin.OWN if of_arguments else Origin.ANSWERED_FOR
+    assert {one.origin for one in handed.values()} == {whose}
+    # The copies may be handed the same.
+    assert (handed["x"] == handed["y"]) is not of_arguments
 
 
 def test_a_value_from_further_out_is_followed_all_the_way() -> None:

@@ -9,6 +9,7 @@ from tf_wu_shard.graph.op import parse_value
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.reachable import reachable
 from tf_wu_shard.step import origins
+from tf_wu_shard.step.origins import Origin
 
 INPUTS = "a = Placeholder() [4]\nb = Placeholder() [4]\nn = Placeholder() []\n"
 REFS = {"w": VariableRef("w", 0, 2, (4,), 1, True, "")}
@@ -16,6 +17,7 @@ REFS = {"w": VariableRef("w", 0, 2, (4,), 1, True, "")}
 SWAPS = ("p q", "s = Mul(q, q)\nt = Identity(p)\n", "s:output:0 t:output:0")
 SUMS = ("p q", "s = CollectiveReduceV2(p, q, q) {merge_op=Add}\n", "s:output:0 p")
 DRAWS = ("p q", "d = RandomUniform(p)\nk = Const() {value=3}\ns = Mul(d, k)\n", "s:output:0 q")
+HOLDS = ("p q", "k = Const() {value=3}\ns = Mul(p, k)\n", "s:output:0 q")
 WRITES = ("v p", "put = AssignAddVariableOp(v, p)\n", "p")
 CALLS_WRITES = ("v p", "in = StatefulPartitionedCall(v, p) {f=&writes} [4]\n", "p")
 ITSELF = ("p q", "in = StatefulPartitionedCall(p, q) {f=&itself} [4] [4]\n", "in:output:0 p")
@@ -28,6 +30,7 @@ FUNCTIONS = {
     "swaps": SWAPS,
     "sums": SUMS,
     "draws": DRAWS,
+    "holds": HOLDS,
     "writes": WRITES,
     "calls_writes": CALLS_WRITES,
     "itself": ITSELF,
@@ -73,28 +76,19 @@ def test_what_a_loop_hands_on_as_it_is_is_made_of_that_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "call",
+    ("function", "origins_of_both"),
     [
-        "c = PartitionedCall(a, b) {f=&swaps} [4] [4]",
-        "c = StatefulPartitionedCall(a, b) {f=&sums} [4] [4]",
-        "c = If(n, a, b) {then_branch=&swaps else_branch=&sums} [4] [4]",
-        "c = While(a, b, n) {cond=&on body=&round} [4] [4] []",
+        ("draws", (Origin.OWN, Origin.EVERYBODYS)),
+        ("holds", (Origin.CONSTANT, Origin.EVERYBODYS)),
+        ("unknown", (Origin.EVERYBODYS, Origin.EVERYBODYS)),
     ],
 )
-def test_what_follows_is_what_it_is_made_of_the_other_way_round(call: str) -> None:
-    of = view(call)
-    results = [str(result) for result in of.results("c")]
-    for start in ("a", "b", "n"):
-        after = {str(value) for value in origins.after(of, parse_value(start))}
-        assert after.intersection(results) == {r for r in results if start in behind(of, r)}
-
-
-def test_what_a_callee_draws_is_what_each_call_has_for_itself() -> None:
-    of = view("c = StatefulPartitionedCall(a, b) {f=&draws} [4] [4]\nd = Identity(c) [4]\n")
-    own = origins.own_in(of, parse_value("c"))
-    assert own == {("c", "draws", "d"), b"3"}
-    assert origins.own_in(of, parse_value("c:1")) == frozenset()
-    assert origins.own_in(of, parse_value("d")) == frozenset()
+def test_a_call_brings_in_what_its_function_draws_or_holds(
+    function: str, origins_of_both: tuple[Origin, Origin]
+) -> None:
+    of = view(f"c = StatefulPartitionedCall(a, b) {{f=&{function}}} [4] [4]\nd = Identity(c) [4]\n")
+    assert tuple(origins.brought_in(of, one) for one in of.results("c")) == origins_of_both
+    assert origins.brought_in(of, parse_value("d")) is Origin.EVERYBODYS
 
 
 @pytest.mark.parametrize(
@@ -114,14 +108,3 @@ def test_what_a_called_function_writes_counts_as_what_the_variable_is_written_wi
     of = view(call)
     written = [*origins.written_with(of, "w")]
     assert {name for value in written for name in behind(of, str(value))} == expected
-    if written:
-        (value,) = written
-        for start in expected:
-            reached = reachable([parse_value(start)], lambda one: origins.after(of, one))
-            assert value in {*reached}
-
-
-def test_two_results_of_one_op_are_two_things_that_replicas_may_have() -> None:
-    of = view("c = IteratorGetNext(a) [4] [4]")
-    first, second = (origins.own_in(of, value) for value in of.results("c"))
-    assert first != second and len(first) == len(second) == 1

@@ -8,6 +8,7 @@ import pytest
 
 from tests.graph.text_graph import view_of
 from tf_wu_shard.graph.view import GraphView, VariableRef
+from tf_wu_shard.step.copy_values import Input
 from tf_wu_shard.step.own_values import written_with_own_values
 
 SHAPES = {"w": (4,), "m": (4,)}
@@ -109,6 +110,19 @@ def test_what_all_replicas_share_does_not(text: str) -> None:
     assert found(text) == {}
 
 
+def test_what_all_copies_share_they_may_make_something_else_of() -> None:
+    text = "cut = Split(size, shared) {num_split=2} [2] [2]\nput0 = AssignVariableOp(w0, cut)\n"
+    assert found(text + "put1 = AssignVariableOp(w1, cut:1)\n") == {"w": "cut"}
+    assert found(text + "put1 = AssignVariableOp(w1, cut)\n") == {}
+    assert found(text + "put1 = AssignAddVariableOp(w1, cut)\n") == {"w": "shared"}
+
+
+def test_what_is_summed_for_one_variable_may_move_another_apart() -> None:
+    text = "x# = Placeholder() [4] @d#\nmean = AddN(x0, x1) [4] @d0\n"
+    text += "put# = AssignVariableOp(m#, mean) @d#\nstep# = AssignSubVariableOp(w#, x#) @d#\n"
+    assert found(text, "w", "m") == {"w": "x0"}
+
+
 @pytest.mark.parametrize("between", ["", "more# = AssignAddVariableOp(m#, shared) @d# ^put#\n"])
 def test_what_a_later_write_has_replaced_is_not_read(between: str) -> None:
     # A buffer takes a replica's gradient, and then the sum of all; or what it holds is added to.
@@ -122,10 +136,17 @@ def test_what_a_later_write_has_replaced_is_not_read(between: str) -> None:
 def test_whether_an_input_is_a_replicas_own_others_may_say() -> None:
     handed = view("x# = Placeholder() [4] @d#\nput# = AssignVariableOp(w#, x#) @d#\n")
     assert written_with_own_values(handed, {"w"}).keys() == {"w"}
-    assert written_with_own_values(handed, {"w"}, lambda name: False) == {}
-    assert written_with_own_values(handed, {"w"}, lambda name: name == "x1") == {"w": "x1"}
+    assert written_with_own_values(handed, {"w"}, lambda inputs, copies: {}) == {}
+    assert written_with_own_values(handed, {"w"}, lambda inputs, copies: {"x1": Input(0)}) == {
+        "w": "x1"
+    }
+    same = written_with_own_values(
+        handed, {"w"}, lambda inputs, copies: dict.fromkeys(inputs, Input(0))
+    )
+    assert same == {}
     drawn = view("x# = RandomUniform(size) [4] @d#\nput# = AssignVariableOp(w#, x#) @d#\n")
-    assert written_with_own_values(drawn, {"w"}, lambda name: False).keys() == {"w"}
+    found_of_drawn = written_with_own_values(drawn, {"w"}, lambda inputs, copies: {})
+    assert found_of_drawn.keys() == {"w"}
 
 
 def test_where_a_function_has_no_variable_of_the_strategy_none_is_written_so() -> None:

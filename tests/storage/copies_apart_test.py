@@ -35,6 +35,8 @@ class Training:
         )
         batches = tf.data.Dataset.from_tensor_slices(np.arange(36, dtype=np.float32) / 9.0)
         self.batches = strategy.experimental_distribute_dataset(batches.batch(6).batch(6))
+        # Too large to be a constant in what captures it.
+        self.batch = tf.reshape(tf.range(180.0) / 90.0, (30, 6))
         self.called = tf.function(self._gradient)
         with strategy.scope():
             self.curvature = tf.Variable(tf.ones(SHAPE), trainable=False, name="curvature")
@@ -48,6 +50,7 @@ class Training:
             "local by a called function": self._local_by_a_called_function,
             "local as often as told": self._local_as_often_as_told,
             "local rounds": self._local_rounds,
+            "local by its part": self._local_by_its_part,
             "by own curvature": self._by_own_curvature,
             "apply": self._apply_in_a_called_function,
             "average": self._average,
@@ -104,6 +107,16 @@ class Training:
             self._local(rows)
             rows = self.strategy.run(tf.identity, args=(rows,))
 
+    def _local_by_its_part(self, rows: Any) -> None:
+        # One batch is cut in the step, a part for each replica.
+        del rows
+        parts = tf.split(self.batch, 2)
+        self._local(
+            self.strategy.experimental_distribute_values_from_function(
+                lambda context: parts[context.replica_id_in_sync_group]
+            )
+        )
+
     def _by_own_curvature(self, rows: Any) -> None:
         def step(own: tf.Tensor) -> None:
             gradient = self._gradient(own)
@@ -151,6 +164,7 @@ def _flag() -> Iterator[None]:
         ("local by a called function", False),
         ("local as often as told", False),
         ("local rounds", False),
+        ("local by its part", True),
     ],
 )
 def test_local_steps_that_come_first_leave_the_update_to_each_replica(
@@ -171,7 +185,8 @@ def test_local_steps_that_come_first_leave_the_update_to_each_replica(
 
 
 @pytest.mark.parametrize(
-    "local", ["local", "local in a called function", "local epoch", "local rounds"]
+    "local",
+    ["local", "local in a called function", "local epoch", "local rounds", "local by its part"],
 )
 def test_a_local_step_that_writes_a_slot_in_shards_is_refused(
     strategy_of: Strategies, local: str

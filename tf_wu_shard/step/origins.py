@@ -6,15 +6,15 @@ What was summed over the replicas is everybody's, so the ways end there.
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 import itertools
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeAlias
 
 from tf_wu_shard.graph.calls import LOOPS, callees, first_argument, is_call
 from tf_wu_shard.graph.function_body import ARGUMENT, function_view
-from tf_wu_shard.graph.op import Op, Value, parse_value
+from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.tpu.ops import OWN, REDUCTIONS, REPLICATED_INPUT
 from tf_wu_shard.reachable import reachable
@@ -36,28 +36,36 @@ _DRAWS = (
     *("StatefulStandardNormal", "Timestamp", "Dequeue", "PyFunc"),
 )
 
-# What may be a replica's own: the value that brings it in, as text, after the names of the calls
-# and functions that this is in; of a constant, its serialized content.
-Source: TypeAlias = tuple[str, ...] | bytes
+
+class Origin(enum.IntEnum):
+    """Where a value comes from; what is made of several comes from the last of these."""
+
+    # From the sums over replicas, and from variables that are alike on all.
+    EVERYBODYS = 0
+    CONSTANT = 1
+    # From who calls the function, and answers for it that all replicas are handed the same.
+    ANSWERED_FOR = 2
+    # From what may be a replica's own.
+    OWN = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class Origins:
-    """What a result of a call is made of, or what it writes to an argument.
+class MadeOf:
+    """What a call makes one of its results of, or what it writes to an argument.
 
     Attributes:
         arguments: The numbers of the arguments that it is made of.
-        own: What the callee itself brings in that may be a replica's own.
+        origin: Where the rest comes from, which the callee itself brings in.
     """
 
     arguments: frozenset[int] = frozenset()
-    own: frozenset[Source] = frozenset()
+    origin: Origin = Origin.EVERYBODYS
 
-    def __or__(self, other: Origins) -> Origins:
-        return Origins(self.arguments | other.arguments, self.own | other.own)
+    def __or__(self, other: MadeOf) -> MadeOf:
+        return MadeOf(self.arguments | other.arguments, max(self.origin, other.origin))
 
 
-_NOTHING = Origins()
+_NOTHING = MadeOf()
 
 
 def before(view: GraphView, value: Value) -> Sequence[Value]:
@@ -78,25 +86,7 @@ def behind(view: GraphView, values: Iterable[Value]) -> Iterator[Value]:
     return reachable(values, functools.partial(before, view))
 
 
-def after(view: GraphView, value: Value) -> Iterator[Value]:
-    """What is made of a value, but for what is everybody's; what is written is read again."""
-    for op, slot in view.consumers(value):
-        if op.passes_each_on:
-            yield op.result_of(slot)
-        elif is_call(op.type):
-            number = slot - first_argument(op.type)
-            for index, made_of in enumerate(_of_call(view, op)):
-                if number < 0 or number in made_of.arguments:
-                    yield Value(op.name, index)
-        elif slot >= num_written(op.type) > 0:
-            for handle in op.inputs[: num_written(op.type)]:
-                for read in _read_after(view, handle.op, op):
-                    yield from view.results(read.name)
-        elif not _is_everybodys(view, op):
-            yield from view.results(op.name)
-
-
-def _read_after(view: GraphView, handle: str, write: Op) -> Iterator[Op]:
+def read_after(view: GraphView, handle: str, write: Op) -> Iterator[Op]:
     """The ops that read what a write has made of a variable, or what later ones add to it."""
     later = (one for one in accesses(view, handle) if one.op.position > write.position)
     for op, access in later:
@@ -106,20 +96,26 @@ def _read_after(view: GraphView, handle: str, write: Op) -> Iterator[Op]:
             return
 
 
-def written_with(view: GraphView, handle: str) -> Iterator[Value]:
-    """What a variable is written with.
+def writes(view: GraphView, handle: str) -> Iterator[tuple[Op, Value]]:
+    """The ops that write a variable, each with what: once for each value that it takes.
 
     What a called function writes to a variable is a value that no op yields: it stands behind the
     results of the call, at the number of the argument that is the handle.
     """
     for op, access in accesses(view, handle):
         if access.is_own_write:
-            yield from op.inputs[num_written(op.type) :]
+            for value in op.inputs[num_written(op.type) :]:
+                yield op, value
         elif is_call(op.type) and not access.is_read:
             num_results = len(view.results(op.name))
             for number, operand in enumerate(op.inputs[first_argument(op.type) :]):
                 if operand.op == handle:
-                    yield Value(op.name, num_results + number)
+                    yield op, Value(op.name, num_results + number)
+
+
+def written_with(view: GraphView, handle: str) -> Iterator[Value]:
+    """What a variable is written with, see `writes`."""
+    return (value for _, value in writes(view, handle))
 
 
 def variables_behind(view: GraphView, values: Iterable[Value]) -> set[str]:
@@ -128,16 +124,14 @@ def variables_behind(view: GraphView, values: Iterable[Value]) -> set[str]:
     return {view.variables[name].key for name in ops & view.variables.keys()}
 
 
-def own_in(view: GraphView, value: Value) -> frozenset[Source]:
-    """What an op itself brings into a value that may be its replica's own."""
+def brought_in(view: GraphView, value: Value) -> Origin:
+    """Where that comes from which an op itself brings into a value."""
     op = view.producer(value)
     if is_call(op.type):
-        return _of_call(view, op)[value.index].own
+        return _of_call(view, op)[value.index].origin
     if op.type == "Const":
-        content = op.attribute("value").SerializeToString(deterministic=True)
-        return frozenset({content})
-    # One op may hand each replica a batch, as the elements of a distributed dataset are one tuple.
-    return frozenset({(str(value),)}) if _is_own(view, op) else frozenset()
+        return Origin.CONSTANT
+    return Origin.OWN if _is_own(view, op) else Origin.EVERYBODYS
 
 
 def joins_replicas(op: Op) -> bool:
@@ -145,12 +139,9 @@ def joins_replicas(op: Op) -> bool:
     return op.type.startswith("Collective") or op.type in REDUCTIONS or op.type == "NcclAllReduce"
 
 
-def is_input(view: GraphView, source: Source) -> bool:
-    """Whether something is what the graph is handed."""
-    if isinstance(source, bytes):
-        return False
-    op = view.ops[parse_value(source[0]).op]
-    return op.type in _INPUTS and op.name not in view.variables
+def is_input(view: GraphView, value: Value) -> bool:
+    """Whether a value is what the graph is handed, and no handle of a variable that is known."""
+    return view.ops[value.op].type in _INPUTS and value.op not in view.variables
 
 
 def _is_own(view: GraphView, op: Op) -> bool:
@@ -175,21 +166,21 @@ def _is_everybodys(view: GraphView, op: Op) -> bool:
 
 
 # What each call makes its results of, and then what it writes to its arguments, by view and op.
-_by_call: weakref.WeakKeyDictionary[GraphView, dict[str, Sequence[Origins]]] = (
+_by_call: weakref.WeakKeyDictionary[GraphView, dict[str, Sequence[MadeOf]]] = (
     weakref.WeakKeyDictionary()
 )
 
 # The same of each function, by the view that knows it.
-_by_function: weakref.WeakKeyDictionary[GraphView, dict[str, Sequence[Origins]]] = (
+_by_function: weakref.WeakKeyDictionary[GraphView, dict[str, Sequence[MadeOf]]] = (
     weakref.WeakKeyDictionary()
 )
 
 
-def _of_call(view: GraphView, op: Op) -> Sequence[Origins]:
+def _of_call(view: GraphView, op: Op) -> Sequence[MadeOf]:
     """What a call makes its results of, and then what it writes to its arguments."""
     known = _by_call.setdefault(view, {})
     if op.name not in known:
-        called = [[_in_call(view, op, name) for name in names] for _, names in callees(op.node)]
+        called = [[_of_function(view, op, name) for name in names] for _, names in callees(op.node)]
         if op.type in LOOPS:
             (condition,), (body,) = called
             known[op.name] = [_after_loop(index, condition[0], body) for index in range(len(body))]
@@ -199,7 +190,7 @@ def _of_call(view: GraphView, op: Op) -> Sequence[Origins]:
     return known[op.name]
 
 
-def _after_loop(index: int, condition: Origins, body: Sequence[Origins]) -> Origins:
+def _after_loop(index: int, condition: MadeOf, body: Sequence[MadeOf]) -> MadeOf:
     """What a loop makes one of its results of in the end, or what it writes to an argument.
 
     How often its body runs is part of that, where the body does more than to hand the value on.
@@ -210,7 +201,7 @@ def _after_loop(index: int, condition: Origins, body: Sequence[Origins]) -> Orig
         body: What the body makes its results of, each the argument of that number the next time,
             and then what it writes.
     """
-    if body[index] in (_NOTHING, Origins(frozenset({index}))):
+    if body[index] in (_NOTHING, MadeOf(frozenset({index}))):
         return body[index]
     asked = _together([body[index], condition])
     carried = {*reachable(asked.arguments, lambda number: body[number].arguments)}
@@ -218,26 +209,14 @@ def _after_loop(index: int, condition: Origins, body: Sequence[Origins]) -> Orig
     return dataclasses.replace(found, arguments=frozenset(carried))
 
 
-def _together(of_several: Iterable[Origins]) -> Origins:
+def _together(of_several: Iterable[MadeOf]) -> MadeOf:
     found = _NOTHING
     for one in of_several:
         found |= one
     return found
 
 
-def _in_call(view: GraphView, op: Op, name: str) -> list[Origins]:
-    """The part of a function in what a call makes of its arguments."""
-
-    def seen_from_here(source: Source) -> Source:
-        return source if isinstance(source, bytes) else (op.name, name, *source)
-
-    return [
-        dataclasses.replace(one, own=frozenset(map(seen_from_here, one.own)))
-        for one in _of_function(view, op, name)
-    ]
-
-
-def _of_function(view: GraphView, op: Op, name: str) -> Sequence[Origins]:
+def _of_function(view: GraphView, op: Op, name: str) -> Sequence[MadeOf]:
     """What a function that an op calls makes its results of, and then what it writes."""
     known = _by_function.setdefault(view, {})
     if name not in known:
@@ -256,14 +235,14 @@ def _of_function(view: GraphView, op: Op, name: str) -> Sequence[Origins]:
     return known[name]
 
 
-def _of_values(body: GraphView, values: Iterable[Value]) -> Origins:
+def _of_values(body: GraphView, values: Iterable[Value]) -> MadeOf:
     """What a function makes some values of."""
-    arguments, own = set[int](), set[Source]()
+    arguments, origin = set[int](), Origin.EVERYBODYS
     for value in behind(body, values):
         op = body.producer(value)
         if op.type == ARGUMENT:
             # They come first, in the order of the signature.
             arguments.add(op.position)
         else:
-            own |= own_in(body, value)
-    return Origins(frozenset(arguments), frozenset(own))
+            origin = max(origin, brought_in(body, value))
+    return MadeOf(frozenset(arguments), origin)

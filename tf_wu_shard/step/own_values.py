@@ -11,22 +11,33 @@ axes may be a batch.
 
 from __future__ import annotations
 
-import collections
-import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import NamedTuple, TypeAlias
 
-from tf_wu_shard.graph.op import Value, parse_value
+from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.reachable import reachable
 from tf_wu_shard.step import origins
-from tf_wu_shard.step.origins import Source
+from tf_wu_shard.step.copy_values import CopyValues, Handed, each_its_own
+from tf_wu_shard.step.origins import Origin
+
+
+class _Write(NamedTuple):
+    """One value that an op writes to one component of a variable."""
+
+    handle: str
+    op: Op
+    value: Value
+
+
+# By replica and variable, how the graph writes it.
+_Written: TypeAlias = Mapping[int, Mapping[str, Sequence[_Write]]]
 
 
 def written_with_own_values(
     view: GraphView,
     keys: Set[str],
-    is_own_input: Callable[[str], bool] = lambda name: True,
+    handed: Handed = each_its_own,
     alike: Set[str] = frozenset(),
 ) -> dict[str, str]:
     """Finds the variables whose components do not stay alike.
@@ -34,120 +45,94 @@ def written_with_own_values(
     Args:
         view: The graph.
         keys: Mirrored variables, by key.
-        is_own_input: Whether an input, by name, that not all copies are written with is a replica's
-            own, see `handed_inputs`.
+        handed: What the graph is handed that may be a replica's own, see `handed_inputs`.
         alike: Variables, by key, that are proved to be written alike: none of these, nor what is
             read of them.
 
     Returns:
         For each that is written so, by key, the name of an op that yields what is a replica's own.
     """
-    # By replica and variable, what it is written with.
-    written: dict[int, dict[str, set[Value]]] = {}
+    written: dict[int, dict[str, list[_Write]]] = {}
     for handle, ref in view.variables.items():
         if ref.mirrored and ref.key not in alike:
-            own = written.setdefault(ref.replica, {}).setdefault(ref.key, set())
-            own.update(origins.written_with(view, handle))
-    if not written:
+            own = written.setdefault(ref.replica, {}).setdefault(ref.key, [])
+            own += (_Write(handle, op, value) for op, value in origins.writes(view, handle))
+    if not any(itertools.chain.from_iterable(of.values() for of in written.values())):
         return {}
-    # By replica, what may be its own, and the values that an op brings it into.
-    brought: list[dict[Source, set[Value]]] = [
-        _brought_in(view, itertools.chain.from_iterable(of_replica.values()))
-        for of_replica in written.values()
-    ]
-    found = _written_with_own_constants(view, written, brought, keys)
-    # What the writes of all copies are made of is no copy's own, if they are all here.
-    common = set.intersection(*({*of_copy} for of_copy in brought))
-    elsewhere = any(ref.replicas_elsewhere for ref in view.variables.values())
-    if len(brought) == 1 or elsewhere:
-        common = {source for source in common if _is_handed_to_all(view, source)}
-    apart: dict[str, set[Value]] = {}
-    for of_copy in brought:
-        for source in of_copy.keys() - common:
-            # Constants were looked at already.
-            is_known = isinstance(source, bytes) or (
-                origins.is_input(view, source) and not is_own_input(source[0])
-            )
-            for value in () if is_known else of_copy[source]:
-                apart.setdefault(value.op, set()).add(value)
-    for op in sorted(apart, key=lambda name: view.ops[name].position):
-        if len(found) == len(keys):
-            break
-        reached = {*reachable(apart[op], functools.partial(origins.after, view))}
-        for of_replica in written.values():
-            for key in keys & of_replica.keys() - found.keys():
-                if not reached.isdisjoint(of_replica[key]):
-                    found[key] = op
-    return found
+    apart = _written_apart(view, written, handed)
+    return {key: where for key, where in apart.items() if key in keys}
 
 
-def _written_with_own_constants(
-    view: GraphView,
-    written: Mapping[int, Mapping[str, Iterable[Value]]],
-    brought: Sequence[Mapping[Source, Set[Value]]],
-    keys: Set[str],
-) -> dict[str, str]:
-    """Finds the variables whose copies are made of other constants, such as a replica's number.
-
-    How many of one content there are counts, as the number may be an axis elsewhere.
+def _written_apart(view: GraphView, written: _Written, handed: Handed) -> dict[str, str]:
+    """Finds the variables that not all copies write with equal values, see `CopyValues`.
 
     Args:
         view: The graph.
-        written: By replica and variable, what it is written with.
-        brought: By replica, what may be its own.
-        keys: The variables to ask about.
+        written: How it writes each variable.
+        handed: What it is handed.
 
     Returns:
         As `written_with_own_values`.
     """
-    if not _differ([_constants(of_copy) for of_copy in brought]):
-        return {}
+    elsewhere = any(ref.replicas_elsewhere for ref in view.variables.values())
+    made_of: dict[Value, int] = {}
+    for number, of_copy in enumerate(written.values()):
+        for write in itertools.chain.from_iterable(of_copy.values()):
+            made_of[write.value] = made_of.get(write.value, 0) | 1 << number
     found: dict[str, str] = {}
-    for key in keys:
-        of_key = [_brought_in(view, of_replica.get(key, ())) for of_replica in written.values()]
-        first, *others = map(_constants, of_key)
-        own = {source for other in others if _differ([first, other]) for source in first - other}
-        ops = {value.op for source in own for value in of_key[0][source]}
-        if ops:
-            found[key] = min(ops, key=lambda name: view.ops[name].position)
-    return found
+    # What is read of a variable after it was written so is a replica's own as well.
+    own_reads: dict[Value, str] = {}
+    while True:
+        values = CopyValues(
+            view,
+            made_of,
+            len(written),
+            is_whole=len(written) > 1 and not elsewhere,
+            handed=handed,
+            own_reads=own_reads.keys(),
+        )
+        begun = len(own_reads)
+        for key in dict.fromkeys(key for of_copy in written.values() for key in of_copy):
+            of_each = [of_copy[key] for of_copy in written.values() if key in of_copy]
+            for write, own in _apart(values, of_each):
+                where = own_reads.get(own, own.op)
+                found.setdefault(key, where)
+                for read in origins.read_after(view, write.handle, write.op):
+                    for value in view.results(read.name):
+                        own_reads.setdefault(value, where)
+        if len(own_reads) == begun:
+            return found
 
 
-def _differ(counts: Sequence[collections.Counter[Source]]) -> bool:
-    """Whether one copy has a constant more than the first, and the first one more than that.
+def _apart(
+    values: CopyValues, of_each: Sequence[Sequence[_Write]]
+) -> Iterator[tuple[_Write, Value]]:
+    """Finds the writes of a variable that not all copies do.
 
-    A variable that is made in the step has its value on the first replica, and the others copy it.
+    Args:
+        values: What is written.
+        of_each: The writes of each copy.
+
+    Yields:
+        Each such write, with what parts its value from those of the others.
     """
-    first, *others = counts
-    return any(first - other and other - first for other in others)
-
-
-def _constants(brought: Mapping[Source, Set[Value]]) -> collections.Counter[Source]:
-    """How often there is a constant of each content."""
-    return collections.Counter(
-        {source: len(values) for source, values in brought.items() if isinstance(source, bytes)}
-    )
-
-
-def _brought_in(view: GraphView, written: Iterable[Value]) -> dict[Source, set[Value]]:
-    """What may be a replica's own of that which some values are made of.
-
-    Returns:
-        For each, the values that an op brings it into.
-    """
-    found: dict[Source, set[Value]] = {}
-    for value in origins.behind(view, written):
-        for source in origins.own_in(view, value):
-            found.setdefault(source, set()).add(value)
-    return found
-
-
-def _is_handed_to_all(view: GraphView, source: Source) -> bool:
-    """Whether what all copies here are handed is the same for those that are not here.
-
-    Own inputs are those of a process among others.
-    """
-    if isinstance(source, bytes) or not origins.is_input(view, source):
-        return False
-    value = parse_value(source[0])
-    return value.op not in view.own_inputs or view.shape(value) == ()
+    written = [
+        {(write.op.type, values.number(write.value)) for write in of_copy} for of_copy in of_each
+    ]
+    of_all = set.intersection(*written)
+    # A variable that is made in the step has its value on the first replica, and the others read
+    # that.
+    some_are_read = any(number is None for of_copy in written for _, number in of_copy)
+    writes = [*itertools.chain.from_iterable(of_each)]
+    alone = [w for w in writes if (w.op.type, values.number(w.value)) not in of_all]
+    for write in writes:
+        if values.number(write.value) is None:
+            continue
+        if some_are_read and values.origin(write.value) is Origin.CONSTANT:
+            continue
+        foremost = values.foremost(write.value)
+        if not values.is_alike_everywhere(write.value):
+            yield write, foremost
+        elif write in alone:
+            others = [o for o in alone if o.handle != write.handle and o.op.type == write.op.type]
+            yield write, values.parting(write.value, others[0].value) if others else foremost

@@ -1,0 +1,240 @@
+"""Numbers for the values that the copies of a step are made of: equal numbers are equal values.
+
+Two values are equal if they are one value, or constants of one content, or if ops that do the same
+make them of values that are equal. Asked is about constants, what may be a replica's own, and what
+is made of them. The rest is everybody's and has no number.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from typing import NamedTuple, TypeAlias
+
+from tf_wu_shard.graph.calls import LOOPS, callee_names, first_argument, is_call
+from tf_wu_shard.graph.function_body import ARGUMENT, function_view
+from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.reachable import reachable
+from tf_wu_shard.step import origins
+from tf_wu_shard.step.origins import Origin
+from tf_wu_shard.step.replica_matching import ReplicaMatcher
+
+
+class Input(NamedTuple):
+    """What a graph is handed that may be a replica's own.
+
+    Attributes:
+        meaning: Equal for what is equal.
+        origin: Where it comes from.
+    """
+
+    meaning: Hashable
+    origin: Origin = Origin.OWN
+
+
+# Told of inputs, by name, with the copies that are made of each, a bit for each, and how many
+# copies there are: those that may be a replica's own.
+Handed: TypeAlias = Callable[[Mapping[str, int], int], Mapping[str, Input]]
+
+
+def each_its_own(inputs: Mapping[str, int], copies: int) -> Mapping[str, Input]:
+    """What is known of inputs that nobody knows more of: all are different."""
+    return {name: Input(name) for name in inputs}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Numbering:
+    """The numbers that a graph and what it calls share.
+
+    Attributes:
+        by_meaning: What has which number.
+        within: The calls that this is in, each with the function.
+    """
+
+    by_meaning: dict[Hashable, int] = dataclasses.field(default_factory=dict)
+    within: tuple[tuple[str, str], ...] = ()
+
+    def number(self, meaning: Hashable) -> int:
+        return self.by_meaning.setdefault(meaning, len(self.by_meaning))
+
+
+class CopyValues:
+    """Some values, each of which one or several copies are made of, and what is behind them."""
+
+    def __init__(
+        self,
+        view: GraphView,
+        made_of: Mapping[Value, int],
+        copies: int,
+        *,
+        is_whole: bool = True,
+        handed: Handed = each_its_own,
+        own_reads: Set[Value] = frozenset(),
+        numbering: _Numbering | None = None,
+    ) -> None:
+        """Numbers them.
+
+        Args:
+            view: The graph.
+            made_of: The values, each with the copies that are made of it, a bit for each.
+            copies: How many copies the graph has.
+            is_whole: Whether there are no other copies elsewhere.
+            handed: What the graph is handed.
+            own_reads: Reads of variables of which each replica has another value.
+            numbering: The numbers of the graph that calls this one.
+        """
+        self._view = view
+        self._own_reads = own_reads
+        self._everybody, self._is_whole = 2**copies - 1, is_whole
+        self._numbering = numbering or _Numbering()
+        self._before = functools.cache(functools.partial(origins.before, view))
+        matcher = ReplicaMatcher(view, {})
+        self._content = functools.cache(lambda name: matcher.content(view.ops[name]))
+        self._copies = self._with_what_is_behind(made_of)
+        inputs = {v.op: of for v, of in self._copies.items() if origins.is_input(view, v)}
+        self._handed = handed(inputs, copies) if inputs else {}
+        self._called: dict[tuple[str, str], list[Hashable]] = {}
+        self._numbers: dict[Value, int | None] = {}
+        self._origins: dict[Value, Origin] = {}
+        self._foremost: dict[Value, Value] = {}
+        for value in reversed(self._copies):
+            self._numbers[value] = self._number(value)
+
+    def _with_what_is_behind(self, made_of: Mapping[Value, int]) -> dict[Value, int]:
+        """All that the values are made of, with the copies it is in; what takes it comes first."""
+        found = reachable(made_of, self._before)
+        ordered = sorted(found, key=lambda v: self._view.ops[v.op].position, reverse=True)
+        copies = dict.fromkeys(ordered, 0) | dict(made_of)
+        for value in ordered:
+            for operand in self._before(value):
+                copies[operand] |= copies[value]
+        return copies
+
+    def number(self, value: Value) -> int | None:
+        """The number of a value, or None of what is everybody's."""
+        return self._numbers[value]
+
+    def origin(self, value: Value) -> Origin:
+        """Where a value with a number comes from."""
+        return self._origins[value]
+
+    def foremost(self, value: Value) -> Value:
+        """The first of what may be a replica's own in a value with a number, or of the constants.
+
+        What not all copies have comes before the rest.
+        """
+        return self._foremost[value]
+
+    def parting(self, value: Value, other: Value) -> Value:
+        """What a value is made of that parts it from another: of that alone both do the same."""
+        while True:
+            first, second = self._before(value), self._before(other)
+            pairs = zip(first, second, strict=False)
+            differ = [pair for pair in pairs if len({*map(self.number, pair)}) > 1]
+            if not differ or len(first) != len(second):
+                return value
+            value, other = differ[0]
+
+    def is_alike_everywhere(self, value: Value) -> bool:
+        """Whether copies that are elsewhere have a value with a number as well."""
+        return self._is_whole or self._is_shared(self._foremost[value])
+
+    def _rank(self, leaf: Value) -> tuple[bool, int, int, int]:
+        position = self._view.ops[leaf.op].position
+        return self._is_shared(leaf), -self._origins[leaf], position, leaf.index
+
+    def _is_shared(self, leaf: Value) -> bool:
+        """Whether all copies have something, those included that are elsewhere."""
+        if self._origins[leaf] is not Origin.OWN:
+            return True
+        if self._copies[leaf] != self._everybody:
+            return False
+        # Own inputs are those of a process among others.
+        is_alike = leaf.op not in self._view.own_inputs or self._view.shape(leaf) == ()
+        return self._is_whole or (origins.is_input(self._view, leaf) and is_alike)
+
+    def _leaf(self, value: Value) -> tuple[Hashable, Origin] | None:
+        """What a value is that is not made of others alone; None of one that is."""
+        op = self._view.producer(value)
+        if op.type == "Const":
+            return self._content(op.name), Origin.CONSTANT
+        if origins.is_input(self._view, value):
+            return self._handed.get(value.op)
+        origin = origins.brought_in(self._view, value)
+        if value in self._own_reads or origin is Origin.OWN:
+            return (self._numbering.within, value), Origin.OWN
+        # A call brings in the constants of its functions.
+        return None if origin is Origin.EVERYBODYS else (self._meaning(value), origin)
+
+    def _number(self, value: Value) -> int | None:
+        operands, leaf = self._before(value), self._leaf(value)
+        behind = [operand for operand in operands if operand in self._origins]
+        if leaf is None and not behind:
+            return None
+        meaning, origin = leaf or (None, Origin.EVERYBODYS)
+        self._origins[value] = max([origin, *(self._origins[operand] for operand in behind)])
+        leaves = [self._foremost[operand] for operand in behind]
+        if not behind or origin is Origin.OWN:
+            leaves.append(value)
+        self._foremost[value] = min(leaves, key=self._rank)
+        if leaf is not None:
+            return self._numbering.number(("leaf", meaning))
+        op = self._view.producer(value)
+        if op.type == "Identity" or op.passes_each_on:
+            return self._numbers[operands[0]]
+        if self._copies[value] == self._everybody and self._origins[value] is Origin.OWN:
+            return self._numbering.number((self._numbering.within, value))
+        return self._numbering.number(self._meaning(value))
+
+    def _meaning(self, value: Value) -> Hashable:
+        """What an op does for one of its results, or for what it writes as a call, and of what."""
+        op = self._view.producer(value)
+        if is_call(op.type) and op.type not in LOOPS:
+            # What the functions do tells what of.
+            of_each = [self._of_call(op, name)[value.index] for name in callee_names(op.node)]
+            told = map(self._numbers.get, op.inputs[: first_argument(op.type)])
+            return op.type, *of_each, *told
+        told = map(self._numbers.get, self._before(value))
+        # What the copies carry through one loop is not told apart.
+        index = value.index if op.type not in LOOPS else None
+        return self._content(op.name), index, *told
+
+    def _of_call(self, op: Op, name: str) -> list[Hashable]:
+        """What a function makes its results of in a call, and then what it writes to arguments."""
+        call = (op.name, name)
+        if call not in self._called:
+            operands = op.inputs[first_argument(op.type) :]
+            # Of what is not in the library nothing is claimed, nor of what calls itself.
+            self._called[call] = [None] * (len(self._view.results(op.name)) + len(operands))
+            body = function_view(self._view, name, operands)
+            if body is not None and all(name != caller for _, caller in self._numbering.within):
+                self._called[call] = self._made_in(body, call, operands)
+        return self._called[call]
+
+    def _made_in(
+        self, body: GraphView, call: tuple[str, str], operands: Sequence[Value]
+    ) -> list[Hashable]:
+        arguments = [op.name for op in body if op.type == ARGUMENT]
+        writes = [[*origins.writes(body, argument)] for argument in arguments]
+        made = {value for _, value in itertools.chain.from_iterable(writes)} | {*body.outputs}
+        numbers = {
+            argument: Input(number)
+            for argument, operand in zip(arguments, operands, strict=True)
+            if (number := self._numbers.get(operand)) is not None
+        }
+        within = dataclasses.replace(self._numbering, within=(*self._numbering.within, call))
+        # None of two copies is made of all of it.
+        inside = CopyValues(
+            body,
+            dict.fromkeys(made, 1),
+            copies=2,
+            handed=lambda inputs, copies: numbers,
+            numbering=within,
+        )
+        return [
+            *map(inside.number, body.outputs),
+            *(tuple((op.type, inside.number(value)) for op, value in own) for own in writes),
+        ]
