@@ -131,7 +131,7 @@ def test_what_is_made_of_something_else_or_in_another_way_is_not(text: str) -> N
     "text",
     [
         "r# = ReadVariableOp(w#) [4]\ng# = Neg(r#)",
-        "g# = CollectiveReduceV2(x, one, one) {merge_op=Add final_op=Id} [8]",
+        "two = Const() {value=2}\ng# = CollectiveReduceV2(x, two, two) [8]",
         "g# = Shape(x) [1]",
         # Nothing is claimed of what nobody knows, or of what calls itself.
         "g# = PartitionedCall(x) {f=&unknown} [4]",

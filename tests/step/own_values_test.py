@@ -117,6 +117,30 @@ def test_what_all_copies_share_they_may_make_something_else_of() -> None:
     assert found(text + "put1 = AssignAddVariableOp(w1, cut)\n") == {"w": "shared"}
 
 
+@pytest.mark.parametrize(
+    ("summed", "where"),
+    [
+        ("CollectiveReduceV2(x#, size, size) {merge_op=Add final_op=Id}", None),
+        ("CollectiveReduceV2(x#, one, one) {merge_op=Add final_op=Id}", "x0"),
+        ("CollectiveGatherV2(x#, one, one)", "x0"),
+        ("CollectiveReduceScatterV2(shared, size, size) {merge_op=Add final_op=Id}", "s0"),
+    ],
+)
+def test_what_not_all_replicas_get_is_not_everybodys(summed: str, where: str | None) -> None:
+    text = f"one = Const() {{value=1}}\nx# = Placeholder() [4] @d#\ns# = {summed} [4] @d#\n"
+    text += "put# = AssignSubVariableOp(w#, s#) @d#\n"
+    assert found(text) == ({} if where is None else {"w": where})
+
+
+@pytest.mark.parametrize(("groups", "where"), [("1x4", None), ("2x2", "x")])
+def test_a_sum_over_groups_of_a_tpu_is_each_groups_own(groups: str, where: str | None) -> None:
+    text = f"groups = Const() {{value={groups}}}\na = Placeholder() [4]\nb = Placeholder() [4]\n"
+    text += "x = TPUReplicatedInput(a, b) [4]\ns = CrossReplicaSum(x, groups) [4]\n"
+    of_one_program = view(text + "put# = AssignSubVariableOp(w#, s) @d#\n", replicas=1)
+    found_of_it = written_with_own_values(of_one_program, {"w"})
+    assert found_of_it == ({} if where is None else {"w": where})
+
+
 def test_what_is_summed_for_one_variable_may_move_another_apart() -> None:
     text = "x# = Placeholder() [4] @d#\nmean = AddN(x0, x1) [4] @d0\n"
     text += "put# = AssignVariableOp(m#, mean) @d#\nstep# = AssignSubVariableOp(w#, x#) @d#\n"

@@ -29,6 +29,12 @@ _SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 # What hands out elements of a dataset, to each replica its own.
 _ELEMENTS = ("Iterator", "MultiDeviceIterator", "OptionalGetValue")
 
+# What gives each replica another part of what all have.
+_PARTS = frozenset({"CollectiveReduceScatterV2", "CollectiveAllToAllV2", "CollectiveAllToAllV3"})
+
+# What says by its second operand how many replicas it joins.
+_SIZED = frozenset({"CollectiveReduceV2", "CollectiveGatherV2"})
+
 # Stateful ops with this in their names draw numbers, take what comes next, or ask Python, which may
 # tell each replica something of its own.
 _DRAWS = (
@@ -139,6 +145,16 @@ def joins_replicas(op: Op) -> bool:
     return op.type.startswith("Collective") or op.type in REDUCTIONS or op.type == "NcclAllReduce"
 
 
+def _is_of_all(view: GraphView, op: Op) -> bool:
+    """Whether what an op joins is not seen to be what some of the replicas have."""
+    if op.type in REDUCTIONS:
+        groups = view.constant(op.inputs[1])
+        return groups is None or [d.size for d in groups.tensor_shape.dim][:1] == [1]
+    sizes = view.integers(op.inputs[1]) if op.type in _SIZED else None
+    counts = {ref.num_replicas + ref.replicas_elsewhere for ref in view.variables.values()}
+    return not sizes or not counts or sizes[0] >= max(counts)
+
+
 def is_input(view: GraphView, value: Value) -> bool:
     """Whether a value is what the graph is handed, and no handle of a variable that is known."""
     return view.ops[value.op].type in _INPUTS and value.op not in view.variables
@@ -154,7 +170,7 @@ def _is_own(view: GraphView, op: Op) -> bool:
         return True
     if op.type == REPLICATED_INPUT:
         return len(set(op.inputs)) > 1
-    if op.type in OWN or op.type.startswith(_ELEMENTS):
+    if op.type in OWN | _PARTS or op.type.startswith(_ELEMENTS):
         return True
     return any(word in op.type for word in _DRAWS) and view.is_stateful(op.type)
 
@@ -162,7 +178,7 @@ def _is_own(view: GraphView, op: Op) -> bool:
 def _is_everybodys(view: GraphView, op: Op) -> bool:
     """Whether what enters an op is not followed: it is summed there, or nothing is claimed."""
     known = op.name in view.variables or op.type in _SHAPES or op.type == REPLICATED_INPUT
-    return known or joins_replicas(op)
+    return known or (joins_replicas(op) and op.type not in _PARTS and _is_of_all(view, op))
 
 
 # What each call makes its results of, and then what it writes to its arguments, by view and op.
