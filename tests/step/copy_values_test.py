@@ -54,7 +54,7 @@ def view(text: str) -> GraphView:
     return view_of(GIVEN + text, replicas=2, variables={"w": (4,)}, functions=FUNCTIONS)
 
 
-def numbers(text: str, *values: str) -> tuple[int | None, ...]:
+def numbers(text: str, *values: str) -> tuple[int, ...]:
     """The numbers of values, each of which one copy is made of."""
     made = [parse_value(value) for value in values]
     of = CopyValues(view(text), {v: 1 << n for n, v in enumerate(made)}, len(made))
@@ -93,7 +93,7 @@ def numbers(text: str, *values: str) -> tuple[int | None, ...]:
 )
 def test_what_is_made_of_the_same_in_the_same_way_is_equal(text: str) -> None:
     first, other = numbers(text, "g0", "g1")
-    assert first == other is not None
+    assert first == other
 
 
 @pytest.mark.parametrize(
@@ -108,6 +108,7 @@ def test_what_is_made_of_the_same_in_the_same_way_is_equal(text: str) -> None:
         "n# = Const() {value=#}\ng# = StridedSlice(x, n#)",
         "g0 = Sub(x, y)\ng1 = Sub(y, x)",
         "g0 = Neg(x)\ng1 = Abs(x)",
+        "r# = ReadVariableOp(w#) [4]\ng0 = Neg(r0)\ng1 = Abs(r1)",
         "g0 = Sum(x, one) {keep_dims=1}\ng1 = Sum(x, one) {keep_dims=0}",
         "n# = Neg(x)\ns0 = Mul(n0, one)\ns1 = Mul(n1, zero)\ng# = Neg(s#)",
         "f = PartitionedCall(x) {f=&cuts} [4] [4]\ng0 = Neg(f)\ng1 = Neg(f:1)",
@@ -124,7 +125,7 @@ def test_what_is_made_of_the_same_in_the_same_way_is_equal(text: str) -> None:
 )
 def test_what_is_made_of_something_else_or_in_another_way_is_not(text: str) -> None:
     first, other = numbers(text, "g0", "g1")
-    assert first != other and first is not None and other is not None
+    assert first != other
 
 
 @pytest.mark.parametrize(
@@ -138,8 +139,10 @@ def test_what_is_made_of_something_else_or_in_another_way_is_not(text: str) -> N
         "g# = PartitionedCall(x) {f=&itself} [4]",
     ],
 )
-def test_what_is_everybodys_has_no_number(text: str) -> None:
-    assert numbers(text, "g0", "g1") == (None, None)
+def test_what_is_everybodys_is_equal(text: str) -> None:
+    of = CopyValues(view(text), {Value("g0"): 1, Value("g1"): 2}, 2)
+    assert of.number(Value("g0")) == of.number(Value("g1"))
+    assert of.origin(Value("g0")) is of.origin(Value("g1")) is Origin.EVERYBODYS
 
 
 @pytest.mark.parametrize(("function", "alike"), [("writes_both", True), ("writes_parts", False)])
@@ -147,7 +150,7 @@ def test_what_a_call_writes_to_two_copies_is_compared(function: str, *, alike: b
     text = f"f = StatefulPartitionedCall(w0, w1, x) {{f=&{function}}} [8]\n"
     # Behind the one result stands what is written to the arguments.
     first, other = numbers(text, "f:1", "f:2")
-    assert (first == other) is alike and first is not None
+    assert (first == other) is alike
 
 
 def test_inputs_are_what_those_say_who_hand_them_over() -> None:
@@ -160,10 +163,11 @@ def test_inputs_are_what_those_say_who_hand_them_over() -> None:
         return dict.fromkeys(inputs, Input("one batch"))
 
     of = CopyValues(view(text), made, 2, handed=both_the_same)
-    assert of.number(Value("a")) == of.number(Value("b")) is not None
+    assert of.number(Value("a")) == of.number(Value("b"))
     assert asked == [({"x": 1, "y": 2}, 2)]
     nothing = CopyValues(view(text), made, 2, handed=lambda inputs, copies: {"y": Input(0)})
-    assert nothing.number(Value("a")) is None is not nothing.number(Value("b"))
+    assert nothing.origin(Value("a")) is Origin.EVERYBODYS
+    assert nothing.origin(Value("b")) is Origin.OWN
 
 
 def test_the_foremost_is_what_not_all_copies_share() -> None:

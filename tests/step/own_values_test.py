@@ -115,6 +115,10 @@ def test_what_all_copies_share_they_may_make_something_else_of() -> None:
     assert found(text + "put1 = AssignVariableOp(w1, cut:1)\n") == {"w": "cut"}
     assert found(text + "put1 = AssignVariableOp(w1, cut)\n") == {}
     assert found(text + "put1 = AssignAddVariableOp(w1, cut)\n") == {"w": "shared"}
+    read = "r# = ReadVariableOp(m#) [4]\n"
+    read += "put# = AssignVariableOp(w#, g#)\n"
+    assert found("g# = Neg(r#)\n" + read) == {}
+    assert found("g0 = Neg(r0)\ng1 = Abs(r1)\n" + read) == {"w": "g0"}
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Numbers for the values that the copies of a step are made of: equal numbers are equal values.
 
 Two values are equal if they are one value, or constants of one content, or if ops that do the same
-make them of values that are equal. Asked is about constants, what may be a replica's own, and what
-is made of them. The rest is everybody's and has no number.
+make them of values that are equal. What is everybody's is taken to be equal on all: what one
+variable holds, whenever it is read, and all that is summed.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tf_wu_shard.graph.function_body import ARGUMENT, function_view
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.reachable import reachable
+from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.step import origins
 from tf_wu_shard.step.origins import Origin
 from tf_wu_shard.step.replica_matching import ReplicaMatcher
@@ -43,6 +44,10 @@ Handed: TypeAlias = Callable[[Mapping[str, int], int], Mapping[str, Input]]
 def each_its_own(inputs: Mapping[str, int], copies: int) -> Mapping[str, Input]:
     """What is known of inputs that nobody knows more of: all are different."""
     return {name: Input(name) for name in inputs}
+
+
+# Their results are what they are handed, or what the variable holds whose handle it is.
+_UNCHANGED = frozenset({"Identity", READ})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,9 +102,11 @@ class CopyValues:
         inputs = {v.op: of for v, of in self._copies.items() if origins.is_input(view, v)}
         self._handed = handed(inputs, copies) if inputs else {}
         self._called: dict[tuple[str, str], list[Hashable]] = {}
-        self._numbers: dict[Value, int | None] = {}
+        self._numbers: dict[Value, int] = {}
         self._origins: dict[Value, Origin] = {}
         self._foremost: dict[Value, Value] = {}
+        # The numbers of what variables hold.
+        self._held: set[int] = set()
         for value in reversed(self._copies):
             self._numbers[value] = self._number(value)
 
@@ -113,18 +120,22 @@ class CopyValues:
                 copies[operand] |= copies[value]
         return copies
 
-    def number(self, value: Value) -> int | None:
-        """The number of a value, or None of what is everybody's."""
+    def number(self, value: Value) -> int:
+        """The number of a value."""
         return self._numbers[value]
 
     def origin(self, value: Value) -> Origin:
-        """Where a value with a number comes from."""
+        """Where a value comes from."""
         return self._origins[value]
 
-    def foremost(self, value: Value) -> Value:
-        """The first of what may be a replica's own in a value with a number, or of the constants.
+    def is_read(self, value: Value) -> bool:
+        """Whether a value is what a variable holds, which all replicas have alike."""
+        return self._numbers[value] in self._held
 
-        What not all copies have comes before the rest.
+    def foremost(self, value: Value) -> Value:
+        """The first of what may be a replica's own in a value, else of the constants, or the rest.
+
+        What not all copies have comes before what they share.
         """
         return self._foremost[value]
 
@@ -139,7 +150,7 @@ class CopyValues:
             value, other = differ[0]
 
     def is_alike_everywhere(self, value: Value) -> bool:
-        """Whether copies that are elsewhere have a value with a number as well."""
+        """Whether copies that are elsewhere have a value as well, if all here have it."""
         return self._is_whole or self._is_shared(self._foremost[value])
 
     def _rank(self, leaf: Value) -> tuple[bool, int, int, int]:
@@ -162,29 +173,34 @@ class CopyValues:
         if op.type == "Const":
             return self._content(op.name), Origin.CONSTANT
         if origins.is_input(self._view, value):
-            return self._handed.get(value.op)
+            handed = self._handed.get(value.op)
+            return (op.type, Origin.EVERYBODYS) if handed is None else (handed, handed.origin)
         origin = origins.brought_in(self._view, value)
         if value in self._own_reads or origin is Origin.OWN:
             return (self._numbering.within, value), Origin.OWN
-        # A call brings in the constants of its functions.
-        return None if origin is Origin.EVERYBODYS else (self._meaning(value), origin)
+        if origin is Origin.CONSTANT:
+            # A call brings in the constants of its functions.
+            return self._meaning(value), origin
+        if op.name in self._view.variables:
+            return ("held", self._view.variables[op.name].key), origin
+        return None if self._before(value) else (op.type, origin)
 
-    def _number(self, value: Value) -> int | None:
-        operands, leaf = self._before(value), self._leaf(value)
-        behind = [operand for operand in operands if operand in self._origins]
-        if leaf is None and not behind:
-            return None
+    def _number(self, value: Value) -> int:
+        behind, leaf = self._before(value), self._leaf(value)
         meaning, origin = leaf or (None, Origin.EVERYBODYS)
         self._origins[value] = max([origin, *(self._origins[operand] for operand in behind)])
         leaves = [self._foremost[operand] for operand in behind]
         if not behind or origin is Origin.OWN:
             leaves.append(value)
         self._foremost[value] = min(leaves, key=self._rank)
-        if leaf is not None:
-            return self._numbering.number(("leaf", meaning))
         op = self._view.producer(value)
-        if op.type == "Identity" or op.passes_each_on:
-            return self._numbers[operands[0]]
+        if leaf is not None:
+            number = self._numbering.number(meaning)
+            if op.name in self._view.variables:
+                self._held.add(number)
+            return number
+        if op.type in _UNCHANGED or op.passes_each_on:
+            return self._numbers[behind[0]]
         if self._copies[value] == self._everybody and self._origins[value] is Origin.OWN:
             return self._numbering.number((self._numbering.within, value))
         return self._numbering.number(self._meaning(value))
@@ -195,9 +211,9 @@ class CopyValues:
         if is_call(op.type) and op.type not in LOOPS:
             # What the functions do tells what of.
             of_each = [self._of_call(op, name)[value.index] for name in callee_names(op.node)]
-            told = map(self._numbers.get, op.inputs[: first_argument(op.type)])
+            told = map(self._numbers.__getitem__, op.inputs[: first_argument(op.type)])
             return op.type, *of_each, *told
-        told = map(self._numbers.get, self._before(value))
+        told = map(self._numbers.__getitem__, self._before(value))
         # What the copies carry through one loop is not told apart.
         index = value.index if op.type not in LOOPS else None
         return self._content(op.name), index, *told
@@ -221,9 +237,9 @@ class CopyValues:
         writes = [[*origins.writes(body, argument)] for argument in arguments]
         made = {value for _, value in itertools.chain.from_iterable(writes)} | {*body.outputs}
         numbers = {
-            argument: Input(number)
+            argument: Input(self._numbers[operand], self._origins[operand])
             for argument, operand in zip(arguments, operands, strict=True)
-            if (number := self._numbers.get(operand)) is not None
+            if operand in self._numbers
         }
         within = dataclasses.replace(self._numbering, within=(*self._numbering.within, call))
         # None of two copies is made of all of it.

@@ -50,10 +50,10 @@ def own_inputs(graph: Any, *, of_arguments: bool) -> Handed:
             own = own_inputs(outer, of_arguments=of_arguments)
             known = CopyValues(view_of(outer), made_of, copies, handed=own)
             for name, value in values.items():
-                if (number := known.number(value)) is not None:
-                    # Here it is an input and no constant.
-                    origin = max(known.origin(value), Origin.ANSWERED_FOR)
-                    found[name] = Input(number, origin)
+                # Here it is an input and no constant.
+                is_constant = known.origin(value) is Origin.CONSTANT
+                origin = Origin.ANSWERED_FOR if is_constant else known.origin(value)
+                found[name] = Input(known.number(value), origin)
         return found
 
     return handed

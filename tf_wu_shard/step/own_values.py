@@ -120,15 +120,18 @@ def _apart(
         {(write.op.type, values.number(write.value)) for write in of_copy} for of_copy in of_each
     ]
     of_all = set.intersection(*written)
+    # What is most a replica's own is the reason to tell.
+    writes = sorted(
+        itertools.chain.from_iterable(of_each),
+        key=lambda write: values.origin(write.value),
+        reverse=True,
+    )
     # A variable that is made in the step has its value on the first replica, and the others read
     # that.
-    some_are_read = any(number is None for of_copy in written for _, number in of_copy)
-    writes = [*itertools.chain.from_iterable(of_each)]
+    some_are_read = any(values.is_read(write.value) for write in writes)
     alone = [w for w in writes if (w.op.type, values.number(w.value)) not in of_all]
     for write in writes:
-        if values.number(write.value) is None:
-            continue
-        if some_are_read and values.origin(write.value) is Origin.CONSTANT:
+        if some_are_read and values.origin(write.value) <= Origin.CONSTANT:
             continue
         foremost = values.foremost(write.value)
         if not values.is_alike_everywhere(write.value):
