@@ -16,6 +16,7 @@ from tf_wu_shard.graph.calls import LOOPS, callees, first_argument, is_call
 from tf_wu_shard.graph.function_body import ARGUMENT, function_view
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.grounds.in_process.recognise import PARTS, SIZED
 from tf_wu_shard.grounds.tpu.ops import OWN, REDUCTIONS, REPLICATED_INPUT
 from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.writes import ASSIGN, num_written
@@ -28,12 +29,6 @@ _SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 
 # What hands out elements of a dataset, to each replica its own.
 _ELEMENTS = ("Iterator", "MultiDeviceIterator", "OptionalGetValue")
-
-# What gives each replica another part of what all have.
-_PARTS = frozenset({"CollectiveReduceScatterV2", "CollectiveAllToAllV2", "CollectiveAllToAllV3"})
-
-# What says by its second operand how many replicas it joins.
-_SIZED = frozenset({"CollectiveReduceV2", "CollectiveGatherV2"})
 
 # Stateful ops with this in their names draw numbers, take what comes next, or ask Python, which may
 # tell each replica something of its own.
@@ -150,7 +145,7 @@ def _is_of_all(view: GraphView, op: Op) -> bool:
     if op.type in REDUCTIONS:
         groups = view.constant(op.inputs[1])
         return groups is None or [d.size for d in groups.tensor_shape.dim][:1] == [1]
-    sizes = view.integers(op.inputs[1]) if op.type in _SIZED else None
+    sizes = view.integers(op.inputs[1]) if op.type in SIZED else None
     counts = {ref.num_replicas + ref.replicas_elsewhere for ref in view.variables.values()}
     return not sizes or not counts or sizes[0] >= max(counts)
 
@@ -170,7 +165,7 @@ def _is_own(view: GraphView, op: Op) -> bool:
         return True
     if op.type == REPLICATED_INPUT:
         return len(set(op.inputs)) > 1
-    if op.type in OWN | _PARTS or op.type.startswith(_ELEMENTS):
+    if op.type in OWN | PARTS or op.type.startswith(_ELEMENTS):
         return True
     return any(word in op.type for word in _DRAWS) and view.is_stateful(op.type)
 
@@ -178,7 +173,7 @@ def _is_own(view: GraphView, op: Op) -> bool:
 def _is_everybodys(view: GraphView, op: Op) -> bool:
     """Whether what enters an op is not followed: it is summed there, or nothing is claimed."""
     known = op.name in view.variables or op.type in _SHAPES or op.type == REPLICATED_INPUT
-    return known or (joins_replicas(op) and op.type not in _PARTS and _is_of_all(view, op))
+    return known or (joins_replicas(op) and op.type not in PARTS and _is_of_all(view, op))
 
 
 # What each call makes its results of, and then what it writes to its arguments, by view and op.

@@ -29,6 +29,12 @@ from tf_wu_shard.replicas import Replicas, in_this_process, of_workers
 
 _COLLECTIVE = "CollectiveReduceV2"
 
+# Their second operand says how many replicas they join.
+SIZED = frozenset({_COLLECTIVE, "CollectiveGatherV2"})
+
+# They give each replica another part of what all have.
+PARTS = frozenset({"CollectiveReduceScatterV2", "CollectiveAllToAllV2", "CollectiveAllToAllV3"})
+
 # What may be a sum over replicas.
 SUMS = frozenset({_COLLECTIVE, ADDITION, NCCL_SUM})
 
