@@ -185,7 +185,7 @@ def test_the_foremost_is_what_not_all_copies_share() -> None:
     [
         ("n# = Const() {value=#}\ns# = Mul(one, n#)\ng# = Mul(x, s#)", "n0"),
         # How often there is a constant of one content says nothing.
-        ("n# = Const() {value=#}\nm0 = Mul(n0, one)\nm1 = Mul(n1, zero)\ng# = Neg(m#)", "n0"),
+        ("n# = Const() {value=#}\nm0 = Sub(n0, one)\nm1 = Sub(n1, zero)\ng# = Neg(m#)", "n0"),
         ("m0 = Neg(halves)\nm1 = Neg(halves:1)\ng# = Mul(y, m#)", "halves"),
         ("m0 = Neg(x)\nm1 = Abs(x)\ng# = Mul(y, m#)", "m0"),
         ("m0 = Pack(x, y)\nm1 = Pack(x)\ng# = Neg(m#)", "m0"),

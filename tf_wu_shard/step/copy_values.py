@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Mapping, Set
 from typing import NamedTuple, TypeAlias
 
 from tf_wu_shard.graph.calls import LOOPS, callee_names, first_argument, is_call
@@ -49,6 +49,11 @@ def each_its_own(inputs: Mapping[str, int], copies: int) -> Mapping[str, Input]:
 # Their results are what they are handed, or what the variable holds whose handle it is.
 _UNCHANGED = frozenset({"Identity", READ})
 
+# Their two operands may change places, and not a bit changes.
+_COMMUTATIVE = frozenset({"Add", "AddV2", "Mul", "Maximum", "Minimum"})
+
+_PYTHON = "PyFuncStateless"
+
 
 @dataclasses.dataclass(frozen=True)
 class _Numbering:
@@ -56,10 +61,12 @@ class _Numbering:
 
     Attributes:
         by_meaning: What has which number.
+        by_call: What functions that bring in nothing of a replica's own make of what.
         within: The calls that this is in, each with the function.
     """
 
     by_meaning: dict[Hashable, int] = dataclasses.field(default_factory=dict)
+    by_call: dict[Hashable, list[Hashable]] = dataclasses.field(default_factory=dict)
     within: tuple[tuple[str, str], ...] = ()
 
     def number(self, meaning: Hashable) -> int:
@@ -101,12 +108,12 @@ class CopyValues:
         self._copies = self._with_what_is_behind(made_of)
         inputs = {v.op: of for v, of in self._copies.items() if origins.is_input(view, v)}
         self._handed = handed(inputs, copies) if inputs else {}
-        self._called: dict[tuple[str, str], list[Hashable]] = {}
+        self._loops: dict[str, list[int]] = {}
         self._numbers: dict[Value, int] = {}
         self._origins: dict[Value, Origin] = {}
         self._foremost: dict[Value, Value] = {}
-        # The numbers of what variables hold.
-        self._held: set[int] = set()
+        # By the number of what a variable holds, its key.
+        self._held: dict[int, str] = {}
         for value in reversed(self._copies):
             self._numbers[value] = self._number(value)
 
@@ -128,9 +135,9 @@ class CopyValues:
         """Where a value comes from."""
         return self._origins[value]
 
-    def is_read(self, value: Value) -> bool:
-        """Whether a value is what a variable holds, which all replicas have alike."""
-        return self._numbers[value] in self._held
+    def held_by(self, value: Value) -> str | None:
+        """The key of the variable that holds a value, if it is no more than that."""
+        return self._held.get(self._numbers[value])
 
     def foremost(self, value: Value) -> Value:
         """The first of what may be a replica's own in a value, else of the constants, or the rest.
@@ -176,11 +183,13 @@ class CopyValues:
             handed = self._handed.get(value.op)
             return (op.type, Origin.EVERYBODYS) if handed is None else (handed, handed.origin)
         origin = origins.brought_in(self._view, value)
-        if value in self._own_reads or origin is Origin.OWN:
+        if value in self._own_reads:
             return (self._numbering.within, value), Origin.OWN
-        if origin is Origin.CONSTANT:
-            # A call brings in the constants of its functions.
+        if is_call(op.type) and origin is not Origin.EVERYBODYS:
+            # It brings in what its functions do.
             return self._meaning(value), origin
+        if origin is Origin.OWN:
+            return (self._numbering.within, value), origin
         if op.name in self._view.variables:
             return ("held", self._view.variables[op.name].key), origin
         return None if self._before(value) else (op.type, origin)
@@ -197,7 +206,7 @@ class CopyValues:
         if leaf is not None:
             number = self._numbering.number(meaning)
             if op.name in self._view.variables:
-                self._held.add(number)
+                self._held[number] = self._view.variables[op.name].key
             return number
         if op.type in _UNCHANGED or op.passes_each_on:
             return self._numbers[behind[0]]
@@ -208,46 +217,103 @@ class CopyValues:
     def _meaning(self, value: Value) -> Hashable:
         """What an op does for one of its results, or for what it writes as a call, and of what."""
         op = self._view.producer(value)
-        if is_call(op.type) and op.type not in LOOPS:
+        if op.type in LOOPS:
+            return self._of_loop(op, value.index)
+        if is_call(op.type):
             # What the functions do tells what of.
             of_each = [self._of_call(op, name)[value.index] for name in callee_names(op.node)]
             told = map(self._numbers.__getitem__, op.inputs[: first_argument(op.type)])
             return op.type, *of_each, *told
-        told = map(self._numbers.__getitem__, self._before(value))
-        # What the copies carry through one loop is not told apart.
-        index = value.index if op.type not in LOOPS else None
-        return self._content(op.name), index, *told
+        of = [self._numbers[operand] for operand in self._before(value)]
+        if op.type in _COMMUTATIVE:
+            of.sort()
+        # Which Python function it is has another name wherever it is called.
+        does = op.type if op.type == _PYTHON else self._content(op.name)
+        return does, value.index, *of
+
+    def _of_loop(self, op: Op, index: int) -> Hashable:
+        """What a loop makes one of its results of, or what it writes.
+
+        Two results of one loop are equal if they begin so and the body makes each the same of what
+        are equal; those are told by the first of them.
+        """
+        if op.name not in self._loops:
+            self._loops[op.name] = self._alike_in_loop(op)
+        first = self._loops[op.name][index]
+        of = map(self._numbers.get, self._before(Value(op.name, first)))
+        is_own = origins.brought_in(self._view, Value(op.name, index)) is Origin.OWN
+        which = (self._numbering.within, op.name) if is_own else None
+        return self._content(op.name), which, first, *of
+
+    def _alike_in_loop(self, op: Op) -> list[int]:
+        """For each result of a loop, and each argument that it writes, the first that is equal."""
+        everything = [*range(2 * len(op.inputs))]
+        asked = [value for value in self._copies if value.op == op.name]
+        body_name = callee_names(op.node)[-1]
+        body = function_view(self._view, body_name, op.inputs)
+        if len(asked) < 2 or body is None or self._is_within(body_name):
+            return everything
+        call = (op.name, body_name)
+        classes: list[Hashable] = [self._numbers.get(operand) for operand in op.inputs]
+        while True:
+            handed = {
+                number: Input(("carried", one), self._origins.get(operand, Origin.EVERYBODYS))
+                for number, (one, operand) in enumerate(zip(classes, op.inputs, strict=True))
+            }
+            made = self._made_in(body, call, handed)
+            further = [*zip(classes, made[: len(classes)], strict=True)]
+            if len(set(further)) == len(set(classes)):
+                written = [("written", one) for one in made[len(classes) :]]
+                found = [*classes, *written]
+                return [found.index(one) for one in found]
+            classes = [further.index(one) for one in further]
+
+    def _is_within(self, function: str) -> bool:
+        return any(function == caller for _, caller in self._numbering.within)
 
     def _of_call(self, op: Op, name: str) -> list[Hashable]:
         """What a function makes its results of in a call, and then what it writes to arguments."""
-        call = (op.name, name)
-        if call not in self._called:
-            operands = op.inputs[first_argument(op.type) :]
+        operands = op.inputs[first_argument(op.type) :]
+        results = self._view.results(op.name)
+        numbers = tuple(map(self._numbers.get, operands))
+        made_of = [Value(op.name, number) for number in range(len(results) + len(operands))]
+        is_own = any(origins.brought_in(self._view, v) is Origin.OWN for v in made_of)
+        call: Hashable = (self._numbering.within, op.name, name) if is_own else (name, numbers)
+        known = self._numbering.by_call
+        if call not in known:
             # Of what is not in the library nothing is claimed, nor of what calls itself.
-            self._called[call] = [None] * (len(self._view.results(op.name)) + len(operands))
+            known[call] = [None] * len(made_of)
             body = function_view(self._view, name, operands)
-            if body is not None and all(name != caller for _, caller in self._numbering.within):
-                self._called[call] = self._made_in(body, call, operands)
-        return self._called[call]
+            if body is not None and not self._is_within(name):
+                handed = {
+                    number: Input(self._numbers[operand], self._origins[operand])
+                    for number, operand in enumerate(operands)
+                    if operand in self._numbers
+                }
+                known[call] = self._made_in(body, (op.name, name), handed)
+        return known[call]
 
     def _made_in(
-        self, body: GraphView, call: tuple[str, str], operands: Sequence[Value]
+        self, body: GraphView, call: tuple[str, str], handed: Mapping[int, Input]
     ) -> list[Hashable]:
+        """What a function makes its results of, and then what it writes to its arguments.
+
+        Args:
+            body: The function.
+            call: The op that calls it, and its name.
+            handed: By number, the arguments that something is known of.
+        """
         arguments = [op.name for op in body if op.type == ARGUMENT]
         writes = [[*origins.writes(body, argument)] for argument in arguments]
         made = {value for _, value in itertools.chain.from_iterable(writes)} | {*body.outputs}
-        numbers = {
-            argument: Input(self._numbers[operand], self._origins[operand])
-            for argument, operand in zip(arguments, operands, strict=True)
-            if operand in self._numbers
-        }
+        of_names = {arguments[number]: one for number, one in handed.items()}
         within = dataclasses.replace(self._numbering, within=(*self._numbering.within, call))
         # None of two copies is made of all of it.
         inside = CopyValues(
             body,
             dict.fromkeys(made, 1),
             copies=2,
-            handed=lambda inputs, copies: numbers,
+            handed=lambda inputs, copies: of_names,
             numbering=within,
         )
         return [

@@ -28,7 +28,7 @@ _INPUTS = frozenset({"Placeholder", "Arg", ARGUMENT})
 _SHAPES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 
 # What hands out elements of a dataset, to each replica its own.
-_ELEMENTS = ("Iterator", "MultiDeviceIterator", "OptionalGetValue")
+_ELEMENTS = ("Iterator", "MultiDeviceIterator")
 
 # Stateful ops with this in their names draw numbers, take what comes next, or ask Python, which may
 # tell each replica something of its own.

@@ -11,6 +11,7 @@ axes may be a batch.
 
 from __future__ import annotations
 
+import collections
 import itertools
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple, TypeAlias
@@ -29,6 +30,9 @@ class _Write(NamedTuple):
     op: Op
     value: Value
 
+
+# What an op does to a variable: its type, and the numbers of the values that it takes.
+_Done: TypeAlias = tuple[str | int, ...]
 
 # By replica and variable, how the graph writes it.
 _Written: TypeAlias = Mapping[int, Mapping[str, Sequence[_Write]]]
@@ -94,7 +98,7 @@ def _written_apart(view: GraphView, written: _Written, handed: Handed) -> dict[s
         begun = len(own_reads)
         for key in dict.fromkeys(key for of_copy in written.values() for key in of_copy):
             of_each = [of_copy[key] for of_copy in written.values() if key in of_copy]
-            for write, own in _apart(values, of_each):
+            for write, own in _apart(values, key, of_each):
                 where = own_reads.get(own, own.op)
                 found.setdefault(key, where)
                 for read in origins.read_after(view, write.handle, write.op):
@@ -105,33 +109,42 @@ def _written_apart(view: GraphView, written: _Written, handed: Handed) -> dict[s
 
 
 def _apart(
-    values: CopyValues, of_each: Sequence[Sequence[_Write]]
+    values: CopyValues, key: str, of_each: Sequence[Sequence[_Write]]
 ) -> Iterator[tuple[_Write, Value]]:
-    """Finds the writes of a variable that not all copies do.
+    """Finds the writes of a variable that not all copies do, or not as often.
 
     Args:
         values: What is written.
+        key: The variable.
         of_each: The writes of each copy.
 
     Yields:
         Each such write, with what parts its value from those of the others.
     """
-    written = [
-        {(write.op.type, values.number(write.value)) for write in of_copy} for of_copy in of_each
+    done: list[dict[str, _Done]] = []
+    for of_copy in of_each:
+        numbers: dict[str, list[int]] = {}
+        for write in of_copy:
+            numbers.setdefault(write.op.name, []).append(values.number(write.value))
+        types = {write.op.name: write.op.type for write in of_copy}
+        done.append({name: (types[name], *numbers[name]) for name in numbers})
+    counts = [collections.Counter(of_copy.values()) for of_copy in done]
+    alone = [
+        write
+        for of_copy, ops in zip(of_each, done, strict=True)
+        for write in of_copy
+        if len({of_other[ops[write.op.name]] for of_other in counts}) > 1
     ]
-    of_all = set.intersection(*written)
     # What is most a replica's own is the reason to tell.
     writes = sorted(
         itertools.chain.from_iterable(of_each),
         key=lambda write: values.origin(write.value),
         reverse=True,
     )
-    # A variable that is made in the step has its value on the first replica, and the others read
-    # that.
-    some_are_read = any(values.is_read(write.value) for write in writes)
-    alone = [w for w in writes if (w.op.type, values.number(w.value)) not in of_all]
+    # Where the step makes the variable, the first replica gives it a value, and the others read it.
+    is_copied = any(values.held_by(write.value) == key for write in writes)
     for write in writes:
-        if some_are_read and values.origin(write.value) <= Origin.CONSTANT:
+        if is_copied and values.origin(write.value) <= Origin.CONSTANT:
             continue
         foremost = values.foremost(write.value)
         if not values.is_alike_everywhere(write.value):
