@@ -37,7 +37,13 @@ _STATEFUL = frozenset(
     | {"AssignSubVariableOp", "ResourceApplyGradientDescent", "ResourceApplyMomentum"}
     | {"CollectiveReduceV2", "RandomUniform", "StatefulPartitionedCall", "Print", "ResourceGather"}
     | {"ResourceScatterAdd", "ResourceScatterSub", "ResourceScatterMul", "CollectiveGatherV2"}
-    | {"ResourceSparseApplyMomentum", "If", "While", "VarIsInitializedOp"}
+    | {
+        "LogUniformCandidateSampler",
+        "ResourceSparseApplyMomentum",
+        "If",
+        "While",
+        "VarIsInitializedOp",
+    }
 )
 
 

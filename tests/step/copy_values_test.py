@@ -30,6 +30,9 @@ FUNCTIONS = {
     "draws": ("p", "s = RandomUniform(p)\n", "s:o:0"),
     "takes_first": ("p q s", "m = Mul(p, s)\n", "m:z:0 m:z:0"),
     "takes_own": ("p q s", "", "p q"),
+    "go_on": ("i a b", "m = Less(i, i)\n", "m:z:0"),
+    "turns": ("i a b", "s = Mul(a, i)\nt = Mul(b, i)\n", "i s:z:0 t:z:0"),
+    "parts": ("i a b", "s = Mul(a, i)\nt = Mul(b, b)\n", "i s:z:0 t:z:0"),
     "holds0": ("p", "s = Const() {value=0}\n", "s:output:0"),
     "holds1": ("p", "s = Const() {value=1}\n", "s:output:0"),
     "first": ("p q", "s = Neg(p)\n", "s:y:0"),
@@ -83,6 +86,9 @@ def numbers(text: str, *values: str) -> tuple[int, ...]:
         "g# = Identity(f#)",
         "f = PartitionedCall(x) {f=&repeats} [4] [4]\ng0 = Neg(f)\ng1 = Neg(f:1)",
         "g# = StatefulPartitionedCall(w#, x) {f=&of_reads} [4]",
+        "g = While(y, x, x) {cond=&go_on body=&turns} [4] [4] [4]\ng0 = Neg(g:1)\ng1 = Neg(g:2)",
+        "g0 = AddV2(x, y)\ng1 = AddV2(y, x)",
+        "n = Neg(x)\ng0 = PyFuncStateless(n) {token=a}\ng1 = PyFuncStateless(n) {token=b}",
         # One result hands on what the caller has read, and the other what it has read and computed.
         "r# = ReadVariableOp(w#) [4]\nf = If(y, r0, r1, x) {then_branch=&takes_first"
         " else_branch=&takes_own} [4] [4]\ng0 = Neg(f)\ng1 = Neg(f:1)",
@@ -117,6 +123,10 @@ def test_what_is_made_of_the_same_in_the_same_way_is_equal(text: str) -> None:
         "f0 = PartitionedCall(x) {f=&doubles} [4]\nf1 = PartitionedCall(y) {f=&doubles} [4]\n"
         "g# = Identity(f#)",
         "g# = StatefulPartitionedCall(x) {f=&draws} [4]",
+        "s# = LogUniformCandidateSampler(x)\ng# = Identity(s#)",
+        # Two results of one loop are equal if they begin so and each round makes the same of them.
+        "g = While(x, y, y) {cond=&go_on body=&turns} [4] [4] [4]\ng0 = Neg(g)\ng1 = Neg(g:1)",
+        "g = While(y, x, x) {cond=&go_on body=&parts} [4] [4] [4]\ng0 = Neg(g:1)\ng1 = Neg(g:2)",
         "g0 = If(y, x) {then_branch=&doubles else_branch=&negates} [4]\n"
         "g1 = If(y, x) {then_branch=&negates else_branch=&doubles} [4]",
         "g0 = While(x, y) {cond=&more body=&round} [4] [4]\n"

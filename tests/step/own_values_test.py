@@ -145,6 +145,19 @@ def test_a_sum_over_groups_of_a_tpu_is_each_groups_own(groups: str, where: str |
     assert found_of_it == ({} if where is None else {"w": where})
 
 
+def test_a_copy_that_is_written_more_often_moves_apart() -> None:
+    once = "put# = AssignSubVariableOp(w#, shared)\n"
+    assert found(once + "more = AssignSubVariableOp(w0, shared) ^put0\n").keys() == {"w"}
+    assert found(once + "more# = AssignSubVariableOp(w#, shared) ^put#\n") == {}
+
+
+def test_what_another_variable_holds_is_no_copy_of_what_is_written() -> None:
+    text = "r# = ReadVariableOp(m#) [4]\nd = Neg(r0)\nput0 = AssignVariableOp(w0, d)\n"
+    assert found(text + "put1 = AssignVariableOp(w1, r1)\n") == {"w": "d"}
+    own = "h = ReadVariableOp(w0) [4] ^put0\nput1 = AssignVariableOp(w1, h)\n"
+    assert found(text + own) == {}
+
+
 def test_what_is_summed_for_one_variable_may_move_another_apart() -> None:
     text = "x# = Placeholder() [4] @d#\nmean = AddN(x0, x1) [4] @d0\n"
     text += "put# = AssignVariableOp(m#, mean) @d#\nstep# = AssignSubVariableOp(w#, x#) @d#\n"
