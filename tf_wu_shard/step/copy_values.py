@@ -2,7 +2,7 @@
 
 Two values are equal if they are one value, or constants of one content, or if ops that do the same
 make them of values that are equal. What is everybody's is taken to be equal on all: what one
-variable holds, whenever it is read, and all that is summed.
+variable holds, whenever it is read, all that is summed, whatever it is, and shapes.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ def each_its_own(inputs: Mapping[str, int], copies: int) -> Mapping[str, Input]:
 _UNCHANGED = frozenset({"Identity", READ})
 
 # Their two operands may change places, and not a bit changes.
-_COMMUTATIVE = frozenset({"Add", "AddV2", "Mul", "Maximum", "Minimum"})
+_COMMUTATIVE = frozenset({"Add", "AddV2", "Mul"})
 
+# Which Python function it calls has another name in each op.
 _PYTHON = "PyFuncStateless"
 
 
@@ -227,7 +228,6 @@ class CopyValues:
         of = [self._numbers[operand] for operand in self._before(value)]
         if op.type in _COMMUTATIVE:
             of.sort()
-        # Which Python function it is has another name wherever it is called.
         does = op.type if op.type == _PYTHON else self._content(op.name)
         return does, value.index, *of
 

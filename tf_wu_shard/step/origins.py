@@ -146,9 +146,11 @@ def _is_of_all(view: GraphView, op: Op) -> bool:
     if op.type in REDUCTIONS:
         groups = view.constant(op.inputs[1])
         return groups is None or [d.size for d in groups.tensor_shape.dim][:1] == [1]
+    if view not in _num_replicas:
+        counts = [ref.num_replicas + ref.replicas_elsewhere for ref in view.variables.values()]
+        _num_replicas[view] = max(counts, default=0)
     sizes = view.integers(op.inputs[1]) if op.type in SIZED else None
-    counts = {ref.num_replicas + ref.replicas_elsewhere for ref in view.variables.values()}
-    return not sizes or not counts or sizes[0] >= max(counts)
+    return not sizes or sizes[0] >= _num_replicas[view]
 
 
 def is_input(view: GraphView, value: Value) -> bool:
@@ -176,6 +178,9 @@ def _is_everybodys(view: GraphView, op: Op) -> bool:
     known = op.name in view.variables or op.type in _SHAPES or op.type == REPLICATED_INPUT
     return known or (joins_replicas(op) and op.type not in PARTS and _is_of_all(view, op))
 
+
+# How many replicas there are, by view; 0 where no variable tells.
+_num_replicas: weakref.WeakKeyDictionary[GraphView, int] = weakref.WeakKeyDictionary()
 
 # What each call makes its results of, and then what it writes to its arguments, by view and op.
 _by_call: weakref.WeakKeyDictionary[GraphView, dict[str, Sequence[MadeOf]]] = (

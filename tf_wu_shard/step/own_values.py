@@ -1,12 +1,12 @@
 """Variables that a function writes with what each replica has of its own.
 
 Under a strategy, a mirrored variable holds the same on all replicas because all of them write the
-same. A function may break that: a local step moves each replica's copy by its own gradient. Found
-is what is seen to be a replica's own: an argument of each, a variable that each has for itself, a
-random number, an element of a dataset, what Python code returns, a constant such as the replica's
-number. What was summed over the replicas is everybody's. Where replicas are in other processes, a
-constant and a scalar argument are taken to be the same in all of them, and an argument that has
-axes may be a batch.
+same. A function may break that: a local step moves each replica's copy by its own gradient, or by
+its part of one batch. So each copy is to be written with equal values, and as often. Where some are
+in other processes, these are to have them as well: a constant and a scalar argument are taken to be
+the same in all of them, and an argument that has axes may be a batch.
+
+Not compared are the order of writes, and writes of parts of a variable that no rule knows.
 """
 
 from __future__ import annotations
