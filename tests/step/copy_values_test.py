@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 
 from tests.graph.text_graph import view_of
+from tf_wu_shard.graph import function_body
 from tf_wu_shard.graph.op import Value, parse_value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.step import copy_values
 from tf_wu_shard.step.copy_values import CopyValues, Input
 from tf_wu_shard.step.origins import Origin
 
@@ -216,6 +218,31 @@ def test_values_are_whose_the_most_own_thing_is_that_is_in_them() -> None:
     assert (found["b"], found["d"]) == (Origin.ANSWERED_FOR, Origin.ANSWERED_FOR)
     assert found["c"] is Origin.CONSTANT
     assert all(of.is_alike_everywhere(Value(name)) for name in "bcd")
+
+
+def test_functions_that_call_others_twice_are_looked_at_once_a_value(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looked: list[str] = []
+
+    def function_view(within: GraphView, name: str, operands: Sequence[Value]) -> GraphView | None:
+        looked.append(name)
+        return function_body.function_view(within, name, operands)
+
+    monkeypatch.setattr(copy_values, "function_view", function_view)
+    again = "a = PartitionedCall(p) {{f=&{0}}} [4]\nm = Mul(p, p)\n"
+    again += "b = PartitionedCall(m) {{f=&{0}}} [4]\n"
+    functions = {
+        f"level{n}": ("p", again.format(f"level{n - 1}") + "s = Sub(a, b)\n", "s:z:0")
+        for n in range(1, 9)
+    }
+    functions["level0"] = ("p", "s = Neg(p)\n", "s:y:0")
+    of = view_of(
+        GIVEN + "g = PartitionedCall(x) {f=&level8} [4]\n", functions=functions, outputs=["g"]
+    )
+    CopyValues(of, {Value("g"): 1}, 2)
+    # At each level there is one more power of what was handed over, and not twice as many.
+    assert len(looked) == sum(range(1, 10))
 
 
 def test_a_read_that_is_a_replicas_own_is_told_apart() -> None:

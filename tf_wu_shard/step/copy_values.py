@@ -36,6 +36,12 @@ class Input(NamedTuple):
     origin: Origin = Origin.OWN
 
 
+class _Number(NamedTuple):
+    """The number that an argument of a called function has where it is called."""
+
+    number: int
+
+
 # Told of inputs, by name, with the copies that are made of each, a bit for each, and how many
 # copies there are: those that may be a replica's own.
 Handed: TypeAlias = Callable[[Mapping[str, int], int], Mapping[str, Input]]
@@ -182,7 +188,10 @@ class CopyValues:
             return self._content(op.name), Origin.CONSTANT
         if origins.is_input(self._view, value):
             handed = self._handed.get(value.op)
-            return (op.type, Origin.EVERYBODYS) if handed is None else (handed, handed.origin)
+            if handed is None:
+                return op.type, Origin.EVERYBODYS
+            known = isinstance(handed.meaning, _Number)
+            return (handed.meaning if known else handed), handed.origin
         origin = origins.brought_in(self._view, value)
         if value in self._own_reads:
             return (self._numbering.within, value), Origin.OWN
@@ -205,6 +214,8 @@ class CopyValues:
         self._foremost[value] = min(leaves, key=self._rank)
         op = self._view.producer(value)
         if leaf is not None:
+            if isinstance(meaning, _Number):
+                return meaning.number
             number = self._numbering.number(meaning)
             if op.name in self._view.variables:
                 self._held[number] = self._view.variables[op.name].key
@@ -286,7 +297,7 @@ class CopyValues:
             body = function_view(self._view, name, operands)
             if body is not None and not self._is_within(name):
                 handed = {
-                    number: Input(self._numbers[operand], self._origins[operand])
+                    number: Input(_Number(self._numbers[operand]), self._origins[operand])
                     for number, operand in enumerate(operands)
                     if operand in self._numbers
                 }

@@ -35,7 +35,7 @@ _ELEMENTS = ("Iterator", "MultiDeviceIterator")
 _DRAWS = (
     *("Random", "Rng", "Multinomial", "TruncatedNormal", "StatefulUniform"),
     *("StatefulStandardNormal", "Timestamp", "Dequeue", "PyFunc"),
-    *("CandidateSampler", "SampleDistortedBoundingBox", "LookupTableFind"),
+    *("CandidateSampler", "SampleDistortedBoundingBox"),
 )
 
 
