@@ -39,6 +39,29 @@ def test_a_write_of_a_mirrored_variable_is_let_through_where_a_pass_is_asked_for
     assert not look(graph, False).is_let_through and not look(graph, False).asked
 
 
+def test_a_write_of_a_part_of_it_is_one_too(strategy: tf.distribute.Strategy) -> None:
+    with strategy.scope():
+        variable = tf.Variable(tf.ones((4,)))
+    graph = traced(lambda: variable.values[0][1:3].assign(tf.zeros((2,))))
+    assert look(graph, True).is_let_through
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_so_is_a_call_that_is_handed_a_variable_to_write(
+    strategy: tf.distribute.Strategy, depth: int
+) -> None:
+    with strategy.scope():
+        variable = tf.Variable(tf.ones((4,)))
+
+    def called(function: Callable[..., Any]) -> Any:
+        for _ in range(depth):
+            function = tf.function(function)
+        return traced(lambda: strategy.extended.update(variable, function))
+
+    assert look(called(lambda one: one.assign_sub(tf.ones((4,)))), True).calls
+    assert not look(called(lambda one: one * 2.0), True).is_let_through
+
+
 def test_a_function_that_only_reads_is_not(strategy: tf.distribute.Strategy) -> None:
     with strategy.scope():
         variable = tf.Variable(tf.ones((4,)))

@@ -10,13 +10,13 @@ import dataclasses
 from typing import Any
 
 from tf_wu_shard import refusals
-from tf_wu_shard.graph.calls import CALLS, STATEFUL_BRANCHES
+from tf_wu_shard.graph.calls import CALLS, STATEFUL_BRANCHES, callee_names
 from tf_wu_shard.grounds.in_process.recognise import SUMS
 from tf_wu_shard.reachable import reachable
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.registry import family_of
 from tf_wu_shard.rules.variables import READ
-from tf_wu_shard.rules.writes import WRITES, is_plain_write
+from tf_wu_shard.rules.writes import WRITING, is_plain_write
 from tf_wu_shard.storage import captured_slots, copies_apart
 from tf_wu_shard.tensorflow_private import function_graph, tpu_graph
 from tf_wu_shard.tensorflow_private.creating_traces import makes_variables
@@ -32,8 +32,6 @@ from tf_wu_shard.tensorflow_private.sharded_variables import is_in_shards
 
 # The resource handles that a function captured, `(outside, placeholder)` each.
 Handles = list[tuple[Any, Any]]
-
-WRITING = frozenset(WRITES)
 
 # Branches are no calls here: what they do stands in the function itself.
 _CALLED = CALLS - STATEFUL_BRANCHES
@@ -95,10 +93,33 @@ def look(graph: Any, wanted: bool, *, every_trace: bool = False) -> Sight:
     calls: tuple[str, ...] = ()
     hands_on = wanted and not trains and function_graph.may_write(graph, _CALLED)
     if hands_on:
-        together = function_graph.op_types(graph) & _TOGETHER
-        counts = is_of_replicas if together else copies_apart.is_written_within
-        calls = function_graph.takers(distributed, _CALLED, counts)
+        together = not function_graph.op_types(graph).isdisjoint(_TOGETHER)
+        calls = function_graph.takers(
+            distributed,
+            _CALLED,
+            lambda handle, call: (
+                (is_of_replicas(handle) and (together or _writes_an_argument(graph, call)))
+                or copies_apart.is_written_within(handle)
+            ),
+        )
     return Sight(wanted, handles, in_shards, trains, calls)
+
+
+def _writes_an_argument(graph: Any, call: Any) -> bool:
+    """Whether a function may write a variable that its caller hands it.
+
+    Args:
+        graph: The caller's FuncGraph.
+        call: The op that calls it.
+    """
+    called = (function_graph.inner_graph(graph, name) for name in callee_names(call.node_def))
+    return any(
+        taker.type in WRITING or (taker.type in CALLS and _writes_an_argument(inner, taker))
+        for inner in called
+        if inner is not None
+        for argument in function_graph.handed_handles(inner)
+        for taker in argument.consumers()
+    )
 
 
 def against_training(graph: Any, handles: Handles) -> Refusal | None:

@@ -318,6 +318,15 @@ def moved_apart_first(strategy: tf.distribute.Strategy) -> Left:
     return run.left()
 
 
+def moved_apart_by_hand(strategy: tf.distribute.Strategy) -> Left:
+    """One worker gives a weight another value, before it trains with the others."""
+    run = Run(strategy)
+    if run.is_chief:
+        run.net.weights[0].assign_add(tf.ones_like(run.net.weights[0]))
+    run.train(3)
+    return run.left()
+
+
 CASES = {
     case.__name__: case
     for case in (
@@ -336,6 +345,7 @@ CASES = {
         traced_once_more,
         refused_once_more,
         moved_apart_first,
+        moved_apart_by_hand,
     )
 }
 

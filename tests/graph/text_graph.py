@@ -39,6 +39,7 @@ _STATEFUL = frozenset(
     | {"ResourceScatterAdd", "ResourceScatterSub", "ResourceScatterMul", "CollectiveGatherV2"}
     | {
         "LogUniformCandidateSampler",
+        "ResourceStridedSliceAssign",
         "ResourceSparseApplyMomentum",
         "If",
         "While",

@@ -9,6 +9,8 @@ import tensorflow as tf
 from tf_wu_shard.rules.variables import READ, WHOLE_READS
 from tf_wu_shard.rules.writes import (
     WRITES,
+    WRITES_OF_PARTS,
+    WRITING,
     is_fused_update,
     is_plain_write,
     num_written,
@@ -36,6 +38,20 @@ def test_operands_are_where_the_definition_has_them(op_type: str) -> None:
 def test_every_dense_fused_update_of_tensorflow_is_in_the_table() -> None:
     fused = {name for name in WRITES if is_fused_update(name)}
     assert fused == {name for name in dir(tf.raw_ops) if name.startswith("ResourceApply")}
+
+
+def test_every_op_that_writes_a_variable_is_in_one_of_the_tables() -> None:
+    """Those of TensorFlow are named by their first word; accumulators and summaries have others."""
+    first = ("ResourceApply", "ResourceSparseApply", "ResourceScatter", "ResourceStrided", "Assign")
+    names = {name for name in dir(tf.raw_ops) if name.startswith((*first, "ResourceCountUpTo"))}
+    taking = {
+        name
+        for name in names
+        if (definition := function_graph.op_def(name)) is not None
+        and definition.input_arg[0].type == tf.resource.as_datatype_enum
+    }
+    assert taking == WRITING
+    assert WRITES.keys().isdisjoint(WRITES_OF_PARTS)
 
 
 def test_every_write_is_of_one_kind() -> None:

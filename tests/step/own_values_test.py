@@ -122,6 +122,31 @@ def test_what_all_copies_share_they_may_make_something_else_of() -> None:
 
 
 @pytest.mark.parametrize(
+    ("part", "where"),
+    [
+        ("shared) {end_mask=0}", {}),
+        ("x#) {end_mask=0}", {"w": "x0"}),
+        # Which part it writes may be in an attribute.
+        ("shared) {end_mask=#}", {"w": "shared"}),
+    ],
+)
+def test_a_write_of_a_part_writes_what_it_takes(part: str, where: dict[str, str]) -> None:
+    text = "x# = ReadVariableOp(own#) [4] @d#\n"
+    text += f"put# = ResourceStridedSliceAssign(w#, size, size, size, {part} @d#\n"
+    assert found(text) == where
+
+
+def test_the_same_in_another_order_comes_to_something_else() -> None:
+    put, add = "AssignVariableOp(w#, shared)", "AssignAddVariableOp(w#, size)"
+    assert found(f"a# = {put}\nb# = {add} ^a#\n") == {}
+    one, other = (
+        f"a{r} = {first}\nb{r} = {then} ^a{r}\n".replace("#", str(r))
+        for r, (first, then) in enumerate([(put, add), (add, put)])
+    )
+    assert found(one + other).keys() == {"w"}
+
+
+@pytest.mark.parametrize(
     ("summed", "where"),
     [
         ("CollectiveReduceV2(x#, size, size) {merge_op=Add final_op=Id}", None),

@@ -13,7 +13,7 @@ from absl import logging
 import tf_wu_shard
 from tests.equivalence.in_process import both, turn_off, turn_on
 from tf_wu_shard.errors import StorageError
-from tf_wu_shard.storage.copies_apart import moved_apart_by
+from tf_wu_shard.storage.copies_apart import why_apart
 
 Strategies = Callable[[int], tf.distribute.MirroredStrategy]
 
@@ -41,6 +41,7 @@ class Training:
         with strategy.scope():
             self.curvature = tf.Variable(tf.ones(SHAPE), trainable=False, name="curvature")
         self.moved = tf.function(lambda own: self._move(self._gradient(own)))
+        self.by_rows = tf.function(lambda one, own: one[:3].assign(own[:, 2:]))
         self.applied = tf.function(lambda total: strategy.run(self._move, args=(total,)))
         made = {
             "synchronous": self._synchronous,
@@ -51,11 +52,15 @@ class Training:
             "local as often as told": self._local_as_often_as_told,
             "local rounds": self._local_rounds,
             "local by its part": self._local_by_its_part,
+            "local by its rows": self._local_by_its_rows,
+            "local by a function of its variable": self._local_by_a_function_of_its_variable,
             "by own curvature": self._by_own_curvature,
             "apply": self._apply_in_a_called_function,
             "average": self._average,
         }
-        self.step = {name: tf.function(made[name]) for name in made}
+        self.step: dict[str, Callable[..., Any]] = {n: tf.function(made[n]) for n in made}
+        self.step["eager local by hand"] = self._local_by_hand
+        self.step["local of one replica"] = tf.function(self._local_of_one_replica)
 
     @property
     def components(self) -> list[tf.Variable]:
@@ -117,6 +122,20 @@ class Training:
             )
         )
 
+    def _local_by_its_rows(self, rows: Any) -> None:
+        self.strategy.run(lambda own: self.weight[2:5].assign(own[:, :4]), args=(rows,))
+
+    def _local_by_a_function_of_its_variable(self, rows: Any) -> None:
+        self.strategy.extended.update(self.weight, self.by_rows, args=(rows,))
+
+    def _local_by_hand(self, rows: Any) -> None:
+        for component, own in zip(self.weight.values, rows.values, strict=True):
+            component.assign_sub(tf.reduce_sum(own) / 64.0 * tf.ones(SHAPE))
+
+    def _local_of_one_replica(self, rows: Any) -> None:
+        del rows
+        self.weight.values[1].assign_sub(tf.ones(SHAPE))
+
     def _by_own_curvature(self, rows: Any) -> None:
         def step(own: tf.Tensor) -> None:
             gradient = self._gradient(own)
@@ -165,6 +184,8 @@ def _flag() -> Iterator[None]:
         ("local as often as told", False),
         ("local rounds", False),
         ("local by its part", True),
+        ("local by its rows", True),
+        ("local by a function of its variable", False),
     ],
 )
 def test_local_steps_that_come_first_leave_the_update_to_each_replica(
@@ -181,7 +202,52 @@ def test_local_steps_that_come_first_leave_the_update_to_each_replica(
     reasons = [left.reason for report in runs.reports for left in report.left_alone]
     assert reasons and all("local" in reason for reason in reasons)
     assert [str(r) for r in runs.reports if r.variables] == []
-    assert (moved_apart_by(made[-1].weight) or "").startswith("_" + local.replace(" ", "_"))
+    why = why_apart(made[-1].weight)
+    assert why is not None and f": _{local.replace(' ', '_')}" in why.reason
+
+
+@pytest.mark.parametrize("local", ["eager local by hand", "local of one replica"])
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_copies_that_differ_when_the_step_is_traced_are_left_to_each_replica(
+    strategy_of: Strategies, local: str, *, is_seen: bool
+) -> None:
+    """Whatever made them so: here eager code, or a function that wrote one copy."""
+    made: list[Training] = []
+
+    def trained() -> list[tf.Variable]:
+        made.append(Training(strategy_of(2), momentum=True))
+        before = [local] if is_seen else []
+        made[-1].run(*before, "synchronous", "synchronous")
+        return made[-1].run(*before, "average", "synchronous")
+
+    runs = both(trained)
+    assert runs.apart == []
+    verdicts = {r.verdict for r in runs.reports if r.function == "_synchronous"}
+    assert verdicts == ({"nothing sharded"} if is_seen else {"sharded"})
+    why = why_apart(made[-1].weight)
+    assert (why is not None and "the same values on all replicas" in why.reason) is is_seen
+
+
+def test_so_are_those_that_the_update_only_reads(strategy_of: Strategies) -> None:
+    def trained() -> list[tf.Variable]:
+        training = Training(strategy_of(2), momentum=False)
+        training.curvature.values[1].assign(2.0 * tf.ones(SHAPE))
+
+        @tf.function
+        def by_curvature(rows: Any) -> None:
+            def step(own: tf.Tensor) -> None:
+                context = tf.distribute.get_replica_context()
+                total = context.all_reduce("sum", training._gradient(own))
+                training.weight.assign_sub(total / (8.0 + training.curvature))
+
+            training.strategy.run(step, args=(rows,))
+
+        by_curvature(training.rows)
+        return training.components
+
+    runs = both(trained)
+    assert runs.apart == []
+    assert [str(r) for r in runs.reports if r.variables] == []
 
 
 @pytest.mark.parametrize(
@@ -214,14 +280,15 @@ def test_a_weight_whose_update_reads_what_each_replica_has_of_its_own_is_left_to
     assert runs.apart == []
     assert [str(r) for r in runs.reports if r.variables] == []
     for variable in (made[-1].curvature, made[-1].weight, made[-1].slot):
-        assert moved_apart_by(variable) == "_by_own_curvature"
+        why = why_apart(variable)
+        assert why is not None and ": _by_own_curvature writes" in why.reason
 
 
 def test_what_a_called_function_applies_was_summed_by_its_caller(strategy_of: Strategies) -> None:
     turn_on()
     training = Training(strategy_of(2), momentum=False)
     training.run("apply", "synchronous", "apply")
-    assert moved_apart_by(training.weight) is None
+    assert why_apart(training.weight) is None
     last = [r for r in tf_wu_shard.reports() if r.function == "_synchronous"][-1]
     assert last.verdict == "sharded"
 
@@ -247,4 +314,4 @@ def test_steps_that_only_share_what_they_sum_move_nothing_apart(strategy_of: Str
     turn_on()
     training = Training(strategy_of(2), momentum=True)
     training.run("synchronous", "average", "synchronous")
-    assert moved_apart_by(training.weight) is None
+    assert why_apart(training.weight) is None

@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tf_wu_shard.tensorflow_private.resources import Shard, free, refill, same_bits
+from tf_wu_shard.tensorflow_private.resources import (
+    Shard,
+    bits,
+    free,
+    refill,
+    same_bits,
+    values_of,
+)
 
 _NAN = float("nan")
 
@@ -82,3 +89,14 @@ def test_a_freed_resource_can_be_filled_again() -> None:
 )
 def test_bits_are_compared_not_values(first: np.ndarray, second: np.ndarray, same: bool) -> None:
     assert same_bits(tf.constant(first), tf.constant(second)) is same
+
+
+def test_what_variables_hold_is_read_from_where_each_lives(logical_cpus: list[str]) -> None:
+    made = []
+    for number, device in enumerate(logical_cpus[:2]):
+        made.append(Shard((2,), tf.float32, device))
+        refill([made[-1].handle], [tf.fill((2,), float(number))])
+    found = values_of([one.handle for one in made], tf.float32)
+    assert [value.numpy().tolist() for value in found] == [[0.0, 0.0], [1.0, 1.0]]
+    assert [value.device for value in found] == [one.device for one in made]
+    assert bits(found[1]).tobytes() == np.ones(2, np.float32).tobytes()

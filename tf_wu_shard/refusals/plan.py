@@ -71,6 +71,11 @@ class Storage(Kind):
         "{it} may have copies that differ: {function} writes what each replica has of its own",
         "writing what was summed or averaged over the replicas alone",
     )
+    COPIES_DIFFER = (
+        "{it} does not hold the same values on all replicas when the step is traced",
+        "one value on all replicas before the step is first traced, as"
+        " variable.assign(variable.read_value()) gives them",
+    )
     USED_BY_CALLEE = (
         "{it} is also used by a function that this one calls",
         "uses of it in the function that updates it alone",

@@ -87,6 +87,19 @@ WRITES: dict[str, Write] = {
     "ResourceSparseApplyFtrlV2": _fused(3, 3, rows=4),
 }
 
+# Ops that write parts of a variable, or all of it from parts. No rule follows them: of a variable
+# that they write nothing is claimed but with what.
+WRITES_OF_PARTS = frozenset(
+    {
+        *(f"ResourceScatter{what}" for what in ("Mul", "Div", "Min", "Max")),
+        *(f"ResourceScatterNd{what}" for what in ("Update", "Add", "Sub", "Min", "Max")),
+        *("ResourceStridedSliceAssign", "ResourceCountUpTo", "AssignVariableXlaConcatND"),
+    }
+)
+
+# Whatever has an effect on the variables whose handles it takes first.
+WRITING = WRITES_OF_PARTS | WRITES.keys()
+
 
 def num_written(op_type: str) -> int:
     """How many of an op's first operands are handles of variables that it writes."""

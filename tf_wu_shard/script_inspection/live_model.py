@@ -8,10 +8,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from tf_wu_shard.gate import WRITING
 from tf_wu_shard.inspection.answers.answer import SCRIPT
 from tf_wu_shard.model_files.source_lines import SourceLines
 from tf_wu_shard.model_files.types import BoundFunction, Model, ModelVariable, SlotRelation
+from tf_wu_shard.rules.writes import WRITING
 from tf_wu_shard.tensorflow_private import function_graph, op_traces
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
 

@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tf_wu_shard.gate import WRITING
 from tf_wu_shard.graph.calls import callees, first_argument, is_call
 from tf_wu_shard.rules.registry import family_of
 from tf_wu_shard.rules.variables import READ
-from tf_wu_shard.rules.writes import is_fused_update, is_plain_write
+from tf_wu_shard.rules.writes import WRITING, is_fused_update, is_plain_write
 from tf_wu_shard.tensorflow_private import function_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
 

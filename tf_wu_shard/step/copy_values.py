@@ -163,6 +163,10 @@ class CopyValues:
                 return value
             value, other = differ[0]
 
+    def does(self, op: Op) -> Hashable:
+        """What an op does, whatever it does that to; of a call what it writes tells the rest."""
+        return op.type if is_call(op.type) else self._content(op.name)
+
     def is_alike_everywhere(self, value: Value) -> bool:
         """Whether copies that are elsewhere have a value as well, if all here have it."""
         return self._is_whole or self._is_shared(self._foremost[value])
@@ -327,7 +331,5 @@ class CopyValues:
             handed=lambda inputs, copies: of_names,
             numbering=within,
         )
-        return [
-            *map(inside.number, body.outputs),
-            *(tuple((op.type, inside.number(value)) for op, value in own) for own in writes),
-        ]
+        done = (((inside.does(op), inside.number(value)) for op, value in own) for own in writes)
+        return [*map(inside.number, body.outputs), *map(tuple, done)]

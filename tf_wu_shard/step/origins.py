@@ -19,7 +19,7 @@ from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.in_process.recognise import PARTS, SIZED
 from tf_wu_shard.grounds.tpu.ops import OWN, REDUCTIONS, REPLICATED_INPUT
 from tf_wu_shard.reachable import reachable
-from tf_wu_shard.rules.writes import ASSIGN, num_written
+from tf_wu_shard.rules.writes import ASSIGN, WRITES_OF_PARTS, num_written
 from tf_wu_shard.step.accesses import accesses
 
 _INPUTS = frozenset({"Placeholder", "Arg", ARGUMENT})
@@ -105,7 +105,10 @@ def writes(view: GraphView, handle: str) -> Iterator[tuple[Op, Value]]:
     results of the call, at the number of the argument that is the handle.
     """
     for op, access in accesses(view, handle):
-        if access.is_own_write:
+        if op.type in WRITES_OF_PARTS:
+            for value in op.inputs[1:]:
+                yield op, value
+        elif access.is_own_write:
             for value in op.inputs[num_written(op.type) :]:
                 yield op, value
         elif is_call(op.type) and not access.is_read:

@@ -2,18 +2,16 @@
 
 Under a strategy, a mirrored variable holds the same on all replicas because all of them write the
 same. A function may break that: a local step moves each replica's copy by its own gradient, or by
-its part of one batch. So each copy is to be written with equal values, and as often. Where some are
-in other processes, these are to have them as well: a constant and a scalar argument are taken to be
-the same in all of them, and an argument that has axes may be a batch.
-
-Not compared are the order of writes, and writes of parts of a variable that no rule knows.
+its part of one batch. So each copy is to be written with equal values, as often and in one order.
+Where some are in other processes, these are to have them as well: a constant and a scalar argument
+are taken to be the same in all of them, and an argument that has axes may be a batch.
 """
 
 from __future__ import annotations
 
 import collections
 import itertools
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple, TypeAlias
 
 from tf_wu_shard.graph.op import Op, Value
@@ -31,8 +29,8 @@ class _Write(NamedTuple):
     value: Value
 
 
-# What an op does to a variable: its type, and the numbers of the values that it takes.
-_Done: TypeAlias = tuple[str | int, ...]
+# What an op does to a variable, and the numbers of the values that it takes.
+_Done: TypeAlias = tuple[Hashable, ...]
 
 # By replica and variable, how the graph writes it.
 _Written: TypeAlias = Mapping[int, Mapping[str, Sequence[_Write]]]
@@ -126,14 +124,18 @@ def _apart(
         numbers: dict[str, list[int]] = {}
         for write in of_copy:
             numbers.setdefault(write.op.name, []).append(values.number(write.value))
-        types = {write.op.name: write.op.type for write in of_copy}
-        done.append({name: (types[name], *numbers[name]) for name in numbers})
+        does = {write.op.name: values.does(write.op) for write in of_copy}
+        done.append({name: (does[name], *numbers[name]) for name in numbers})
     counts = [collections.Counter(of_copy.values()) for of_copy in done]
+    # The same in another order comes to something else.
+    is_ordered = len({tuple(of_copy.values()) for of_copy in done}) == 1
+    as_often = all(count == counts[0] for count in counts)
     alone = [
         write
         for of_copy, ops in zip(of_each, done, strict=True)
         for write in of_copy
-        if len({of_other[ops[write.op.name]] for of_other in counts}) > 1
+        if (not is_ordered and as_often)
+        or len({of_other[ops[write.op.name]] for of_other in counts}) > 1
     ]
     # What is most a replica's own is the reason to tell.
     writes = sorted(

@@ -1,8 +1,9 @@
 """Weights whose copies a function moves apart, as in local steps between two averages.
 
-A sharded update makes every copy of what its owner's copy holds. So a weight that a function has
-been seen to move apart is left to each replica, and so is one whose update reads such a variable.
-Where an update of it is in shards already, it is said that its copies will be made alike again.
+A sharded update makes every copy of what its owner's copy holds. So a weight whose copies hold
+different values when the step is traced is left to each replica, and so are one that a function has
+been seen to move apart and one whose update reads such a variable. Where an update of it is in
+shards already, it is said that its copies will be made alike again.
 """
 
 from __future__ import annotations
@@ -13,16 +14,19 @@ from typing import Any
 
 from absl import logging
 
+from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.step import origins
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.handed_inputs import own_inputs
 from tf_wu_shard.step.own_values import written_with_own_values
+from tf_wu_shard.storage import replica_values
 from tf_wu_shard.tensorflow_private import function_graph
 from tf_wu_shard.tensorflow_private.distributed_variables import distributed_variable_of, noted_on
 
-# Noted on a variable: the function that moves its copies apart; the one that updates it in shards;
+# Noted on a variable: what says that its copies are apart; the function that updates it in shards;
 # one that writes it, of which those that call it know with what.
 _APART = "_wu_shard_copies_apart"
 _IN_SHARDS = "_wu_shard_updated_by"
@@ -32,7 +36,7 @@ _WRITTEN_WITHIN = "_wu_shard_written_within"
 def notice(
     graph: Any, captured: Captured, updates: Iterable[tuple[Set[str], Set[Value]]] = ()
 ) -> None:
-    """Notes the variables that a function moves apart.
+    """Notes the variables that a function moves apart, and those of its updates that are so by now.
 
     Args:
         graph: The FuncGraph.
@@ -40,12 +44,13 @@ def notice(
         updates: The updates that every replica is proved to do alike as far as what enters them is
             alike: for each the keys of its variables, and what enters.
     """
+    updates = [*updates]
+    _compare_copies(captured, concerned(captured.view, updates))
     # What it is handed by another function, that one knows.
     is_inner = function_graph.is_nested(graph)
     own, function = own_inputs(graph, of_arguments=not is_inner), function_graph.title(graph)
-    updates = [*updates]
     while True:
-        apart = {key for key, one in captured.variables.items() if moved_apart_by(one) is not None}
+        apart = {key for key, one in captured.variables.items() if why_apart(one) is not None}
         view, alike = _with_those_apart(captured.view, apart), set[str]()
         for keys, entering in updates:
             if not apart or apart.isdisjoint(origins.variables_behind(captured.view, entering)):
@@ -70,6 +75,31 @@ def notice(
             setattr(captured.variables[ref.key], _WRITTEN_WITHIN, function)
 
 
+def concerned(view: GraphView, updates: Iterable[tuple[Set[str], Set[Value]]]) -> list[str]:
+    """The mirrored variables that updates write and read, by key, see `notice`."""
+    written, read = set[str](), set[Value]()
+    for keys, entering in updates:
+        written |= keys
+        read |= entering
+    mirrored = {ref.key for ref in view.variables.values() if ref.mirrored}
+    return sorted(mirrored & (written | origins.variables_behind(view, read)))
+
+
+def _compare_copies(captured: Captured, keys: Iterable[str]) -> None:
+    """Notes the variables whose copies in this process hold different values.
+
+    What was done to them is seen in no graph: eager code did it, or a function that was traced when
+    the flag was off, or one of whose writes no rule tells what they do.
+
+    Args:
+        captured: What a function holds.
+        keys: The variables, by key.
+    """
+    for variable in (captured.variables[key] for key in keys if key in captured.variables):
+        if not is_known(variable) and replica_values.differ(variable):
+            setattr(variable, _APART, refusals.Storage.COPIES_DIFFER.at())
+
+
 def _with_those_apart(view: GraphView, apart: Set[str]) -> GraphView:
     """The view, in which variables whose copies were moved apart, by key, are no mirrored ones."""
     if not apart:
@@ -85,14 +115,14 @@ def _with_those_apart(view: GraphView, apart: Set[str]) -> GraphView:
 def _note(variable: Any, key: str, function: str, where: str) -> None:
     """Notes that a function moves a variable's copies apart, and says so where it is too late."""
     updating = noted_on(variable, _IN_SHARDS)
-    if updating is not None and moved_apart_by(variable) is None:
+    if updating is not None and why_apart(variable) is None:
         logging.warning(
             "%s writes weight %s with what each replica has of its own (%s), and %s, traced"
             " before, updates it in shards: it makes the copies alike at each step. Trace %s"
             " first for an update on each replica.",
             *(function, key, where, updating, function),
         )
-    setattr(variable, _APART, function)
+    setattr(variable, _APART, refusals.Storage.COPIES_APART.at(function=function))
 
 
 def is_written_within(handle: Any) -> bool:
@@ -105,8 +135,13 @@ def is_written_within(handle: Any) -> bool:
     return found is not None and noted_on(found[0], _WRITTEN_WITHIN) is not None
 
 
-def moved_apart_by(variable: Any) -> str | None:
-    """The function that moves the copies of a variable apart, as far as one was seen."""
+def is_known(variable: Any) -> bool:
+    """Whether a variable's copies are known to be apart, or made alike by an update in shards."""
+    return noted_on(variable, _APART) is not None or noted_on(variable, _IN_SHARDS) is not None
+
+
+def why_apart(variable: Any) -> Refusal | None:
+    """What says that the copies of a variable are apart, as far as it was seen."""
     return noted_on(variable, _APART)
 
 

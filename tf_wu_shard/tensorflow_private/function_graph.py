@@ -171,23 +171,28 @@ def taken_by(handles: Iterable[tuple[Any, Any]], op_types: frozenset[str]) -> It
 
 
 def takers(
-    handles: Iterable[tuple[Any, Any]], op_types: frozenset[str], of: Callable[[Any], bool]
+    handles: Iterable[tuple[Any, Any]], op_types: frozenset[str], of: Callable[[Any, Any], bool]
 ) -> tuple[str, ...]:
     """Names of the ops of some types that take captured handles.
 
     Args:
         handles: The handles, `(outside, placeholder)` each.
         op_types: The types.
-        of: Which handles count, asked of a handle as it is outside.
+        of: Which of them count, asked of a handle as it is outside and of the op.
     """
     found = (
         op.name
         for outside, placeholder in handles
-        if of(outside)
         for op in placeholder.consumers()
-        if op.type in op_types
+        if op.type in op_types and of(outside, op)
     )
     return tuple(dict.fromkeys(found))
+
+
+def handed_handles(graph: Any) -> list[Any]:
+    """The resource handles that a FuncGraph is handed as arguments, which it has not captured."""
+    captured = {id(placeholder) for placeholder in graph.internal_captures}
+    return [t for t in graph.inputs if t.dtype is tf.resource and id(t) not in captured]
 
 
 def consumer_types(placeholder: Any) -> list[str]:

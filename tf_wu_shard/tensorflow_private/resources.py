@@ -19,6 +19,9 @@ from tensorflow.python.ops import handle_data_util
 # kernels take. An empty tensor would sum to a silent zero where some function still reads it.
 _FREED_SHAPE = (1,) * 254
 
+# How many bytes are compared at once.
+_PIECE = 1 << 18
+
 # An attribute of the eager handles of variables that were seen to have a value.
 _HAD_VALUE = "_wu_shard_had_value"
 
@@ -144,6 +147,27 @@ def same_bits(first: tf.Tensor, second: tf.Tensor) -> bool:
         first: Any tensor.
         second: One of the same shape and dtype.
     """
-    left, right = np.atleast_1d(first._numpy()), np.atleast_1d(second._numpy())
-    shared = left.__array_interface__["data"] == right.__array_interface__["data"]
-    return shared or bool(np.array_equal(left.view(np.uint8), right.view(np.uint8)))
+    left, right = bits(first), bits(second)
+    if left.__array_interface__["data"] == right.__array_interface__["data"]:
+        return True
+    # Piece by piece, so that what comes of a comparison stays in the cache.
+    return all(
+        np.array_equal(left[begin : begin + _PIECE], right[begin : begin + _PIECE])
+        for begin in range(0, left.size, _PIECE)
+    )
+
+
+def values_of(handles: Sequence[Any], dtype: tf.DType) -> list[tf.Tensor]:
+    """What variables hold that were assigned a value.
+
+    Args:
+        handles: Their eager handles.
+        dtype: Their element type.
+    """
+    with tf.init_scope(), tf.device(None):
+        return [tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype) for handle in handles]
+
+
+def bits(tensor: tf.Tensor) -> Any:
+    """The bits of an eager tensor, as an array of uint8."""
+    return np.atleast_1d(tensor._numpy()).reshape(-1).view(np.uint8)

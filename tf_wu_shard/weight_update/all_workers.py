@@ -29,7 +29,7 @@ from tf_wu_shard.step.accesses import accesses
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.gradients import result_names
 from tf_wu_shard.step.replicas import workers_of
-from tf_wu_shard.storage import captured_slots
+from tf_wu_shard.storage import captured_slots, copies_apart, replica_values
 from tf_wu_shard.weight_update.plan.types import ShardingPlan
 from tf_wu_shard.weight_update.slot_reads import read_together, written_keys
 from tf_wu_shard.workers.agreement import PLAN, Decision, Proposal
@@ -78,7 +78,8 @@ def against_others(
     if asked in refused and (nothing is not None or not in_shards):
         return refused[asked]
     cluster.read_seconds = options.read_seconds
-    proposal = Proposal(subject, nothing)
+    # They differ from one trace to the next; what was refused stays so.
+    proposal = Proposal(subject | {"values of its variables": _values(captured, plan)}, nothing)
 
     def once_made() -> None:
         agreed_on[digest] = None
@@ -182,6 +183,20 @@ def _trained(plan: ShardingPlan, captured: Captured) -> list[str]:
     keys |= {left.variable for left in plan.left_alone}
     keys &= captured.variables.keys()
     return sorted({k for k in keys if captured.variables[k].trainable} or keys)
+
+
+def _values(captured: Captured, plan: ShardingPlan) -> str:
+    """What is equal on all workers whose copies of what a plan updates are alike.
+
+    Each worker has compared its own. Of what is updated in shards already, all copies are.
+    """
+    updates = [({v.key for v in one.variables}, one.outside) for one in plan.updates]
+    found = {
+        _name(captured, key): captured.variables[key]
+        for key in copies_apart.concerned(captured.view, updates)
+        if key in captured.variables and not copies_apart.is_known(captured.variables[key])
+    }
+    return replica_values.digest([found[name] for name in sorted(found)])
 
 
 def _moves_nothing(captured: Captured, plan: ShardingPlan) -> bool:

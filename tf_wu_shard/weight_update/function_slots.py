@@ -96,10 +96,9 @@ def storage_constraints(
     updated_variables = [v for update in analysis.updates for v in update.variables]
     for updated in updated_variables:
         variable = captured.variables[updated.key]
-        apart = copies_apart.moved_apart_by(variable)
+        apart = copies_apart.why_apart(variable)
         if apart is not None:
-            why = refusals.Storage.COPIES_APART.at(function=apart)
-            found = found.keeping(updated.key, why, update=True)
+            found = found.keeping(updated.key, apart, update=True)
             continue
         packed = tpu_graph.packed_handle(variable)
         on_tpus = packed is not None or tpu_graph.is_on_tpus(variable)

@@ -12,7 +12,6 @@ import numpy as np
 from tf_wu_shard import captures
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.errors import StorageError
-from tf_wu_shard.gate import WRITING
 from tf_wu_shard.graph.op import Op
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Dialect
@@ -20,6 +19,7 @@ from tf_wu_shard.layout import Layout, TileLayout
 from tf_wu_shard.program.functionalize import functionalized
 from tf_wu_shard.program.fused_values import on_scratch
 from tf_wu_shard.replicas import in_this_process
+from tf_wu_shard.rules.writes import WRITING
 from tf_wu_shard.step.called_graphs import called_graphs
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.handed_inputs import own_inputs

@@ -10,13 +10,13 @@ from typing import Any, TypeAlias
 
 from tf_wu_shard import refusals
 from tf_wu_shard.config import ShardingOptions
-from tf_wu_shard.gate import WRITING
 from tf_wu_shard.graph.calls import is_call
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.tpu.obstacles import obstacle, sums_over_replicas
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.report.published import nothing_sharded
 from tf_wu_shard.report.report import Report
+from tf_wu_shard.rules.writes import WRITING
 from tf_wu_shard.step.called_graphs import called_graphs
 from tf_wu_shard.step.capture import Captured
 from tf_wu_shard.step.replicas import tpu_dialect

@@ -1,0 +1,79 @@
+"""Copies are compared by their bits, where there is something to compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.storage.slots import shard
+from tf_wu_shard.storage import replica_values
+
+Strategies = Callable[[int], tf.distribute.MirroredStrategy]
+
+
+def mirrored(strategy: tf.distribute.Strategy, value: Any, dtype: tf.DType = tf.float32) -> Any:
+    with strategy.scope():
+        return tf.Variable(tf.constant(value, dtype))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "other"),
+    [
+        (tf.float32, [0.0, 1.0], [-0.0, 1.0]),
+        (tf.bfloat16, [1.0], [2.0]),
+        (tf.bool, True, False),
+        (tf.int64, [[1, 2]], [[1, 3]]),
+        (tf.complex64, [1j], [2j]),
+    ],
+)
+def test_a_bit_makes_copies_differ(
+    strategy_of: Strategies, dtype: tf.DType, value: Any, other: Any
+) -> None:
+    variable = mirrored(strategy_of(3), value, dtype)
+    alike = mirrored(strategy_of(3), value, dtype)
+    assert not replica_values.differ(variable)
+    before = replica_values.digest([variable, alike])
+    variable.values[2].assign(tf.constant(other, dtype))
+    assert replica_values.differ(variable) and not replica_values.differ(alike)
+    # The first copy stands for a process.
+    assert replica_values.digest([variable, alike]) == before
+    variable.values[0].assign(tf.constant(other, dtype))
+    assert replica_values.digest([variable, alike]) != before
+
+
+def test_copies_that_were_written_one_by_one_do_not_differ(strategy_of: Strategies) -> None:
+    variable = mirrored(strategy_of(2), np.arange(1 << 17))
+    for component in variable.values:
+        component.assign_add(tf.ones(1 << 17))
+    assert not replica_values.differ(variable)
+    variable.values[1][-1:].assign([np.nan])
+    assert replica_values.differ(variable)
+    variable.values[0][-1:].assign([np.nan])
+    assert not replica_values.differ(variable)
+
+
+def test_of_what_holds_nothing_there_is_nothing_to_compare(strategy_of: Strategies) -> None:
+    strategy = strategy_of(2)
+    text = mirrored(strategy, ["a"], tf.string)
+    slot = mirrored(strategy, np.ones(8))
+    shard(slot)
+    made: list[Any] = []
+
+    @tf.function
+    def making() -> None:
+        if not made:
+            with strategy.scope():
+                made.append(tf.Variable(tf.ones(4)))
+            made.append(replica_values.differ(made[0]))
+
+    making()
+    single = tf.Variable(1.0)
+    nothing = replica_values.digest([])
+    for variable in (text, slot, single):
+        assert not replica_values.differ(variable)
+        assert replica_values.digest([variable]) == nothing
+    assert made[1] is False
