@@ -136,6 +136,38 @@ def test_a_write_of_a_part_writes_what_it_takes(part: str, where: dict[str, str]
     assert found(text) == where
 
 
+def test_what_one_variable_holds_for_both_changes_as_they_write_it() -> None:
+    refs = {"count": VariableRef("count", 0, 1, (), 1, False, "")}
+    text = "add0 = AssignAddVariableOp(count, one)\nr0 = ReadVariableOp(count) [4] ^add0\n"
+    text += "add1 = AssignAddVariableOp(count, one) ^r0\nr1 = ReadVariableOp(count) [4] ^add1\n"
+
+    def apart(of_second: str) -> dict[str, str]:
+        step = f"put0 = AssignVariableOp(w0, r0)\nput1 = AssignVariableOp(w1, {of_second})\n"
+        made = "one = Const() {value=1}\n" + text + step
+        made_of = view_of(made, replicas=2, variables=SHAPES, refs=refs)
+        return written_with_own_values(made_of, {"w"})
+
+    assert apart("r0") == {}
+    assert apart("r1") == {"w": "r0"}
+
+
+def test_a_variable_that_is_read_before_and_after_a_write_was_read_twice() -> None:
+    text = "old# = ReadVariableOp(w#) [4]\nadd# = AssignAddVariableOp(w#, shared) ^old#\n"
+    text += "new# = ReadVariableOp(w#) [4] ^add#\nput0 = AssignVariableOp(m0, new0)\n"
+    assert found(text + "put1 = AssignVariableOp(m1, new1)\n", "m") == {}
+    assert found(text + "put1 = AssignVariableOp(m1, new0)\n", "m") == {}
+    assert found(text + "put1 = AssignVariableOp(m1, old1)\n", "m") == {"m": "new0"}
+
+
+def test_of_a_function_that_runs_once_a_copy_that_it_does_not_write_stays() -> None:
+    one = view("put0 = AssignVariableOp(w0, shared) @d0\n")
+    one = one.with_variables({"w0": one.variables["w0"]})
+    assert written_with_own_values(one, {"w"}) == {}
+    assert written_with_own_values(one, {"w"}, called_once=True) == {"w": "shared"}
+    both = view("put# = AssignVariableOp(w#, shared) @d#\n")
+    assert written_with_own_values(both, {"w"}, called_once=True) == {}
+
+
 def test_the_same_in_another_order_comes_to_something_else() -> None:
     put, add = "AssignVariableOp(w#, shared)", "AssignAddVariableOp(w#, size)"
     assert found(f"a# = {put}\nb# = {add} ^a#\n") == {}

@@ -38,6 +38,7 @@ class Training:
         # Too large to be a constant in what captures it.
         self.batch = tf.reshape(tf.range(180.0) / 90.0, (30, 6))
         self.called = tf.function(self._gradient)
+        self.count = tf.Variable(0.0)
         with strategy.scope():
             self.curvature = tf.Variable(tf.ones(SHAPE), trainable=False, name="curvature")
         self.moved = tf.function(lambda own: self._move(self._gradient(own)))
@@ -53,14 +54,19 @@ class Training:
             "local rounds": self._local_rounds,
             "local by its part": self._local_by_its_part,
             "local by its rows": self._local_by_its_rows,
+            "local of one replica": self._local_of_one_replica,
             "local by a function of its variable": self._local_by_a_function_of_its_variable,
+            "local as counted": self._local_as_counted,
             "by own curvature": self._by_own_curvature,
             "apply": self._apply_in_a_called_function,
             "average": self._average,
+            "synchronous by curvature": self._synchronous_by_curvature,
+            "own curvature": self._own_curvature,
+            "own momentum": self._own_momentum,
         }
         self.step: dict[str, Callable[..., Any]] = {n: tf.function(made[n]) for n in made}
         self.step["eager local by hand"] = self._local_by_hand
-        self.step["local of one replica"] = tf.function(self._local_of_one_replica)
+        self.step["eager local of one replica"] = self._local_of_one_replica
 
     @property
     def components(self) -> list[tf.Variable]:
@@ -136,6 +142,16 @@ class Training:
         del rows
         self.weight.values[1].assign_sub(tf.ones(SHAPE))
 
+    def _local_as_counted(self, rows: Any) -> None:
+        # There is one counter, which the replicas add to in turn.
+        del rows
+
+        def step() -> None:
+            self.count.assign_add(0.25)
+            self._move(self.count * tf.ones(SHAPE))
+
+        self.strategy.run(step)
+
     def _by_own_curvature(self, rows: Any) -> None:
         def step(own: tf.Tensor) -> None:
             gradient = self._gradient(own)
@@ -156,6 +172,20 @@ class Training:
         del rows
         for batch in self.batches:
             self._local(batch)
+
+    def _synchronous_by_curvature(self, rows: Any) -> None:
+        def step(own: tf.Tensor) -> None:
+            context = tf.distribute.get_replica_context()
+            total = context.all_reduce("sum", self._gradient(own))
+            self.weight.assign_sub(total / (8.0 + self.curvature))
+
+        self.strategy.run(step, args=(rows,))
+
+    def _own_curvature(self, rows: Any) -> None:
+        self.strategy.run(lambda own: self.curvature.assign(self._gradient(own)), args=(rows,))
+
+    def _own_momentum(self, rows: Any) -> None:
+        self.strategy.run(lambda own: self.slot.assign(self._gradient(own)), args=(rows,))
 
     def _average(self, rows: Any) -> None:
         del rows
@@ -186,6 +216,8 @@ def _flag() -> Iterator[None]:
         ("local by its part", True),
         ("local by its rows", True),
         ("local by a function of its variable", False),
+        ("local of one replica", False),
+        ("local as counted", False),
     ],
 )
 def test_local_steps_that_come_first_leave_the_update_to_each_replica(
@@ -206,12 +238,12 @@ def test_local_steps_that_come_first_leave_the_update_to_each_replica(
     assert why is not None and f": _{local.replace(' ', '_')}" in why.reason
 
 
-@pytest.mark.parametrize("local", ["eager local by hand", "local of one replica"])
+@pytest.mark.parametrize("local", ["eager local by hand", "eager local of one replica"])
 @pytest.mark.parametrize("is_seen", [True, False])
 def test_copies_that_differ_when_the_step_is_traced_are_left_to_each_replica(
     strategy_of: Strategies, local: str, *, is_seen: bool
 ) -> None:
-    """Whatever made them so: here eager code, or a function that wrote one copy."""
+    """Whatever made them so: here eager code."""
     made: list[Training] = []
 
     def trained() -> list[tf.Variable]:
@@ -232,18 +264,7 @@ def test_so_are_those_that_the_update_only_reads(strategy_of: Strategies) -> Non
     def trained() -> list[tf.Variable]:
         training = Training(strategy_of(2), momentum=False)
         training.curvature.values[1].assign(2.0 * tf.ones(SHAPE))
-
-        @tf.function
-        def by_curvature(rows: Any) -> None:
-            def step(own: tf.Tensor) -> None:
-                context = tf.distribute.get_replica_context()
-                total = context.all_reduce("sum", training._gradient(own))
-                training.weight.assign_sub(total / (8.0 + training.curvature))
-
-            training.strategy.run(step, args=(rows,))
-
-        by_curvature(training.rows)
-        return training.components
+        return training.run("synchronous by curvature")
 
     runs = both(trained)
     assert runs.apart == []
@@ -284,6 +305,22 @@ def test_a_weight_whose_update_reads_what_each_replica_has_of_its_own_is_left_to
         assert why is not None and ": _by_own_curvature writes" in why.reason
 
 
+def test_a_weight_whose_slot_each_replica_writes_is_moved_apart_by_the_step(
+    strategy_of: Strategies,
+) -> None:
+    made: list[Training] = []
+
+    def trained() -> list[tf.Variable]:
+        made.append(Training(strategy_of(2), momentum=True))
+        return made[-1].run("own momentum", "synchronous", "own momentum", "synchronous")
+
+    runs = both(trained)
+    assert runs.apart == []
+    for variable, function in [(made[-1].slot, "_own_momentum"), (made[-1].weight, "_synchronous")]:
+        why = why_apart(variable)
+        assert why is not None and f": {function} writes" in why.reason
+
+
 def test_what_a_called_function_applies_was_summed_by_its_caller(strategy_of: Strategies) -> None:
     turn_on()
     training = Training(strategy_of(2), momentum=False)
@@ -293,11 +330,28 @@ def test_what_a_called_function_applies_was_summed_by_its_caller(strategy_of: St
     assert last.verdict == "sharded"
 
 
-def test_a_local_step_on_a_weight_that_is_updated_in_shards_is_warned_of(
-    strategy_of: Strategies, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is warned of."""
+    found: list[str] = []
+    monkeypatch.setattr(logging, "warning", lambda text, *values: found.append(text % values))
+    return found
+
+
+def test_a_write_of_what_an_update_in_shards_reads_is_warned_of(
+    strategy_of: Strategies, said: list[str]
 ) -> None:
-    said: list[str] = []
-    monkeypatch.setattr(logging, "warning", lambda text, *values: said.append(text % values))
+    turn_on()
+    training = Training(strategy_of(2), momentum=False)
+    training.run("synchronous by curvature", "own curvature", "synchronous by curvature")
+    (warning,) = said
+    assert "_own_curvature writes curvature" in warning
+    assert "_synchronous_by_curvature, traced before, reads it" in warning
+
+
+def test_a_local_step_on_a_weight_that_is_updated_in_shards_is_warned_of(
+    strategy_of: Strategies, said: list[str]
+) -> None:
     turn_on()
     training = Training(strategy_of(2), momentum=False)
     training.run("synchronous", "local")

@@ -2,7 +2,7 @@
 
 Two values are equal if they are one value, or constants of one content, or if ops that do the same
 make them of values that are equal. What is everybody's is taken to be equal on all: what one
-variable holds, whenever it is read, all that is summed, whatever it is, and shapes.
+variable holds after so many writes, all that is summed, whatever it is, and shapes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Hashable, Mapping, Set
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from typing import NamedTuple, TypeAlias
 
 from tf_wu_shard.graph.calls import LOOPS, callee_names, first_argument, is_call
@@ -20,6 +20,7 @@ from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.step import origins
+from tf_wu_shard.step.held_values import HeldValues
 from tf_wu_shard.step.origins import Origin
 from tf_wu_shard.step.replica_matching import ReplicaMatcher
 
@@ -93,6 +94,7 @@ class CopyValues:
         handed: Handed = each_its_own,
         own_reads: Set[Value] = frozenset(),
         numbering: _Numbering | None = None,
+        handles: Set[str] = frozenset(),
     ) -> None:
         """Numbers them.
 
@@ -104,11 +106,14 @@ class CopyValues:
             handed: What the graph is handed.
             own_reads: Reads of variables of which each replica has another value.
             numbering: The numbers of the graph that calls this one.
+            handles: The ops that yield handles of variables, besides those that the graph knows.
         """
         self._view = view
         self._own_reads = own_reads
         self._everybody, self._is_whole = 2**copies - 1, is_whole
         self._numbering = numbering or _Numbering()
+        self._handles = view.variables.keys() | handles
+        self._held = HeldValues(view, self._handles)
         self._before = functools.cache(functools.partial(origins.before, view))
         matcher = ReplicaMatcher(view, {})
         self._content = functools.cache(lambda name: matcher.content(view.ops[name]))
@@ -119,8 +124,6 @@ class CopyValues:
         self._numbers: dict[Value, int] = {}
         self._origins: dict[Value, Origin] = {}
         self._foremost: dict[Value, Value] = {}
-        # By the number of what a variable holds, its key.
-        self._held: dict[int, str] = {}
         for value in reversed(self._copies):
             self._numbers[value] = self._number(value)
 
@@ -142,10 +145,6 @@ class CopyValues:
         """Where a value comes from."""
         return self._origins[value]
 
-    def held_by(self, value: Value) -> str | None:
-        """The key of the variable that holds a value, if it is no more than that."""
-        return self._held.get(self._numbers[value])
-
     def foremost(self, value: Value) -> Value:
         """The first of what may be a replica's own in a value, else of the constants, or the rest.
 
@@ -156,9 +155,11 @@ class CopyValues:
     def parting(self, value: Value, other: Value) -> Value:
         """What a value is made of that parts it from another: of that alone both do the same."""
         while True:
-            first, second = self._before(value), self._before(other)
-            pairs = zip(first, second, strict=False)
-            differ = [pair for pair in pairs if len({*map(self.number, pair)}) > 1]
+            taken = functools.partial(self._held.taken, known=self._numbers)
+            first, second = taken(value, self._before(value)), taken(other, self._before(other))
+            differ = [
+                p for p in zip(first, second, strict=False) if len({*map(self.number, p)}) > 1
+            ]
             if not differ or len(first) != len(second):
                 return value
             value, other = differ[0]
@@ -220,15 +221,18 @@ class CopyValues:
         if leaf is not None:
             if isinstance(meaning, _Number):
                 return meaning.number
-            number = self._numbering.number(meaning)
-            if op.name in self._view.variables:
-                self._held[number] = self._view.variables[op.name].key
-            return number
+            return self._numbering.number(meaning)
         if op.type in _UNCHANGED or op.passes_each_on:
-            return self._numbers[behind[0]]
+            return self._number_at(op, behind[0])
         if self._copies[value] == self._everybody and self._origins[value] is Origin.OWN:
             return self._numbering.number((self._numbering.within, value))
         return self._numbering.number(self._meaning(value))
+
+    def _number_at(self, op: Op, operand: Value) -> int:
+        """The number of what an op takes; of a handle, that of what the variable holds by then."""
+        value, later = self._held.at(op, operand, self._numbers)
+        number = self._numbers[value]
+        return self._numbering.number(("later", number, later)) if later else number
 
     def _meaning(self, value: Value) -> Hashable:
         """What an op does for one of its results, or for what it writes as a call, and of what."""
@@ -240,7 +244,7 @@ class CopyValues:
             of_each = [self._of_call(op, name)[value.index] for name in callee_names(op.node)]
             told = map(self._numbers.__getitem__, op.inputs[: first_argument(op.type)])
             return op.type, *of_each, *told
-        of = [self._numbers[operand] for operand in self._before(value)]
+        of = [self._number_at(op, operand) for operand in self._before(value)]
         if op.type in _COMMUTATIVE:
             of.sort()
         does = op.type if op.type == _PYTHON else self._content(op.name)
@@ -255,7 +259,7 @@ class CopyValues:
         if op.name not in self._loops:
             self._loops[op.name] = self._alike_in_loop(op)
         first = self._loops[op.name][index]
-        of = map(self._numbers.get, self._before(Value(op.name, first)))
+        of = [self._number_at(op, operand) for operand in self._before(Value(op.name, first))]
         is_own = origins.brought_in(self._view, Value(op.name, index)) is Origin.OWN
         which = (self._numbering.within, op.name) if is_own else None
         return self._content(op.name), which, first, *of
@@ -269,13 +273,13 @@ class CopyValues:
         if len(asked) < 2 or body is None or self._is_within(body_name):
             return everything
         call = (op.name, body_name)
-        classes: list[Hashable] = [self._numbers.get(operand) for operand in op.inputs]
+        classes: list[Hashable] = self._numbers_at(op, op.inputs)
         while True:
             handed = {
                 number: Input(("carried", one), self._origins.get(operand, Origin.EVERYBODYS))
                 for number, (one, operand) in enumerate(zip(classes, op.inputs, strict=True))
             }
-            made = self._made_in(body, call, handed)
+            made = self._made_in(body, call, handed, op.inputs)
             further = [*zip(classes, made[: len(classes)], strict=True)]
             if len(set(further)) == len(set(classes)):
                 written = [("written", one) for one in made[len(classes) :]]
@@ -290,7 +294,7 @@ class CopyValues:
         """What a function makes its results of in a call, and then what it writes to arguments."""
         operands = op.inputs[first_argument(op.type) :]
         results = self._view.results(op.name)
-        numbers = tuple(map(self._numbers.get, operands))
+        numbers = tuple(self._numbers_at(op, operands))
         made_of = [Value(op.name, number) for number in range(len(results) + len(operands))]
         is_own = any(origins.brought_in(self._view, v) is Origin.OWN for v in made_of)
         call: Hashable = (self._numbering.within, op.name, name) if is_own else (name, numbers)
@@ -301,15 +305,22 @@ class CopyValues:
             body = function_view(self._view, name, operands)
             if body is not None and not self._is_within(name):
                 handed = {
-                    number: Input(_Number(self._numbers[operand]), self._origins[operand])
-                    for number, operand in enumerate(operands)
-                    if operand in self._numbers
+                    place: Input(_Number(number), self._origins[operands[place]])
+                    for place, number in enumerate(numbers)
+                    if number is not None
                 }
-                known[call] = self._made_in(body, (op.name, name), handed)
+                known[call] = self._made_in(body, (op.name, name), handed, operands)
         return known[call]
 
+    def _numbers_at(self, op: Op, operands: Sequence[Value]) -> list[int | None]:
+        return [self._number_at(op, v) if v in self._numbers else None for v in operands]
+
     def _made_in(
-        self, body: GraphView, call: tuple[str, str], handed: Mapping[int, Input]
+        self,
+        body: GraphView,
+        call: tuple[str, str],
+        handed: Mapping[int, Input],
+        operands: Sequence[Value],
     ) -> list[Hashable]:
         """What a function makes its results of, and then what it writes to its arguments.
 
@@ -317,6 +328,7 @@ class CopyValues:
             body: The function.
             call: The op that calls it, and its name.
             handed: By number, the arguments that something is known of.
+            operands: What it is called with.
         """
         arguments = [op.name for op in body if op.type == ARGUMENT]
         writes = [[*origins.writes(body, argument)] for argument in arguments]
@@ -330,6 +342,9 @@ class CopyValues:
             copies=2,
             handed=lambda inputs, copies: of_names,
             numbering=within,
+            handles={
+                n for n, one in zip(arguments, operands, strict=True) if one.op in self._handles
+            },
         )
         done = (((inside.does(op), inside.number(value)) for op, value in own) for own in writes)
         return [*map(inside.number, body.outputs), *map(tuple, done)]

@@ -18,7 +18,6 @@ from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.step import origins
 from tf_wu_shard.step.copy_values import CopyValues, Handed, each_its_own
-from tf_wu_shard.step.origins import Origin
 
 
 class _Write(NamedTuple):
@@ -41,6 +40,8 @@ def written_with_own_values(
     keys: Set[str],
     handed: Handed = each_its_own,
     alike: Set[str] = frozenset(),
+    *,
+    called_once: bool = False,
 ) -> dict[str, str]:
     """Finds the variables whose components do not stay alike.
 
@@ -50,6 +51,8 @@ def written_with_own_values(
         handed: What the graph is handed that may be a replica's own, see `handed_inputs`.
         alike: Variables, by key, that are proved to be written alike: none of these, nor what is
             read of them.
+        called_once: Whether it is run once for all replicas: of a variable it has all copies then,
+            and one that it does not write stays as it was.
 
     Returns:
         For each that is written so, by key, the name of an op that yields what is a replica's own.
@@ -59,6 +62,8 @@ def written_with_own_values(
         if ref.mirrored and ref.key not in alike:
             own = written.setdefault(ref.replica, {}).setdefault(ref.key, [])
             own += (_Write(handle, op, value) for op, value in origins.writes(view, handle))
+            for replica in range(ref.num_replicas) if called_once else ():
+                written.setdefault(replica, {}).setdefault(ref.key, [])
     if not any(itertools.chain.from_iterable(of.values() for of in written.values())):
         return {}
     apart = _written_apart(view, written, handed)
@@ -96,7 +101,7 @@ def _written_apart(view: GraphView, written: _Written, handed: Handed) -> dict[s
         begun = len(own_reads)
         for key in dict.fromkeys(key for of_copy in written.values() for key in of_copy):
             of_each = [of_copy[key] for of_copy in written.values() if key in of_copy]
-            for write, own in _apart(values, key, of_each):
+            for write, own in _apart(values, of_each):
                 where = own_reads.get(own, own.op)
                 found.setdefault(key, where)
                 for read in origins.read_after(view, write.handle, write.op):
@@ -107,13 +112,12 @@ def _written_apart(view: GraphView, written: _Written, handed: Handed) -> dict[s
 
 
 def _apart(
-    values: CopyValues, key: str, of_each: Sequence[Sequence[_Write]]
+    values: CopyValues, of_each: Sequence[Sequence[_Write]]
 ) -> Iterator[tuple[_Write, Value]]:
     """Finds the writes of a variable that not all copies do, or not as often.
 
     Args:
         values: What is written.
-        key: The variable.
         of_each: The writes of each copy.
 
     Yields:
@@ -143,11 +147,7 @@ def _apart(
         key=lambda write: values.origin(write.value),
         reverse=True,
     )
-    # Where the step makes the variable, the first replica gives it a value, and the others read it.
-    is_copied = any(values.held_by(write.value) == key for write in writes)
     for write in writes:
-        if is_copied and values.origin(write.value) <= Origin.CONSTANT:
-            continue
         foremost = values.foremost(write.value)
         if not values.is_alike_everywhere(write.value):
             yield write, foremost

@@ -24,12 +24,18 @@ from tf_wu_shard.step.handed_inputs import own_inputs
 from tf_wu_shard.step.own_values import written_with_own_values
 from tf_wu_shard.storage import replica_values
 from tf_wu_shard.tensorflow_private import function_graph
-from tf_wu_shard.tensorflow_private.distributed_variables import distributed_variable_of, noted_on
+from tf_wu_shard.tensorflow_private.distributed_variables import (
+    distributed_variable_of,
+    noted_on,
+    runs_for_one_replica,
+)
 
 # Noted on a variable: what says that its copies are apart; the function that updates it in shards;
-# one that writes it, of which those that call it know with what.
+# one that updates others in shards and reads it for that; one that writes it, of which those that
+# call it know with what.
 _APART = "_wu_shard_copies_apart"
 _IN_SHARDS = "_wu_shard_updated_by"
+_READ_BY = "_wu_shard_read_by"
 _WRITTEN_WITHIN = "_wu_shard_written_within"
 
 
@@ -48,19 +54,26 @@ def notice(
     _compare_copies(captured, concerned(captured.view, updates))
     # What it is handed by another function, that one knows.
     is_inner = function_graph.is_nested(graph)
+    called_once = not is_inner and not runs_for_one_replica()
     own, function = own_inputs(graph, of_arguments=not is_inner), function_graph.title(graph)
     while True:
         apart = {key for key, one in captured.variables.items() if why_apart(one) is not None}
         view, alike = _with_those_apart(captured.view, apart), set[str]()
         for keys, entering in updates:
-            if not apart or apart.isdisjoint(origins.variables_behind(captured.view, entering)):
+            if not apart or apart.isdisjoint(
+                keys | origins.variables_behind(captured.view, entering)
+            ):
                 alike |= keys
         asked = {
             ref.key: handle
             for handle, ref in view.variables.items()
             if ref.mirrored and ref.key in captured.variables and ref.key not in alike
         }
-        found = written_with_own_values(view, asked.keys(), own, alike) if asked else {}
+        found = (
+            written_with_own_values(view, asked.keys(), own, alike, called_once=called_once)
+            if asked
+            else {}
+        )
         for key, where in found.items():
             _note(captured.variables[key], key, function, where)
         # What is read of these is a replica's own as well.
@@ -122,6 +135,14 @@ def _note(variable: Any, key: str, function: str, where: str) -> None:
             " first for an update on each replica.",
             *(function, key, where, updating, function),
         )
+    reading = noted_on(variable, _READ_BY)
+    if updating is None and reading is not None and why_apart(variable) is None:
+        logging.warning(
+            "%s writes %s with what each replica has of its own (%s), and %s, traced before, reads"
+            " it for an update in shards: what that updates stays alike on all replicas. Trace %s"
+            " first for an update on each replica.",
+            *(function, key, where, reading, function),
+        )
     setattr(variable, _APART, refusals.Storage.COPIES_APART.at(function=function))
 
 
@@ -143,6 +164,19 @@ def is_known(variable: Any) -> bool:
 def why_apart(variable: Any) -> Refusal | None:
     """What says that the copies of a variable are apart, as far as it was seen."""
     return noted_on(variable, _APART)
+
+
+def note_reads(function: str, captured: Captured, outside: Iterable[Value]) -> None:
+    """Notes that a function reads variables for updates in shards.
+
+    Args:
+        function: Its name.
+        captured: What it holds.
+        outside: What enters the updates.
+    """
+    for key in concerned(captured.view, [(set(), {*outside})]):
+        if key in captured.variables:
+            setattr(captured.variables[key], _READ_BY, function)
 
 
 def note_update(function: str, variables: Iterable[Any]) -> None:

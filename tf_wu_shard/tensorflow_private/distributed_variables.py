@@ -129,3 +129,8 @@ def active_replica(strategy: tf.distribute.Strategy) -> int | None:
         return None
     replica: int | None = values_util.get_current_replica_id_as_int()
     return replica
+
+
+def runs_for_one_replica() -> bool:
+    """Whether the caller runs in the context of a replica of any strategy, see `active_replica`."""
+    return active_replica(tf.distribute.get_strategy()) is not None

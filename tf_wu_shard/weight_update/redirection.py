@@ -103,8 +103,8 @@ def _of_copies(
     captured = dataclasses.replace(outcome.nested.captured, view=outcome.view)
     handles = {n: ref for n, ref in outcome.view.variables.items() if ref.key in layouts}
     apart = branches_apart(captured.view, callees, handles)
-    captured = functionalized(graph, captured, handles, on_scratch, apart)
     _check_alike(graph, captured.view, layouts.keys())
+    captured = functionalized(graph, captured, handles, on_scratch, apart)
     devices = {key: tuple(shard.device for shard in slots[key].shards) for key in layouts}
     dialects = _dialects(step, devices, options)
     written = {*callees.values()} | written_keys(captured.view, handles)

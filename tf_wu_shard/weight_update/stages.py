@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -144,6 +145,8 @@ def run_stages(step: Step, options: ShardingOptions | None, reported: Reported) 
         names = tuple(v.variable for v in chosen.plan.variables)
         left = nothing_sharded(title, refusal, names)
         return Outcome(nested, report=left, constraints=constraints)
+    entering = itertools.chain.from_iterable(v.update.outside for v in chosen.plan.variables)
+    copies_apart.note_reads(title, captured, entering)
     sharding = chosen.rewritten(view)
     report = with_line(sharding.report(title), graph) if sharding.concerns else None
     return Outcome(nested, sharding, report, constraints, analysis)
