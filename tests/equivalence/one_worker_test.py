@@ -17,7 +17,7 @@ from tests.workers.processes import completed, launch, running
 _LEFT_ALONE = {
     "traced_early": "worker 1 has not answered within 3",
     "read_in_step": "worker 0 proposed plan",
-    "moved_apart_by_hand": "worker 1 proposed values of its variables '",
+    "moved_apart_by_hand": "workers hold different values of its variables",
     "moved_apart_first": "writes what each replica has of its own",
 }
 

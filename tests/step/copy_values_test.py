@@ -220,8 +220,17 @@ def test_values_are_whose_the_most_own_thing_is_that_is_in_them() -> None:
     assert all(of.is_alike_everywhere(Value(name)) for name in "bcd")
 
 
+@pytest.mark.parametrize(
+    ("taken", "most"),
+    [
+        # At each level there is one more power of what was handed over, and not twice as many.
+        ("m", sum(range(1, 10))),
+        # Each call has another value. It would be 511 of them.
+        ("a", 200),
+    ],
+)
 def test_functions_that_call_others_twice_are_looked_at_once_a_value(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, taken: str, most: int
 ) -> None:
     looked: list[str] = []
 
@@ -231,18 +240,21 @@ def test_functions_that_call_others_twice_are_looked_at_once_a_value(
 
     monkeypatch.setattr(copy_values, "function_view", function_view)
     again = "a = PartitionedCall(p) {{f=&{0}}} [4]\nm = Mul(p, p)\n"
-    again += "b = PartitionedCall(m) {{f=&{0}}} [4]\n"
+    again += f"b = PartitionedCall({taken}) {{{{f=&{{0}}}}}} [4]\n"
     functions = {
         f"level{n}": ("p", again.format(f"level{n - 1}") + "s = Sub(a, b)\n", "s:z:0")
         for n in range(1, 9)
     }
     functions["level0"] = ("p", "s = Neg(p)\n", "s:y:0")
-    of = view_of(
-        GIVEN + "g = PartitionedCall(x) {f=&level8} [4]\n", functions=functions, outputs=["g"]
-    )
-    CopyValues(of, {Value("g"): 1}, 2)
-    # At each level there is one more power of what was handed over, and not twice as many.
-    assert len(looked) == sum(range(1, 10))
+    calls = "g0 = PartitionedCall(x) {f=&level8} [4]\ng1 = PartitionedCall(x) {f=&level8} [4]\n"
+    calls += "g2 = PartitionedCall(y) {f=&level8} [4]\n"
+    made = [Value("g0"), Value("g1"), Value("g2")]
+    of = view_of(GIVEN + calls, functions=functions, outputs=["g0", "g1", "g2"])
+    values = CopyValues(of, {made[0]: 1}, 2)
+    assert len(looked) == most
+    values = CopyValues(of, {one: 1 << n for n, one in enumerate(made)}, 3)
+    first, same, other = map(values.number, made)
+    assert first == same != other
 
 
 def test_a_read_that_is_a_replicas_own_is_told_apart() -> None:

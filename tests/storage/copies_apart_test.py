@@ -268,7 +268,26 @@ def test_so_are_those_that_the_update_only_reads(strategy_of: Strategies) -> Non
 
     runs = both(trained)
     assert runs.apart == []
-    assert [str(r) for r in runs.reports if r.variables] == []
+    (left,) = (left for report in runs.reports for left in report.left_alone)
+    assert "weight is updated with curvature, which does not hold the same" in left.reason
+
+
+def test_copies_are_compared_as_often_as_a_step_is_traced(strategy_of: Strategies) -> None:
+    """Whether an update in shards had made them alike, and whether they differed before."""
+    verdicts = ["sharded", "nothing sharded", "sharded"]
+
+    def trained() -> list[tf.Variable]:
+        training = Training(strategy_of(2), momentum=False)
+        for verdict in verdicts:
+            training.weight.assign(training.weight.numpy())
+            if verdict != "sharded":
+                training.weight.values[1].assign_add(tf.ones(SHAPE))
+            tf.function(training._synchronous)(training.rows)
+        return training.components
+
+    runs = both(trained)
+    assert runs.apart == []
+    assert [report.verdict for report in runs.reports] == verdicts
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,14 @@ class Storage(Kind):
     )
     COPIES_DIFFER = (
         "{it} does not hold the same values on all replicas when the step is traced",
-        "one value on all replicas before the step is first traced, as"
-        " variable.assign(variable.read_value()) gives them",
+        "one value on all replicas before the step is traced, as variable.assign(variable.numpy())"
+        " gives them",
+    )
+    COPIES_READ = (
+        "{it} is updated with {variable}, which does not hold the same values on all replicas"
+        " when the step is traced",
+        "one value on all replicas before the step is traced, as variable.assign(variable.numpy())"
+        " gives them",
     )
     USED_BY_CALLEE = (
         "{it} is also used by a function that this one calls",

@@ -25,6 +25,10 @@ class Topology(Kind):
         "not all workers shard it: {said}",
         "the same program, options and version on all workers",
     )
+    OTHER_VALUES_ELSEWHERE = (
+        "workers hold different values of its variables when the step is traced",
+        "one value on all workers before the step is traced, as all begin with or restore",
+    )
     NO_GROUP = (
         "its sums over replicas are no collectives whose group others could join, as several GPUs"
         " and ShardingOptions(dialect='collective') need them",

@@ -48,6 +48,7 @@ class Updates(Kind):
         "{op_type} takes the handle of {variable} and may write it",
         lifted_by.ITS_VALUE,
     )
+    PART_WRITTEN = ("{op_type} writes a part of it", "a write of the whole variable")
     UNORDERED = (
         "nothing orders it after {earlier}, which uses {handle} too",
         "tf.control_dependencies between the two, or a tf.function, which orders them",

@@ -7,7 +7,6 @@ variable holds after so many writes, all that is summed, whatever it is, and sha
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
@@ -21,6 +20,7 @@ from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.step import origins
 from tf_wu_shard.step.held_values import HeldValues
+from tf_wu_shard.step.numbering import Numbering, NumberOfArgument
 from tf_wu_shard.step.origins import Origin
 from tf_wu_shard.step.replica_matching import ReplicaMatcher
 
@@ -35,12 +35,6 @@ class Input(NamedTuple):
 
     meaning: Hashable
     origin: Origin = Origin.OWN
-
-
-class _Number(NamedTuple):
-    """The number that an argument of a called function has where it is called."""
-
-    number: int
 
 
 # Told of inputs, by name, with the copies that are made of each, a bit for each, and how many
@@ -63,24 +57,6 @@ _COMMUTATIVE = frozenset({"Add", "AddV2", "Mul"})
 _PYTHON = "PyFuncStateless"
 
 
-@dataclasses.dataclass(frozen=True)
-class _Numbering:
-    """The numbers that a graph and what it calls share.
-
-    Attributes:
-        by_meaning: What has which number.
-        by_call: What functions that bring in nothing of a replica's own make of what.
-        within: The calls that this is in, each with the function.
-    """
-
-    by_meaning: dict[Hashable, int] = dataclasses.field(default_factory=dict)
-    by_call: dict[Hashable, list[Hashable]] = dataclasses.field(default_factory=dict)
-    within: tuple[tuple[str, str], ...] = ()
-
-    def number(self, meaning: Hashable) -> int:
-        return self.by_meaning.setdefault(meaning, len(self.by_meaning))
-
-
 class CopyValues:
     """Some values, each of which one or several copies are made of, and what is behind them."""
 
@@ -93,7 +69,7 @@ class CopyValues:
         is_whole: bool = True,
         handed: Handed = each_its_own,
         own_reads: Set[Value] = frozenset(),
-        numbering: _Numbering | None = None,
+        numbering: Numbering | None = None,
         handles: Set[str] = frozenset(),
     ) -> None:
         """Numbers them.
@@ -111,7 +87,7 @@ class CopyValues:
         self._view = view
         self._own_reads = own_reads
         self._everybody, self._is_whole = 2**copies - 1, is_whole
-        self._numbering = numbering or _Numbering()
+        self._numbering = numbering or Numbering()
         self._handles = view.variables.keys() | handles
         self._held = HeldValues(view, self._handles)
         self._before = functools.cache(functools.partial(origins.before, view))
@@ -195,7 +171,7 @@ class CopyValues:
             handed = self._handed.get(value.op)
             if handed is None:
                 return op.type, Origin.EVERYBODYS
-            known = isinstance(handed.meaning, _Number)
+            known = isinstance(handed.meaning, NumberOfArgument)
             return (handed.meaning if known else handed), handed.origin
         origin = origins.brought_in(self._view, value)
         if value in self._own_reads:
@@ -219,7 +195,7 @@ class CopyValues:
         self._foremost[value] = min(leaves, key=self._rank)
         op = self._view.producer(value)
         if leaf is not None:
-            if isinstance(meaning, _Number):
+            if isinstance(meaning, NumberOfArgument):
                 return meaning.number
             return self._numbering.number(meaning)
         if op.type in _UNCHANGED or op.passes_each_on:
@@ -270,10 +246,10 @@ class CopyValues:
         asked = [value for value in self._copies if value.op == op.name]
         body_name = callee_names(op.node)[-1]
         body = function_view(self._view, body_name, op.inputs)
-        if len(asked) < 2 or body is None or self._is_within(body_name):
+        if len(asked) < 2 or body is None or self._numbering.is_within(body_name):
             return everything
         call = (op.name, body_name)
-        classes: list[Hashable] = self._numbers_at(op, op.inputs)
+        classes: list[Hashable] = [*self._numbers_at(op, op.inputs)]
         while True:
             handed = {
                 number: Input(("carried", one), self._origins.get(operand, Origin.EVERYBODYS))
@@ -287,9 +263,6 @@ class CopyValues:
                 return [found.index(one) for one in found]
             classes = [further.index(one) for one in further]
 
-    def _is_within(self, function: str) -> bool:
-        return any(function == caller for _, caller in self._numbering.within)
-
     def _of_call(self, op: Op, name: str) -> list[Hashable]:
         """What a function makes its results of in a call, and then what it writes to arguments."""
         operands = op.inputs[first_argument(op.type) :]
@@ -302,10 +275,14 @@ class CopyValues:
         if call not in known:
             # Of what is not in the library nothing is claimed, nor of what calls itself.
             known[call] = [None] * len(made_of)
+            if self._numbering.has_many_calls:
+                which = self._content(op.name), callee_names(op.node).index(name)
+                known[call] = [(which, call if is_own else numbers, one.index) for one in made_of]
+                return known[call]
             body = function_view(self._view, name, operands)
-            if body is not None and not self._is_within(name):
+            if body is not None and not self._numbering.is_within(name):
                 handed = {
-                    place: Input(_Number(number), self._origins[operands[place]])
+                    place: Input(NumberOfArgument(number), self._origins[operands[place]])
                     for place, number in enumerate(numbers)
                     if number is not None
                 }
@@ -334,14 +311,13 @@ class CopyValues:
         writes = [[*origins.writes(body, argument)] for argument in arguments]
         made = {value for _, value in itertools.chain.from_iterable(writes)} | {*body.outputs}
         of_names = {arguments[number]: one for number, one in handed.items()}
-        within = dataclasses.replace(self._numbering, within=(*self._numbering.within, call))
         # None of two copies is made of all of it.
         inside = CopyValues(
             body,
             dict.fromkeys(made, 1),
             copies=2,
             handed=lambda inputs, copies: of_names,
-            numbering=within,
+            numbering=self._numbering.inside(call),
             handles={
                 n for n, one in zip(arguments, operands, strict=True) if one.op in self._handles
             },

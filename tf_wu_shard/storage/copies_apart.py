@@ -38,6 +38,9 @@ _IN_SHARDS = "_wu_shard_updated_by"
 _READ_BY = "_wu_shard_read_by"
 _WRITTEN_WITHIN = "_wu_shard_written_within"
 
+# What is so as a step is traced, and is asked again for the next.
+_COMPARED = (refusals.Storage.COPIES_DIFFER, refusals.Storage.COPIES_READ)
+
 
 def notice(
     graph: Any, captured: Captured, updates: Iterable[tuple[Set[str], Set[Value]]] = ()
@@ -75,7 +78,8 @@ def notice(
             else {}
         )
         for key, where in found.items():
-            _note(captured.variables[key], key, function, where)
+            read = view.variables[where].key if where in view.variables else ""
+            _note(captured.variables[key], key, function, where, _why(captured, read, function))
         # What is read of these is a replica's own as well.
         if not found:
             break
@@ -109,8 +113,10 @@ def _compare_copies(captured: Captured, keys: Iterable[str]) -> None:
         keys: The variables, by key.
     """
     for variable in (captured.variables[key] for key in keys if key in captured.variables):
-        if not is_known(variable) and replica_values.differ(variable):
-            setattr(variable, _APART, refusals.Storage.COPIES_DIFFER.at())
+        why = why_apart(variable)
+        if why is None or why.kind in _COMPARED:
+            differ = replica_values.differ(variable)
+            setattr(variable, _APART, refusals.Storage.COPIES_DIFFER.at() if differ else None)
 
 
 def _with_those_apart(view: GraphView, apart: Set[str]) -> GraphView:
@@ -125,7 +131,21 @@ def _with_those_apart(view: GraphView, apart: Set[str]) -> GraphView:
     )
 
 
-def _note(variable: Any, key: str, function: str, where: str) -> None:
+def _why(captured: Captured, read: str, function: str) -> Refusal:
+    """Why the copies of a variable come apart that a function writes.
+
+    Args:
+        captured: What the function holds.
+        read: The key of the variable that it is written with; "" where it is more than that.
+        function: The function's name.
+    """
+    why = why_apart(captured.variables[read]) if read in captured.variables else None
+    if why is not None and why.kind in _COMPARED:
+        return refusals.Storage.COPIES_READ.at(variable=read)
+    return refusals.Storage.COPIES_APART.at(function=function)
+
+
+def _note(variable: Any, key: str, function: str, where: str, why: Refusal) -> None:
     """Notes that a function moves a variable's copies apart, and says so where it is too late."""
     updating = noted_on(variable, _IN_SHARDS)
     if updating is not None and why_apart(variable) is None:
@@ -143,7 +163,7 @@ def _note(variable: Any, key: str, function: str, where: str) -> None:
             " first for an update on each replica.",
             *(function, key, where, reading, function),
         )
-    setattr(variable, _APART, refusals.Storage.COPIES_APART.at(function=function))
+    setattr(variable, _APART, why)
 
 
 def is_written_within(handle: Any) -> bool:
@@ -154,11 +174,6 @@ def is_written_within(handle: Any) -> bool:
     """
     found = distributed_variable_of(handle)
     return found is not None and noted_on(found[0], _WRITTEN_WITHIN) is not None
-
-
-def is_known(variable: Any) -> bool:
-    """Whether a variable's copies are known to be apart, or made alike by an update in shards."""
-    return noted_on(variable, _APART) is not None or noted_on(variable, _IN_SHARDS) is not None
 
 
 def why_apart(variable: Any) -> Refusal | None:

@@ -15,7 +15,7 @@ from tf_wu_shard.tensorflow_private import resources, sharded_variables
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
 from tf_wu_shard.tensorflow_private.traced_only import is_traced_only
 
-_WITHOUT_BITS = frozenset({tf.string, tf.variant, tf.resource})
+_WITHOUT_VALUES = frozenset({tf.variant, tf.resource})
 
 
 def differ(variable: Any) -> bool:
@@ -26,7 +26,9 @@ def differ(variable: Any) -> bool:
             run there is nothing to compare.
     """
     first, *others = _values(variable) or [None]
-    return not all(resources.same_bits(first, other) for other in others)
+    return not all(
+        first.shape == other.shape and resources.same_bits(first, other) for other in others
+    )
 
 
 def digest(variables: Sequence[Any]) -> str:
@@ -38,6 +40,7 @@ def digest(variables: Sequence[Any]) -> str:
     found = hashlib.sha256()
     for variable in variables:
         for value in _values(variable)[:1]:
+            found.update(repr(value.shape).encode())
             found.update(resources.bits(value))
     return found.hexdigest()[:16]
 
@@ -59,6 +62,11 @@ def _values(variable: Any) -> list[tf.Tensor]:
     # Elsewhere they are read over a network, as with TPUs of several hosts.
     handles = [handle for handle in handles if _host(handle) == _host(first)]
     # All are assigned their first value together.
-    if variable.dtype in _WITHOUT_BITS or not resources.have_values([first]):
+    if variable.dtype in _WITHOUT_VALUES or not resources.have_values([first]):
         return []
-    return resources.values_of(handles, variable.dtype)
+    values = resources.values_of(handles, variable.dtype)
+    if variable.dtype != tf.string:
+        return values
+    # Texts are compared as they are written to a file.
+    with tf.init_scope():
+        return [tf.io.decode_raw(tf.io.serialize_tensor(value), tf.uint8) for value in values]

@@ -39,6 +39,9 @@ from tf_wu_shard.workers.cluster import name_of
 _AGREED = "_wu_shard_agreed"
 _REFUSED = "_wu_shard_refused"
 
+# The part of a proposal that differs where copies of a variable do.
+_VALUES = "values of its variables"
+
 
 def against_others(
     captured: Captured, plan: ShardingPlan, options: ShardingOptions
@@ -79,7 +82,7 @@ def against_others(
         return refused[asked]
     cluster.read_seconds = options.read_seconds
     # They differ from one trace to the next; what was refused stays so.
-    proposal = Proposal(subject | {"values of its variables": _values(captured, plan)}, nothing)
+    proposal = Proposal(subject | {_VALUES: _values(captured, plan)}, nothing)
 
     def once_made() -> None:
         agreed_on[digest] = None
@@ -166,6 +169,8 @@ def _refusal(captured: Captured, decision: Decision) -> Refusal | None:
             f" function: {said}. Trace the same function on all workers, with the same flag and"
             " options and the same reads of slots in it, or restart them from the last checkpoint"
         )
+    if decision.differing == (_VALUES,):
+        return refusals.Topology.OTHER_VALUES_ELSEWHERE.at()
     return refusals.Topology.NOT_ON_ALL_WORKERS.at(said=said)
 
 
@@ -188,13 +193,13 @@ def _trained(plan: ShardingPlan, captured: Captured) -> list[str]:
 def _values(captured: Captured, plan: ShardingPlan) -> str:
     """What is equal on all workers whose copies of what a plan updates are alike.
 
-    Each worker has compared its own. Of what is updated in shards already, all copies are.
+    Each worker has compared its own.
     """
     updates = [({v.key for v in one.variables}, one.outside) for one in plan.updates]
     found = {
         _name(captured, key): captured.variables[key]
         for key in copies_apart.concerned(captured.view, updates)
-        if key in captured.variables and not copies_apart.is_known(captured.variables[key])
+        if key in captured.variables
     }
     return replica_values.digest([found[name] for name in sorted(found)])
 

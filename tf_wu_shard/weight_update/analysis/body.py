@@ -17,7 +17,7 @@ from tf_wu_shard.placement import Sharded, Whole
 from tf_wu_shard.program.compiled_calls import compiled_in
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ, Access
-from tf_wu_shard.rules.writes import WRITES, is_fused_update
+from tf_wu_shard.rules.writes import WRITES, WRITES_OF_PARTS, is_fused_update
 from tf_wu_shard.step.replica_matching import ReplicaMatcher
 from tf_wu_shard.step.variable_values import VariableValues, check_order, values_of
 from tf_wu_shard.weight_update.analysis.adopted_slots import adopted_slots
@@ -182,9 +182,12 @@ class BodyBuilder:
                 return refusals.Replicas.NOT_TOUCHED.at(variable, replica=replica)
             found = values_of(self._view, handle)
             for write in found.writes:
+                op = write.op
+                if op.type in WRITES_OF_PARTS:
+                    return refusals.Updates.PART_WRITTEN.at(op.name, op_type=op.type)
                 if write.access is Access.UNKNOWN:
                     return refusals.Updates.HANDLE_TAKEN.at(
-                        write.op.name, op_type=write.op.type, variable=variable
+                        op.name, op_type=op.type, variable=variable
                     )
             refusal = check_order(self._view, handle)
             if refusal is not None:
