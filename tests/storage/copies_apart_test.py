@@ -63,6 +63,7 @@ class Training:
             "synchronous by curvature": self._synchronous_by_curvature,
             "own curvature": self._own_curvature,
             "own momentum": self._own_momentum,
+            "momentum of curvature": self._momentum_of_curvature,
         }
         self.step: dict[str, Callable[..., Any]] = {n: tf.function(made[n]) for n in made}
         self.step["eager local by hand"] = self._local_by_hand
@@ -183,6 +184,10 @@ class Training:
 
     def _own_curvature(self, rows: Any) -> None:
         self.strategy.run(lambda own: self.curvature.assign(self._gradient(own)), args=(rows,))
+
+    def _momentum_of_curvature(self, rows: Any) -> None:
+        del rows
+        self.strategy.run(lambda: self.slot.assign(0.5 * self.curvature))
 
     def _own_momentum(self, rows: Any) -> None:
         self.strategy.run(lambda own: self.slot.assign(self._gradient(own)), args=(rows,))
@@ -305,6 +310,16 @@ def test_a_local_step_that_writes_a_slot_in_shards_is_refused(
         training.run(local)
     assert all((a == c.numpy()).all() for a, c in zip(before, training.components, strict=True))
     training.run("average", "synchronous")
+
+
+def test_so_is_one_that_writes_it_with_a_variable_whose_copies_were_moved_apart(
+    strategy_of: Strategies,
+) -> None:
+    turn_on()
+    training = Training(strategy_of(2), momentum=True)
+    training.run("own curvature", "synchronous")
+    with pytest.raises(StorageError, match=r"slot 'momentum', which lives in shards.*its own"):
+        training.run("momentum of curvature")
 
 
 def test_a_weight_whose_update_reads_what_each_replica_has_of_its_own_is_left_to_each(

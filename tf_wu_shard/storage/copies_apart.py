@@ -60,8 +60,8 @@ def notice(
     called_once = not is_inner and not runs_for_one_replica()
     own, function = own_inputs(graph, of_arguments=not is_inner), function_graph.title(graph)
     while True:
-        apart = {key for key, one in captured.variables.items() if why_apart(one) is not None}
-        view, alike = _with_those_apart(captured.view, apart), set[str]()
+        apart = known_apart(captured)
+        view, alike = with_those_apart(captured.view, apart), set[str]()
         for keys, entering in updates:
             if not apart or apart.isdisjoint(
                 keys | origins.variables_behind(captured.view, entering)
@@ -119,7 +119,12 @@ def _compare_copies(captured: Captured, keys: Iterable[str]) -> None:
             setattr(variable, _APART, refusals.Storage.COPIES_DIFFER.at() if differ else None)
 
 
-def _with_those_apart(view: GraphView, apart: Set[str]) -> GraphView:
+def known_apart(captured: Captured) -> set[str]:
+    """The variables that a function has, by key, whose copies were seen to be apart."""
+    return {key for key, one in captured.variables.items() if why_apart(one) is not None}
+
+
+def with_those_apart(view: GraphView, apart: Set[str]) -> GraphView:
     """The view, in which variables whose copies were moved apart, by key, are no mirrored ones."""
     if not apart:
         return view

@@ -13,7 +13,6 @@ from tf_wu_shard import captures
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.graph.op import Op
-from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.layout import Layout, TileLayout
 from tf_wu_shard.program.functionalize import functionalized
@@ -26,7 +25,7 @@ from tf_wu_shard.step.handed_inputs import own_inputs
 from tf_wu_shard.step.own_values import written_with_own_values
 from tf_wu_shard.step.replicas import in_process_dialect, tpu_dialect, workers_of
 from tf_wu_shard.step.step import Step
-from tf_wu_shard.storage import captured_slots
+from tf_wu_shard.storage import captured_slots, copies_apart
 from tf_wu_shard.storage.pending_slots import PendingSlot
 from tf_wu_shard.storage.sharded_slot import ShardedSlot
 from tf_wu_shard.tensorflow_private import function_graph, python_calls, xla_contexts
@@ -103,7 +102,7 @@ def _of_copies(
     captured = dataclasses.replace(outcome.nested.captured, view=outcome.view)
     handles = {n: ref for n, ref in outcome.view.variables.items() if ref.key in layouts}
     apart = branches_apart(captured.view, callees, handles)
-    _check_alike(graph, captured.view, layouts.keys())
+    _check_alike(graph, captured, layouts.keys())
     captured = functionalized(graph, captured, handles, on_scratch, apart)
     devices = {key: tuple(shard.device for shard in slots[key].shards) for key in layouts}
     dialects = _dialects(step, devices, options)
@@ -163,13 +162,15 @@ def _check_not_compiled(graph: Any, slots: Collection[str]) -> None:
         )
 
 
-def _check_alike(graph: Any, view: GraphView, slots: Set[str]) -> None:
+def _check_alike(graph: Any, captured: Captured, slots: Set[str]) -> None:
     """Raises StorageError where replicas write slots in shards, each with a value of its own.
 
     Each shard would be what its own replica writes: parts of different values.
     """
     # What a loop carries from one round to the next, or a caller hands over, is not known yet.
     own = own_inputs(graph, of_arguments=True)
+    apart = copies_apart.known_apart(captured) - slots
+    view = copies_apart.with_those_apart(captured.view, apart)
     for key, where in written_with_own_values(view, slots, own).items():
         raise StorageError(
             f"{function_graph.title(graph)} writes slot {key!r}, which lives in shards, with what"
@@ -242,7 +243,7 @@ def _on_tpus(
     handles = {name: ref for name, ref in refs.items() if ref.key in layouts}
     handles |= {name: dataclasses.replace(refs[name], key=key) for name, key in host_keys.items()}
     captured = functionalized(graph, captured, handles)
-    _check_alike(graph, captured.view, {key for key in layouts if key not in host_keys.values()})
+    _check_alike(graph, captured, {key for key in layouts if key not in host_keys.values()})
     cluster = captured.cluster
 
     @functools.cache
