@@ -42,6 +42,8 @@ FUNCTIONS = {
     "more": ("i k", "m = Less(i, k)\n", "m:z:0"),
     "round": ("i k", "m = Mul(i, k)\n", "m:z:0 k"),
     "writes": ("v p", "n = Neg(p)\nput = AssignAddVariableOp(v, n)\n", "p"),
+    "gives": ("v p", "put = AssignVariableOp(v, p)\n", "p"),
+    "leaves": ("v p", "", "p"),
     "writes_both": (
         *("v w p", "n = Neg(p)\nput = AssignVariableOp(v, n)\nputs = AssignVariableOp(w, n)\n"),
         "p",
@@ -218,6 +220,27 @@ def test_values_are_whose_the_most_own_thing_is_that_is_in_them() -> None:
     assert (found["b"], found["d"]) == (Origin.ANSWERED_FOR, Origin.ANSWERED_FOR)
     assert found["c"] is Origin.CONSTANT
     assert all(of.is_alike_everywhere(Value(name)) for name in "bcd")
+
+
+@pytest.mark.parametrize(
+    ("condition", "held", "is_made"),
+    [
+        ("VarIsInitializedOp(w#)", "ReadVariableOp(w0) [8] ^make0", True),
+        # It may have had a value.
+        ("Less(x, y)", "ReadVariableOp(w0) [8] ^make0", False),
+        # That is not what was given.
+        ("VarIsInitializedOp(w#)", "Neg(x) [8] ^make0", False),
+    ],
+)
+def test_where_a_step_makes_a_variable_copies_are_given_what_the_first_one_is(
+    condition: str, held: str, is_made: bool
+) -> None:
+    text = f"is# = {condition} []\n"
+    makes = "{then_branch=&leaves else_branch=&gives} [8]\n"
+    text += f"make0 = If(is0, w0, x) {makes}held = {held}\nmake1 = If(is1, w1, held) {makes}"
+    # What each writes stands behind its result.
+    first, other = numbers(text, "make0:1", "make1:1")
+    assert (first == other) is is_made
 
 
 @pytest.mark.parametrize(

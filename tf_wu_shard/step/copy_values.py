@@ -18,6 +18,7 @@ from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.variables import READ
+from tf_wu_shard.rules.writes import ASSIGN
 from tf_wu_shard.step import origins
 from tf_wu_shard.step.held_values import HeldValues
 from tf_wu_shard.step.numbering import Numbering, NumberOfArgument
@@ -208,7 +209,25 @@ class CopyValues:
         """The number of what an op takes; of a handle, that of what the variable holds by then."""
         value, later = self._held.at(op, operand, self._numbers)
         number = self._numbers[value]
+        first = self._first_value(operand, self._held.initialization(op, operand))
+        if first is not None:
+            return first
         return self._numbering.number(("later", number, later)) if later else number
+
+    def _first_value(self, handle: Value, branch: Op | None) -> int | None:
+        """The number of what a branch gives a variable that has no value yet.
+
+        Where a step makes a variable, the first copy is given one, and the others what that holds.
+        """
+        if branch is None:
+            return None
+        place = branch.inputs.index(handle) - first_argument(branch.type)
+        index = len(self._view.results(branch.name)) + place
+        done = [self._of_call(branch, name)[index] for name in callee_names(branch.node)]
+        match [writes for writes in done if writes]:
+            case [[[(op_type, *_), int(number)]]] if op_type == ASSIGN:
+                return number
+        return None
 
     def _meaning(self, value: Value) -> Hashable:
         """What an op does for one of its results, or for what it writes as a call, and of what."""
