@@ -73,14 +73,12 @@ class Storage(Kind):
     )
     COPIES_DIFFER = (
         "{it} does not hold the same values on all replicas when the step is traced",
-        "one value on all replicas before the step is traced, as variable.assign(variable.numpy())"
-        " gives them",
+        lifted_by.ONE_VALUE,
     )
     COPIES_READ = (
         "{it} is updated with {variable}, which does not hold the same values on all replicas"
         " when the step is traced",
-        "one value on all replicas before the step is traced, as variable.assign(variable.numpy())"
-        " gives them",
+        lifted_by.ONE_VALUE,
     )
     USED_BY_CALLEE = (
         "{it} is also used by a function that this one calls",

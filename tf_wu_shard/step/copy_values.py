@@ -131,8 +131,8 @@ class CopyValues:
 
     def parting(self, value: Value, other: Value) -> Value:
         """What a value is made of that parts it from another: of that alone both do the same."""
+        taken = functools.partial(self._held.taken, known=self._numbers)
         while True:
-            taken = functools.partial(self._held.taken, known=self._numbers)
             first, second = taken(value, self._before(value)), taken(other, self._before(other))
             differ = [
                 p for p in zip(first, second, strict=False) if len({*map(self.number, p)}) > 1
