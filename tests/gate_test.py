@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from tf_wu_shard import refusals
 from tf_wu_shard.gate import against_training, look
+from tf_wu_shard.tensorflow_private import function_graph
 
 
 def traced(step: Callable[[], Any]) -> Any:
@@ -60,6 +61,31 @@ def test_so_is_a_call_that_is_handed_a_variable_to_write(
 
     assert look(called(lambda one: one.assign_sub(tf.ones((4,)))), True).calls
     assert not look(called(lambda one: one * 2.0), True).is_let_through
+
+
+def test_each_function_that_is_handed_variables_is_looked_at_once(
+    strategy: tf.distribute.Strategy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with strategy.scope():
+        variable = tf.Variable(tf.ones((4,)))
+
+    def twice(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        called = tf.function(function)
+        return lambda one: called(one) + called(one)
+
+    def function(one: Any) -> Any:
+        return one * 2.0
+
+    for _ in range(8):
+        function = twice(function)
+    graph = traced(lambda: strategy.extended.update(variable, tf.function(function)))
+    looked_at: list[Any] = []
+    found = function_graph.handed_handles
+    monkeypatch.setattr(
+        function_graph, "handed_handles", lambda inner: looked_at.append(inner) or found(inner)
+    )
+    assert not look(graph, True).is_let_through
+    assert len(looked_at) == len({*looked_at}) >= 8
 
 
 def test_a_function_that_only_reads_is_not(strategy: tf.distribute.Strategy) -> None:

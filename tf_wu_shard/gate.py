@@ -7,6 +7,7 @@ tf.data function comes by. What it lets through is captured, and `eligibility` a
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 from tf_wu_shard import refusals
@@ -94,11 +95,13 @@ def look(graph: Any, wanted: bool, *, every_trace: bool = False) -> Sight:
     hands_on = wanted and not trains and function_graph.may_write(graph, _CALLED)
     if hands_on:
         together = not function_graph.op_types(graph).isdisjoint(_TOGETHER)
+        # One call takes the handles of a whole model.
+        writes = functools.cache(lambda call: _writes_an_argument(graph, call))
         calls = function_graph.takers(
             distributed,
             _CALLED,
             lambda handle, call: (
-                (is_of_replicas(handle) and (together or _writes_an_argument(graph, call)))
+                (is_of_replicas(handle) and (together or writes(call)))
                 or copies_apart.is_written_within(handle)
             ),
         )
@@ -112,14 +115,21 @@ def _writes_an_argument(graph: Any, call: Any) -> bool:
         graph: The caller's FuncGraph.
         call: The op that calls it.
     """
-    called = (function_graph.inner_graph(graph, name) for name in callee_names(call.node_def))
-    return any(
-        taker.type in WRITING or (taker.type in CALLS and _writes_an_argument(inner, taker))
-        for inner in called
-        if inner is not None
-        for argument in function_graph.handed_handles(inner)
-        for taker in argument.consumers()
+
+    def called(caller: Any, op: Any) -> list[Any]:
+        names = callee_names(op.node_def) if op.type in CALLS else ()
+        found = (function_graph.inner_graph(caller, name) for name in names)
+        return [inner for inner in found if inner is not None]
+
+    @functools.cache  # A function may be called in many places.
+    def takers(inner: Any) -> set[Any]:
+        return {op for given in function_graph.handed_handles(inner) for op in given.consumers()}
+
+    functions = reachable(
+        called(graph, call),
+        lambda inner: [one for op in takers(inner) for one in called(inner, op)],
     )
+    return any(op.type in WRITING for inner in functions for op in takers(inner))
 
 
 def against_training(graph: Any, handles: Handles) -> Refusal | None:

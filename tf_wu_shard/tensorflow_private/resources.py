@@ -165,7 +165,10 @@ def values_of(handles: Sequence[Any], dtype: tf.DType) -> list[tf.Tensor]:
         dtype: Their element type.
     """
     with tf.init_scope(), tf.device(None):
-        return [tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype) for handle in handles]
+        found = [tf.raw_ops.ReadVariableOp(resource=handle, dtype=dtype) for handle in handles]
+    for handle in handles:
+        setattr(handle, _HAD_VALUE, True)
+    return found
 
 
 def bits(tensor: tf.Tensor) -> Any:

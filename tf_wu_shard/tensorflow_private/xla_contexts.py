@@ -16,15 +16,17 @@ def is_compiled(graph: Any, types: Collection[str]) -> bool:
 
     Args:
         graph: The function's FuncGraph, just traced.
-        types: Op types that a call of a compiled function does not bring with it, as it does its
-            arguments: where the function is traced for itself, its ops of these types tell.
+        types: Types of ops with an effect, which a call of a compiled function does not bring with
+            it, as it does its arguments: where the function is traced for itself, they tell.
     """
     outer = getattr(graph, "outer_graph", None)
     while outer is not None:
         if _is_in_xla(outer):
             return True
         outer = getattr(outer, "outer_graph", None)
-    return any(op.type in types and _is_in_xla(op) for op in graph.get_operations())
+    # Automatic control dependencies, where they are on, have every op with an effect run.
+    effects = graph.control_outputs or graph.get_operations()
+    return any(op.type in types and _is_in_xla(op) for op in effects)
 
 
 def _is_in_xla(where: Any) -> bool:
