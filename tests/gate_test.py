@@ -73,17 +73,21 @@ def test_each_function_that_is_handed_variables_is_looked_at_once(
         called = tf.function(function)
         return lambda one: called(one) + called(one)
 
-    def function(one: Any) -> Any:
+    def reading(one: Any) -> Any:
         return one * 2.0
 
+    function: Callable[[Any], Any] = reading
     for _ in range(8):
         function = twice(function)
     graph = traced(lambda: strategy.extended.update(variable, tf.function(function)))
     looked_at: list[Any] = []
-    found = function_graph.handed_handles
-    monkeypatch.setattr(
-        function_graph, "handed_handles", lambda inner: looked_at.append(inner) or found(inner)
-    )
+    handed_handles = function_graph.handed_handles
+
+    def noted(inner: Any) -> list[Any]:
+        looked_at.append(inner)
+        return handed_handles(inner)
+
+    monkeypatch.setattr(function_graph, "handed_handles", noted)
     assert not look(graph, True).is_let_through
     assert len(looked_at) == len({*looked_at}) >= 8
 

@@ -65,6 +65,19 @@ __all__ = [
 ]
 
 
+# The modules of what needs TensorFlow, each loaded when it is first asked for.
+_LATER = {
+    **dict.fromkeys(("clear_reports", "reports"), "report.published"),
+    "Report": "report.report",
+    **dict.fromkeys(("RewrittenGraphDef", "VariableInShards", "rewrite_graph_def"), "graph_def"),
+    "deadline_dataset": "partial_sums.deadline",
+    "with_lateness": "partial_sums.lateness",
+    "flush_partial_sums": "partial_sums.rounds.registry",
+    "estimate": "estimation.estimate",
+    "summary": "estimation.model_summary",
+}
+
+
 def _register() -> None:
     # First, as what is imported next takes these names for granted.
     from tf_wu_shard.tensorflow_private import required_names
@@ -80,44 +93,14 @@ def _register() -> None:
 
 
 def __getattr__(name: str) -> Any:
-    # What needs TensorFlow loads it when it is first asked for.
-    if name in ("clear_reports", "reports"):
-        from tf_wu_shard.report import published
-
-        return getattr(published, name)
-    if name == "Report":
-        from tf_wu_shard.report.report import Report
-
-        return Report
-    if name in ("RewrittenGraphDef", "VariableInShards", "rewrite_graph_def"):
-        from tf_wu_shard import graph_def
-
-        return getattr(graph_def, name)
-    if name == "deadline_dataset":
-        from tf_wu_shard.partial_sums import deadline
-
-        return deadline.deadline_dataset
+    if name in ("emulation", "extending", "report"):
+        return importlib.import_module(f"{__name__}.{name}")
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name == "flush_partial_sums":
         # First, as it has the passes imported, and they this module.
         importlib.import_module("tensorflow")
-        from tf_wu_shard.partial_sums.rounds import registry
-
-        return registry.flush_partial_sums
-    if name == "with_lateness":
-        from tf_wu_shard.partial_sums import lateness
-
-        return lateness.with_lateness
-    if name == "estimate":
-        from tf_wu_shard.estimation.estimate import estimate
-
-        return estimate
-    if name == "summary":
-        from tf_wu_shard.estimation.model_summary import summary
-
-        return summary
-    if name in ("emulation", "extending", "report"):
-        return importlib.import_module(f"tf_wu_shard.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
 
 
 deferred.when_imported("tensorflow", _register)

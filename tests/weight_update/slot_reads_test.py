@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from tests.graph.text_graph import view_of
 from tf_wu_shard.graph.view import VariableRef
-from tf_wu_shard.weight_update.slot_reads import read_together, written_keys
+from tf_wu_shard.weight_update.slot_reads import keys_written_in, read_together
 
 SHAPES = {"a": (4,), "b": (4,)}
 
@@ -34,15 +34,15 @@ def test_where_nothing_is_written_each_slot_is_read_alone() -> None:
 def test_a_graph_writes_what_it_assigns_and_not_what_it_reads() -> None:
     text = "read# = ReadVariableOp(a#) [4]\nput# = AssignAddVariableOp(b#, read#)\n"
     view = view_of(text, variables=SHAPES, outputs=("read0",))
-    assert written_keys(view, view.variables) == {"b"}
+    assert keys_written_in(view, view.variables) == {"b"}
 
 
 def test_only_the_handles_that_are_asked_about_count() -> None:
     view = view_of("x = Placeholder() [4]\nput# = AssignVariableOp(b#, x)\n", variables=SHAPES)
-    assert written_keys(view, {"a0": view.variables["a0"]}) == set()
+    assert keys_written_in(view, {"a0": view.variables["a0"]}) == set()
     # By the key that the handle goes by here.
     other = VariableRef("other", 0, 1, (4,), tf.float32.as_datatype_enum, True, "")
-    assert written_keys(view, {"b0": other}) == {"other"}
+    assert keys_written_in(view, {"b0": other}) == {"other"}
 
 
 def test_what_may_write_counts_as_a_write_and_a_call_that_only_reads_does_not() -> None:
@@ -53,6 +53,6 @@ def test_what_may_write_counts_as_a_write_and_a_call_that_only_reads_does_not() 
     """
     functions = {"f": ("x y", "put = AssignVariableOp(y, y)\nr = ReadVariableOp(x)", "r:value:0")}
     view = view_of(text, variables=SHAPES, functions=functions, outputs=("odd",))
-    assert written_keys(view, {"a0": view.variables["a0"]}) == {"a"}
-    assert written_keys(view, {"a1": view.variables["a1"]}) == set()
-    assert written_keys(view, {"b0": view.variables["b0"]}) == {"b"}
+    assert keys_written_in(view, {"a0": view.variables["a0"]}) == {"a"}
+    assert keys_written_in(view, {"a1": view.variables["a1"]}) == set()
+    assert keys_written_in(view, {"b0": view.variables["b0"]}) == {"b"}

@@ -34,13 +34,12 @@ class _Samples:
     copies: list[float]
 
 
-def measure(settings: Settings, say: Say, copy_bytes: int = DEFAULT_BYTES) -> Result:
+def measure(settings: Settings, say: Say) -> Result:
     """Runs the benchmark.
 
     Args:
         settings: What is measured.
         say: Called with a line on what goes on.
-        copy_bytes: Size of the copies that the copy speed is taken from.
 
     Raises:
         OptionError: The model cannot be built as the settings say.
@@ -58,7 +57,7 @@ def measure(settings: Settings, say: Say, copy_bytes: int = DEFAULT_BYTES) -> Re
             say(f"warm-up {number} of {settings.warmup - 1}")
             for worker in workers.values():
                 worker.ask("step")
-        samples = _rounds(workers, settings.steps, say, copy_bytes)
+        samples = _rounds(workers, settings.steps, say, DEFAULT_BYTES)
         memory = {mode: workers[mode].ask("memory") for mode in ("unsharded", "sharded")}
         say("comparing weights")
         difference = max_abs_weight_diff(workers["unsharded"], workers["sharded"], settings)

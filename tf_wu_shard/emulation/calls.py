@@ -18,7 +18,7 @@ from tf_wu_shard.emulation.clones import SHARED_SCOPE, Clones, Replica, replicas
 from tf_wu_shard.emulation.exchange import COLLECTIVES
 from tf_wu_shard.emulation.local_ops import LOCAL_OPS
 from tf_wu_shard.errors import EmulationError
-from tf_wu_shard.graph.calls import all_named_by, named_by
+from tf_wu_shard.graph.calls import BRANCHES, LOOPS, PLAIN_CALLS, all_named_by, named_by
 
 _BOOL, _INT32, _STRING = (attributes.dtype(number) for number in (10, 3, 7))
 
@@ -49,14 +49,9 @@ _BRANCH = _Form(chooser=True)
 _LOOP = _Form(arguments="T", results="T", condition="cond")
 
 _FORMS = {
-    "PartitionedCall": _CALL,
-    "StatefulPartitionedCall": _CALL,
-    "If": _BRANCH,
-    "StatelessIf": _BRANCH,
-    "Case": _BRANCH,
-    "StatelessCase": _BRANCH,
-    "While": _LOOP,
-    "StatelessWhile": _LOOP,
+    **dict.fromkeys(PLAIN_CALLS, _CALL),
+    **dict.fromkeys(BRANCHES, _BRANCH),
+    **dict.fromkeys(LOOPS, _LOOP),
 }
 
 

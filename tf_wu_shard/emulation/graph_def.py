@@ -17,6 +17,7 @@ import tensorflow as tf
 from tf_wu_shard.emulation import attributes
 from tf_wu_shard.emulation.lowering import lower
 from tf_wu_shard.errors import EmulationError
+from tf_wu_shard.graph.nodes import sources_of
 from tf_wu_shard.tensorflow_private import function_graph, tpu_strategy
 
 _HANDLE, _READ, _ASSIGN = "VarHandleOp", "ReadVariableOp", "AssignVariableOp"
@@ -134,8 +135,7 @@ class _SharedVariables:
             if node.op == _OUTPUT and node.input[0].partition(":")[0] in self._inside
         }
         for node in self._graph_def.node:
-            sources = {text.lstrip("^").partition(":")[0] for text in node.input}
-            if node.name not in yields | own and not sources.isdisjoint(yields):
+            if node.name not in yields | own and not yields.isdisjoint(sources_of(node)):
                 node.input.extend(f"^{name}" for name in written)
 
     def _add(

@@ -19,7 +19,7 @@ from tf_wu_shard.emulation.calls import COMPILED, Calls, Find, is_seeded
 from tf_wu_shard.emulation.clones import Clones, replicas_on
 from tf_wu_shard.errors import EmulationError
 from tf_wu_shard.graph.calls import named_by
-from tf_wu_shard.graph.nodes import copy_of
+from tf_wu_shard.graph.nodes import copy_of, sources_of
 from tf_wu_shard.tensorflow_private.kernels import has_cpu_kernel
 
 _METADATA = "TPUReplicateMetadata"
@@ -162,8 +162,7 @@ class _Lowering:
             return []
         if node.op in (_INPUT, _OUTPUT, _METADATA) or _PIVOT in node.attr:
             # These do nothing here. What waits for them waits for what they come after.
-            sources = dict.fromkeys(text.lstrip("^").partition(":")[0] for text in node.input)
-            return [op for source in sources for op in self._waits(source)]
+            return [op for source in dict.fromkeys(sources_of(node)) for op in self._waits(source)]
         if name in self._cluster_of:
             return self._clones_of(self._cluster_of[name]).waits(name)
         return [name]

@@ -289,11 +289,11 @@ class Emitter(NamedTuple):
             return tensors[0]
         return self.op("ConcatV2", [*tensors, self.constant(0)], name)
 
-    def split(self, value: Value, sizes: Sequence[int], name: str) -> list[Value]:
-        """A tensor cut along its first dimension into parts of sizes that add up to it."""
+    def split(self, value: Value, sizes: Sequence[int], name: str, axis: int = 0) -> list[Value]:
+        """A tensor cut along one dimension into parts of sizes that add up to it."""
         if len(sizes) == 1:
             return [value]
-        inputs = [value, self.constant(list(sizes), INT64), self.constant(0)]
+        inputs = [value, self.constant(list(sizes), INT64), self.constant(axis)]
         cut = self.op("SplitV", inputs, name, num_split=len(sizes))
         return [Value(cut.op, index) for index in range(len(sizes))]
 

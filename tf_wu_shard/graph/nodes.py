@@ -91,11 +91,27 @@ def with_inputs(node: Any, instead: Mapping[str, str]) -> Any:
 
 def with_values(node: Any, instead: Mapping[Value, Value]) -> Any:
     """A NodeDef that takes other values in the place of some; the same one if it takes none."""
+    return rewired(node, inputs_now(node.input, instead, {}))
+
+
+def inputs_now(
+    inputs: Iterable[str], values: Mapping[Value, Value], ops: Mapping[str, str]
+) -> list[str]:
+    """Inputs as NodeDefs name them, where some values and ops have others in their places.
+
+    Args:
+        inputs: What a NodeDef takes and waits for.
+        values: What is to be taken in the place of values.
+        ops: What is to be waited for in the place of ops, by name.
+    """
     found = []
-    for text in node.input:
-        value = None if text.startswith("^") else instead.get(parse_value(text))
-        found.append(text if value is None else str(value))
-    return rewired(node, found)
+    for text in inputs:
+        if text.startswith("^"):
+            found.append(f"^{ops.get(text[1:], text[1:])}")
+        else:
+            value = values.get(parse_value(text))
+            found.append(text if value is None else str(value))
+    return found
 
 
 def with_operands(node: Any, operands: Mapping[int, Value]) -> Any:

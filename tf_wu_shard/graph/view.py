@@ -1,6 +1,6 @@
 """A read-only view of one graph: ops, edges, variables, what must stay alive.
 
-Made alike from a live FuncGraph or any GraphDef (`graph.capture`), so that nothing after it knows
+Made alike from a live FuncGraph or any GraphDef (`step.capture`), so that nothing after it knows
 where the graph came from. This module reads a GraphDef by duck typing and imports no TensorFlow.
 It does not know what the ops mean; that is the work of `rules`.
 """

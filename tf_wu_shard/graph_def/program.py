@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from tf_wu_shard import refusals
-from tf_wu_shard.graph.op import attribute_in, decoded
-from tf_wu_shard.grounds.tpu.obstacles import cores_obstacle, obstacle
+from tf_wu_shard.graph.op import decoded
+from tf_wu_shard.grounds.tpu.cluster import Cluster, cluster_by
+from tf_wu_shard.grounds.tpu.obstacles import obstacle
 from tf_wu_shard.grounds.tpu.ops import METADATA, PROGRAM
 from tf_wu_shard.refusals import Refusal
 
@@ -42,13 +43,12 @@ class Program:
 def program_of(graph_def: Any) -> Program:
     """The TPU program of a GraphDef; where there is not exactly one, the refusal says so."""
     found = [node for node in graph_def.node if node.op == METADATA]
-    if not found:
+    cluster = cluster_by(found)
+    if cluster is None:
         return Program("", 0, None, (), _none_here(graph_def))
-    metadata = found[0]
-    name = decoded(attribute_in(metadata.attr, PROGRAM).s)
-    nodes = tuple(node for node in graph_def.node if _mark(node) == name)
-    refusal = _refusal(graph_def, found, nodes)
-    return Program(name, attribute_in(metadata.attr, "num_replicas").i, metadata, nodes, refusal)
+    nodes = tuple(node for node in graph_def.node if _mark(node) == cluster.name)
+    refusal = _refusal(graph_def, len(found), cluster, nodes)
+    return Program(cluster.name, cluster.num_replicas, found[0], nodes, refusal)
 
 
 def _mark(node: Any) -> str | None:
@@ -62,15 +62,14 @@ def _none_here(graph_def: Any) -> Refusal:
     return refusals.Topology.NO_PROGRAM.at()
 
 
-def _refusal(graph_def: Any, found: list[Any], nodes: Iterable[Any]) -> Refusal | None:
-    metadata = found[0]
-    if len(found) > 1:
-        return refusals.Topology.SEVERAL_PROGRAMS_IN_GRAPH.at(count=len(found))
-    if spread := cores_obstacle(metadata):
-        return spread
-    if attribute_in(metadata.attr, "num_replicas").i < 2:
+def _refusal(graph_def: Any, count: int, cluster: Cluster, nodes: Iterable[Any]) -> Refusal | None:
+    if count > 1:
+        return refusals.Topology.SEVERAL_PROGRAMS_IN_GRAPH.at(count=count)
+    if cluster.refusal is not None:
+        return cluster.refusal
+    if cluster.num_replicas < 2:
         return refusals.Topology.PROGRAM_OF_ONE_REPLICA.at()
     for node in nodes:
         if node.op in _LOOP:
             return refusals.Topology.LOOP_OF_TENSORFLOW_1.at(op_type=node.op, op=node.name)
-    return obstacle(graph_def, decoded(attribute_in(metadata.attr, PROGRAM).s))
+    return obstacle(graph_def, cluster.name)

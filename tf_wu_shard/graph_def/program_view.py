@@ -16,7 +16,7 @@ import tensorflow as tf
 from tf_wu_shard.errors import GraphDefError
 from tf_wu_shard.graph.builder import graph_def_of
 from tf_wu_shard.graph.calls import all_named_by, is_call
-from tf_wu_shard.graph.nodes import copy_of
+from tf_wu_shard.graph.nodes import copy_of, sources_of
 from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.graph_def.program import Program
@@ -119,17 +119,13 @@ def _sources(program: Program, nodes: Mapping[str, Any], inside: set[str]) -> It
     """What enters the program and, through TPUReplicatedInputs, what enters these; each once."""
     found: dict[str, None] = {}
     for node in program.nodes:
-        for source in _source_names(node):
+        for source in sources_of(node):
             if source not in inside:
                 found[source] = None
     for name in list(found):
         if nodes[name].op == REPLICATED_INPUT:
-            found.update(dict.fromkeys(_source_names(nodes[name])))
+            found.update(dict.fromkeys(sources_of(nodes[name])))
     return iter(found)
-
-
-def _source_names(node: Any) -> list[str]:
-    return [text.lstrip("^").partition(":")[0] for text in node.input]
 
 
 def _as_seen(graph: tf.Graph, node: Any) -> Any:

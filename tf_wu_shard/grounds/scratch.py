@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
@@ -12,16 +12,13 @@ from tf_wu_shard.graph.op import Value
 _ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"
 
 
-def scratch_variable(
-    at: Emitter, value: Value, shape: Sequence[int], controls: Iterable[str] = ()
-) -> tuple[Value, str]:
+def scratch_variable(at: Emitter, value: Value, shape: Sequence[int]) -> tuple[Value, str]:
     """Makes a variable that holds `value`.
 
     Args:
         at: Where to emit, and where it lives.
         value: What it holds at first.
         shape: The value's shape.
-        controls: Names of ops that must run before it is filled.
 
     Returns:
         Its handle, and the op to wait for before using it.
@@ -35,5 +32,5 @@ def scratch_variable(
         shared_name=_ANONYMOUS,
         container="",
     )
-    filled = at.op("AssignVariableOp", [handle, value], "scratch_assign", controls=controls)
+    filled = at.op("AssignVariableOp", [handle, value], "scratch_assign")
     return handle, filled.op

@@ -8,6 +8,7 @@ owner what it finds in the unsharded step. What holds of a flat layout holds of 
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from tf_wu_shard.layout.flat import Layout
 
@@ -58,7 +59,4 @@ def owner_layout(shape: tuple[int, ...], num_shards: int, owner: int) -> OwnerLa
     Raises:
         ValueError: If there is no such shard.
     """
-    size = 1
-    for dimension in shape:
-        size *= dimension
-    return OwnerLayout(shape, num_shards, size, owner)
+    return OwnerLayout(shape, num_shards, math.prod(shape), owner)

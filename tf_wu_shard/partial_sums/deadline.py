@@ -180,7 +180,7 @@ class BatchesInTime:
         try:
             # A deadline that has passed still takes what is there.
             left = None if waits else max(0.0, until - time.monotonic())
-            batch = source.batches.get(block=left != 0.0, timeout=left)
+            batch = source.batches.get(timeout=left)
         except queue.Empty:
             source.stand_ins += 1
             return HELD | STAND_IN

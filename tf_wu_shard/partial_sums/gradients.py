@@ -6,8 +6,8 @@ Of each replica, with its batch's number (see `lateness`), g its gradient and p 
     what the sum gets = 0 if it is held else total
     what it still has then = total if it is held else 0
 
-All by selects, as 0 * NaN is NaN. The zeros are -0.0, to which x + -0.0 = x for every x: where no
-one is late, not one bit of the step is another.
+All by selects, as 0 * NaN is NaN. The zeros are -0.0, for which x + -0.0 = x, whatever x is: where
+no one is late, not one bit of the step is another.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from tf_wu_shard.graph.calls import IFS, LOOPS, callees, first_argument, is_call
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.grounds.tpu.ops import program_of
+from tf_wu_shard.grounds.tpu.ops import is_in
 from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.flatten import SUMS, reaching
 from tf_wu_shard.program.inside import differs, view_inside
@@ -93,7 +93,7 @@ def nested_programs(
     wanted = reaching(view, looking.op_types)
     found: list[Nested] = []
     for op in view:
-        here = not program or program_of(op.node) == program.encode()
+        here = is_in(op.node, program)
         if not is_call(op.type) or not here or op.name in view.part_wise:
             continue
         called_by = callees(op.node)

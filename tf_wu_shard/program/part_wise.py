@@ -11,7 +11,7 @@ import dataclasses
 from tf_wu_shard.graph.calls import IFS, callees, first_argument
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.grounds.tpu.ops import program_of
+from tf_wu_shard.grounds.tpu.ops import is_in
 from tf_wu_shard.program.called_graph import CalledGraph
 from tf_wu_shard.program.inside import view_inside
 from tf_wu_shard.rules.registry import Family, family_of
@@ -49,7 +49,7 @@ def part_wise(graph: CalledGraph, captured: Captured, program: str, num_replicas
     found: PartWise = {}
     agreed = SingleProgram(view, {}, num_replicas)
     for op in view:
-        inside = not program or program_of(op.node) == program.encode()
+        inside = is_in(op.node, program)
         if op.type not in IFS or not inside:
             continue
         if agreed.match(0, op.inputs[0].op, op.inputs[0].op) is not None:

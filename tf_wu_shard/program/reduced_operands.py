@@ -13,7 +13,8 @@ from tf_wu_shard.graph.calls import BRANCHES, first_argument
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import CarriedReduction
-from tf_wu_shard.grounds.tpu.ops import program_of
+from tf_wu_shard.grounds.tpu.ops import is_in
+from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.rules.writes import num_written
@@ -37,23 +38,26 @@ def calling_with_reduced_operands(
         The ops, in the order of the view; but for those that work on variables part by part, which
         may stay as they are.
     """
-    found: set[str] = set()
-    stack = [result for reduction in carried for result in reduction.results]
-    seen = set(stack)
-    while stack:
-        for op, slot in view.consumers(stack.pop()):
-            wanted = op.type in calls and slot >= first_argument(op.type)
-            here = not program or program_of(op.node) == program.encode()
-            if wanted and here and op.name not in view.part_wise:
-                found.add(op.name)
-            for value in view.results(op.name) if wanted else _following(view, op, slot):
-                # Of a handle, the shape that counts is that of its variable.
-                ref = view.variables.get(value.op)
-                shape = view.stated(value) if ref is None else ref.shape
-                if value not in seen and shape != ():
-                    stack.append(value)
-                    seen.add(value)
-    return tuple(op for op in view if op.name in found)
+
+    def is_wanted(op: Op, slot: int) -> bool:
+        return op.type in calls and slot >= first_argument(op.type)
+
+    def is_scalar(value: Value) -> bool:
+        # Of a handle, the shape that counts is that of its variable.
+        ref = view.variables.get(value.op)
+        return (view.stated(value) if ref is None else ref.shape) == ()
+
+    def following(value: Value) -> list[Value]:
+        made = (
+            view.results(op.name) if is_wanted(op, slot) else _following(view, op, slot)
+            for op, slot in view.consumers(value)
+        )
+        return [one for results in made for one in results if not is_scalar(one)]
+
+    reduced = reachable((value for one in carried for value in one.results), following)
+    takers = (taker for value in reduced for taker in view.consumers(value))
+    found = {op.name for op, slot in takers if is_wanted(op, slot)} - view.part_wise.keys()
+    return tuple(op for op in view if op.name in found and is_in(op.node, program))
 
 
 def _following(view: GraphView, op: Op, slot: int) -> tuple[Value, ...]:

@@ -90,7 +90,7 @@ def why_not(
 def unproved(
     view: GraphView, names: Collection[str], selections: Collection[str]
 ) -> dict[str, Refusal]:
-    """The ops that would run in vain but may fail for the sizes of what they are given.
+    """The ops that would run in vain, and may fail as nothing proves the sizes of what they take.
 
     Args:
         view: The graph that they stand in.

@@ -12,6 +12,7 @@ from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.tpu.ops import ON_HOST, OWN, REDUCTIONS, REPLICATED_INPUT
+from tf_wu_shard.reachable import reachable
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.step.replica_matching import ReplicaMatcher
@@ -47,19 +48,18 @@ class SingleProgram(ReplicaMatcher):
             None when it is the same on every replica, else the first thing that is not.
         """
         assert replica == 0 and first == other, "one program has nothing to be matched with"
-        stack = [first]
+
+        def entering(name: str) -> list[str]:
+            found = self._entering(self._view.ops[name])
+            return [source for source in found if source not in self._equal]
+
         # Equal only once all that enters them has been followed without a refusal.
-        followed: set[str] = set()
-        while stack:
-            name = stack.pop()
-            if name in self._equal or name in followed:
-                continue
-            op = self._view.ops[name]
-            refusal = self._differs(op)
+        followed = set[str]()
+        for name in reachable({first} - self._equal, entering):
+            refusal = self._differs(self._view.ops[name])
             if refusal is not None:
                 return refusal
             followed.add(name)
-            stack += self._entering(op)
         self._equal |= followed
         return None
 

@@ -1,9 +1,10 @@
 """All workers shard the update of a step, or none does.
 
 A worker whose step sums gradients by an all-reduce waits for ever for one whose step scatters
-them. So workers vote before anything is changed: once that they all want the same, of equal plans,
-options and versions, and once more that all have made it. Who says no, says otherwise or nothing
-in time leaves all as they were, and each worker's report has the reasons.
+them. So workers vote before anything is changed: first on whether all want the same, with equal
+plans, options and versions, then on whether all have made it. A worker that says no, wants
+something else or does not answer in time leaves all as they were, and each worker's report has the
+reasons.
 
 A step that was voted on is not voted on again when another trace of it comes to the same: workers
 trace at times of their own, as their batches have other shapes. One that all agreed on has to find
@@ -31,7 +32,7 @@ from tf_wu_shard.step.gradients import result_names
 from tf_wu_shard.step.replicas import workers_of
 from tf_wu_shard.storage import captured_slots, copies_apart, replica_values
 from tf_wu_shard.weight_update.plan.types import ShardingPlan
-from tf_wu_shard.weight_update.slot_reads import read_together, written_keys
+from tf_wu_shard.weight_update.slot_reads import keys_written_in, read_together
 from tf_wu_shard.workers.agreement import PLAN, Decision, Proposal
 from tf_wu_shard.workers.cluster import name_of
 
@@ -310,7 +311,7 @@ def _reads_of_others(captured: Captured, planned: set[str]) -> list[str]:
     """Slots that all workers read together though the plan has them not, once for each read."""
     view, slots = captured.view, captured_slots.slots_in_shards(captured)
     handles = {handle: ref for handle, ref in view.variables.items() if ref.key in slots}
-    written = (planned & slots.keys()) | written_keys(view, handles)
+    written = (planned & slots.keys()) | keys_written_in(view, handles)
     together = read_together(slots, [slots[key] for key in written]) - planned
     return sorted(
         _name(captured, ref.key)

@@ -41,10 +41,12 @@ class NestedPlans:
             nested: The branches and bodies in it.
             dialect: How the replicas talk in them.
         """
-        self.programs = [one for one, _ in everything(nested)]
-        self._around = [[self.programs.index(o) for o in a] for _, a in everything(nested)]
+        both = [*everything(nested)]
+        self.programs = [one for one, _ in both]
         self._numbers = {id(one): number for number, one in enumerate(self.programs)}
-        # What each graph does to a variable; -1 stands for the enclosing one.
+        # What lies around each; -1 stands for the enclosing graph.
+        self._around = [{-1, *map(self.number, around)} for _, around in both]
+        # What each graph does to a variable.
         self._uses = {-1: uses(captured, nested)}
         self._uses |= {n: uses(o.captured, o.inner) for n, o in enumerate(self.programs)}
         self.analyses: list[Analysis] = []
@@ -115,7 +117,6 @@ class NestedPlans:
 
     def _used_elsewhere(self, number: int, key: str, is_weight: bool) -> Refusal | None:
         """Which other graph needs a variable whole that one graph's plan takes, if any."""
-        around = {-1, *self._around[number]}
         for other, used in self._uses.items():
             if other == number or key not in used:
                 continue
@@ -125,7 +126,7 @@ class NestedPlans:
             if is_weight and used[key]:
                 continue  # its reads are redirected to the shards
             op = self.programs[number].op
-            if other in around:
+            if other in self._around[number]:
                 return refusals.Storage.UPDATED_INSIDE_USED_OUTSIDE.at(op=op)
             return refusals.Storage.UPDATED_INSIDE_USED_ELSEWHERE.at(op=op)
         return None

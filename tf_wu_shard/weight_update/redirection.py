@@ -31,7 +31,7 @@ from tf_wu_shard.storage.sharded_slot import ShardedSlot
 from tf_wu_shard.tensorflow_private import function_graph, python_calls, xla_contexts
 from tf_wu_shard.weight_update.rewrite.border import Redirected, redirected
 from tf_wu_shard.weight_update.rewrite.outside_accesses import InShards
-from tf_wu_shard.weight_update.slot_reads import read_together, written_keys
+from tf_wu_shard.weight_update.slot_reads import keys_written_in, read_together
 from tf_wu_shard.weight_update.stages import Outcome
 from tf_wu_shard.weight_update.trace_places import turns_of
 from tf_wu_shard.weight_update.two_ways import branches_apart
@@ -106,7 +106,7 @@ def _of_copies(
     captured = functionalized(graph, captured, handles, on_scratch, apart)
     devices = {key: tuple(shard.device for shard in slots[key].shards) for key in layouts}
     dialects = _dialects(step, devices, options)
-    written = {*callees.values()} | written_keys(captured.view, handles)
+    written = {*callees.values()} | keys_written_in(captured.view, handles)
     held = [*planned, *(slots[key] for key in written)]
     reads = _reads_apart(step, {key: slots[key] for key in layouts}, held)
     if reads and function_graph.is_nested(graph) and not step.dialect.recognise(step.view)[0]:

@@ -28,7 +28,7 @@ def read_together(
     return {key for key, slot in slots.items() if id(slot.write_counts) in counts}
 
 
-def written_keys(view: GraphView, handles: Mapping[str, VariableRef]) -> set[str]:
+def keys_written_in(view: GraphView, handles: Mapping[str, VariableRef]) -> set[str]:
     """Those of some variables that a graph writes, or may, by key.
 
     Args:

@@ -41,7 +41,8 @@ def emitted(step: RawStep, replica: int = 1) -> BodyEmitter:
     """The emitter of a replica's copy, after it has emitted."""
     gradients = {0: step.of_each("shard")}
     emitter = BodyEmitter(step.emission, step.update, [LAYOUT], replica, gradients)
-    emitter.emit()
+    for op in emitter.update.body:
+        emitter.emit_op(op)
     return emitter
 
 

@@ -56,7 +56,8 @@ def emitted(step: RawStep) -> RowEmitter:
         for reduction in step.analysis.reductions
     }
     emitter = RowEmitter(step.emission, step.update, [LAYOUT], 1, own, places={})
-    emitter.emit()
+    for op in emitter.update.body:
+        emitter.emit_op(op)
     return emitter
 
 

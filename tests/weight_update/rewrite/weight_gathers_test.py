@@ -68,7 +68,8 @@ class Gathering:
         update, shards = self.variable.update, {0: self.step.of_each("shard")}
         for replica in range(2):
             emitter = BodyEmitter(self.emission, update, self.variable.layouts, replica, shards)
-            emitter.emit()
+            for op in emitter.update.body:
+                emitter.emit_op(op)
             self.emitters.append(emitter)
         members = [(self.variable, self.emitters, weight) for weight in update.weights]
         self.gathers.put_together(members)

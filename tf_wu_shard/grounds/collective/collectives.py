@@ -146,7 +146,7 @@ class Collectives(InProcess):
         places, width = len(self._nodes[0]), sum(layout.shard_size for layout in layouts)
         if places > 1:
             rows = at.reshape(rows, (self._num_nodes, places * width), "by_node")
-        return cut_columns(at, rows, [width] * places)
+        return at.split(rows, [width] * places, "unpack", axis=1)
 
     def all_gather(
         self, at: Emitter, shards: Sequence[Sequence[Value]], layouts: Sequence[Layout]
@@ -182,7 +182,7 @@ class Collectives(InProcess):
         rows = side_by_side(at, columns)
         if len(columns) > 1:
             rows = at.reshape(rows, (self.replicas.total, sum(sizes)), "by_replica")
-        cut = cut_columns(at, rows, sizes)
+        cut = at.split(rows, sizes, "unpack", axis=1)
         return [out_of_rows(at, part, layout) for part, layout in zip(cut, layouts, strict=True)]
 
     def all_reduce(
@@ -278,7 +278,7 @@ def _reduced(
     dtype, totals = at.dtype(rows), []
     if wire is not None:
         rows = at.cast(rows, wire, "narrow")
-    for piece in cut_columns(at, rows, sizes):
+    for piece in at.split(rows, sizes, "unpack", axis=1):
         exchanged = member.collective(at, "CollectiveAllToAllV2", piece, "exchange")
         terms = at.split(at.cast(exchanged, dtype, "wide"), [1] * count, "terms")
         totals.append(at.flat(at.ordered_sum(terms, "sum"), "flat"))
@@ -337,12 +337,3 @@ def _zeros(at: Emitter, count: int, dtype: int) -> Value:
 def side_by_side(at: Emitter, parts: Sequence[Value]) -> Value:
     """Matrices of as many rows each, one beside the other."""
     return parts[0] if len(parts) == 1 else at.op("ConcatV2", [*parts, at.constant(1)], "pack")
-
-
-def cut_columns(at: Emitter, matrix: Value, sizes: Sequence[int]) -> list[Value]:
-    """A matrix cut into columns of these widths."""
-    if len(sizes) == 1:
-        return [matrix]
-    inputs = [matrix, at.constant(list(sizes), INT64), at.constant(1)]
-    cut = at.op("SplitV", inputs, "unpack", num_split=len(sizes))
-    return [Value(cut.op, index) for index in range(len(sizes))]

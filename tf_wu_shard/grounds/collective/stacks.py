@@ -14,7 +14,6 @@ from tf_wu_shard.dtypes import BFLOAT16, FLOAT16, FLOAT32, FLOAT64, INT32, INT64
 from tf_wu_shard.graph.builder import Emitter
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.grounds.collective.collectives import (
-    cut_columns,
     in_rows,
     out_of_rows,
     padded,
@@ -53,7 +52,7 @@ class WorkerStacks:
         each = len(shards) // self._count
         # By owner, by tensor -> by worker whose shards they are, by tensor.
         rows = self._exchanged(own, own.concat(runs, "pack"), each * layout.shard_size)
-        tensors = cut_columns(own, rows, [layout.shard_size] * each)
+        tensors = own.split(rows, [layout.shard_size] * each, "unpack", axis=1)
         return [out_of_rows(own, tensor, layout) for tensor in tensors]
 
     def shards_of_all(self, at: Emitter, own: Sequence[Value], layout: Layout) -> list[Value]:

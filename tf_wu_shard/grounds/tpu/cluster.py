@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import decoded
-from tf_wu_shard.grounds.tpu.obstacles import cores_obstacle
+from tf_wu_shard.grounds.tpu.obstacles import cores_obstacle, obstacle
 from tf_wu_shard.grounds.tpu.ops import PROGRAM
 from tf_wu_shard.refusals import Refusal
 
@@ -26,6 +26,10 @@ class Cluster(NamedTuple):
     name: str
     num_replicas: int
     refusal: Refusal | None
+
+    def against(self, graph_def: Any) -> Refusal | None:
+        """What keeps updates whole in a GraphDef that holds the cluster's program."""
+        return self.refusal or obstacle(graph_def, self.name)
 
 
 def cluster_by(metadata: Sequence[Any]) -> Cluster | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tf_wu_shard.graph.op import attribute_in
+from tf_wu_shard.graph.op import attribute_in, decoded
 
 # Says how a program is replicated.
 METADATA = "TPUReplicateMetadata"
@@ -35,6 +35,11 @@ OWN = frozenset({TOLD, "CollectivePermute", "XlaReduceScatter", "XlaReplicaId"})
 
 # What comes of them is made of what other replicas have, or of which replica it is.
 ACROSS_REPLICAS = REDUCTIONS | OWN | {"XlaCallModule", "XlaSharding", "XlaHostCompute"}
+
+
+def is_in(node: Any, program: str) -> bool:
+    """Whether a node is in a TPU program, by its name; all nodes are in that of no name."""
+    return not program or decoded(program_of(node)) == program
 
 
 def program_of(node: Any) -> bytes:

@@ -16,6 +16,7 @@ from tf_wu_shard.inspection.answers.answer import (
     UpdatePicture,
 )
 from tf_wu_shard.layout import OwnerLayout, RowLayout
+from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.variables import READ
 from tf_wu_shard.rules.writes import is_fused_update, is_plain_write
 from tf_wu_shard.step.reductions import GradientReduction
@@ -172,15 +173,13 @@ def _by_write(body: Sequence[BodyOp]) -> tuple[list[int], list[int], list[str]]:
     """
     owner: dict[int, int] = {}
     writes = [position for position, op in enumerate(body) if _writes(op)]
+
+    def needed(position: int) -> list[int]:
+        operands = (o for o in body[position].operands if o.kind is OperandKind.BODY)
+        return [o.index for o in operands if o.index not in owner]
+
     for number, write in enumerate(writes):
-        stack = [write]
-        while stack:
-            position = stack.pop()
-            if position in owner:
-                continue
-            owner[position] = number
-            operands = body[position].operands
-            stack += [o.index for o in operands if o.kind is OperandKind.BODY]
+        owner |= dict.fromkeys([p for p in reachable([write], needed) if p not in owner], number)
     part = [owner.get(position, len(writes)) for position in range(len(body))]
     order = sorted(range(len(body)), key=lambda position: (part[position], position))
     target = [body[writes[p]].variable if p < len(writes) else "" for p in part]

@@ -16,7 +16,7 @@ import tensorflow as tf
 from tf_wu_shard.dtypes import RESOURCE
 from tf_wu_shard.errors import ModelFileError
 from tf_wu_shard.graph.calls import PLAIN_CALLS
-from tf_wu_shard.graph.nodes import data_inputs, with_inputs
+from tf_wu_shard.graph.nodes import data_inputs, sources_of, with_inputs
 from tf_wu_shard.graph.op import Op, Value, attribute_in
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.grounds.tpu.ops import REPLICATED_INPUT
@@ -110,12 +110,8 @@ def _is_guessed(handles: Mapping[str, ModelVariable]) -> bool:
 
 def _needed(nodes: Sequence[Any], roots: Sequence[str]) -> set[str]:
     by_name = {node.name: node for node in nodes}
-
-    def sources(name: str) -> list[str]:
-        return [text.lstrip("^").partition(":")[0] for text in by_name[name].input]
-
     known = by_name.keys()
-    return set(reachable(known & set(roots), lambda name: known & set(sources(name))))
+    return {*reachable(known & {*roots}, lambda name: known & {*sources_of(by_name[name])})}
 
 
 def _bound(

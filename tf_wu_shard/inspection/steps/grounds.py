@@ -10,7 +10,6 @@ from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.grounds.tpu.cluster import Cluster, cluster_by
 from tf_wu_shard.grounds.tpu.collectives import TpuCluster
-from tf_wu_shard.grounds.tpu.obstacles import obstacle
 from tf_wu_shard.grounds.tpu.ops import METADATA
 from tf_wu_shard.grounds.tpu.torus import Torus, one_group, torus_of
 from tf_wu_shard.inspection.one_device.what_if import ReplicasInProcess, ReplicasOnTpu
@@ -55,8 +54,7 @@ def program_in(view: GraphView) -> Cluster | None:
         raise ModelFileError(
             f"{metadata[0].name!r} makes no sense: it has {program.num_replicas} replicas"
         )
-    refusal = program.refusal or obstacle(view.graph_def, program.name)
-    return program._replace(refusal=refusal)
+    return program._replace(refusal=program.against(view.graph_def))
 
 
 def traced_ground(program: Cluster | None, question: Question) -> Dialect:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tf_wu_shard.graph.op import Op, Value
+from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.registry import Family, family_of, is_of_rows
 from tf_wu_shard.rules.sparse import BRANCH
 from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
@@ -32,23 +33,19 @@ def sums_over_gradients(
         replicas' copies are alike, which is to be proved.
     """
     view = graph.view
-    stack = [value for key in keys for value in graph.names.of(key, replica)]
-    seen = set(stack)
-    found: dict[str, Op] = {}
-    while stack:
-        for op, slot in view.consumers(stack.pop()):
-            family = family_of(op.type)
-            if family is Family.SUM and slot == 0:
-                found[op.name] = op
-                continue
-            results: Iterable[Value] = ()
-            if family in (Family.ELEMENTWISE, Family.RELABEL):
-                results = (op.result_of(slot),)
-            elif rows and op.type == BRANCH:
-                results = (Value(op.name, number) for number in depending(view, op, slot))
-            elif rows and is_of_rows(op.type) and slot == 0:
-                results = (Value(op.name),)
-            fresh = [value for value in results if value not in seen]
-            seen.update(fresh)
-            stack += fresh
-    return sorted(found.values(), key=lambda op: op.position)
+
+    def results(op: Op, operand: int) -> Iterable[Value]:
+        """What is still a gradient among what an op makes of one."""
+        if family_of(op.type) in (Family.ELEMENTWISE, Family.RELABEL):
+            return (op.result_of(operand),)
+        if rows and op.type == BRANCH:
+            return (Value(op.name, number) for number in depending(view, op, operand))
+        return (Value(op.name),) if rows and is_of_rows(op.type) and operand == 0 else ()
+
+    gradients = reachable(
+        (value for key in keys for value in graph.names.of(key, replica)),
+        lambda value: [made for taker in view.consumers(value) for made in results(*taker)],
+    )
+    takers = (taker for value in gradients for taker in view.consumers(value))
+    sums = {op.name: op for op, i in takers if family_of(op.type) is Family.SUM and i == 0}
+    return sorted(sums.values(), key=lambda op: op.position)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.reachable import reachable
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.registry import Family, family_of
 from tf_wu_shard.rules.sparse import READ_ROWS
@@ -92,17 +93,16 @@ def look_from_outside(view: GraphView, values: Iterable[Value], body: Set[str]) 
         body: The names of the body's ops on all replicas.
     """
     returned = set(view.outputs)
-    pending = list(values)
-    while pending:
-        value = pending.pop()
+
+    def takers(value: Value) -> list[tuple[Op, int]]:
+        return [(op, slot) for op, slot in view.consumers(value) if op.name not in body]
+
+    for value in reachable(values, lambda one: [op.result_of(slot) for op, slot in takers(one)]):
         if value in returned:
             return refusals.Updates.RETURNED.at(value.op)
-        for op, slot in view.consumers(value):
-            if op.name in body:
-                continue
+        for op, _ in takers(value):
             if family_of(op.type) is not Family.RELABEL:
                 return refusals.Updates.LOOKED_AT.at(op.name, op_type=op.type)
-            pending.append(op.result_of(slot))
     return None
 
 

@@ -98,11 +98,9 @@ def make_plan(
         ready = [_ready(analysis, update) for update, _ in chosen]
         least, most = preferences.bucket_bytes, preferences.most_buckets
         buckets = assign_in_turn(travelling, ready, least, most, options.bucket_bytes)
-    whole = constraints.whole_weights
+    whole = constraints.whole_weights if preferences.weights_in_shards else None
     variables = tuple(
         _variable_plan(analysis, update, layouts, bucket, options, whole)
-        if preferences.weights_in_shards
-        else _variable_plan(analysis, update, layouts, bucket, options)
         for (update, layouts), bucket in zip(chosen, buckets, strict=True)
     )
     compile_update = how_compiled(analysis, options, preferences)
@@ -269,7 +267,7 @@ def _variable_plan(
     layouts: tuple[AnyLayout, ...],
     bucket: int,
     options: ShardingOptions,
-    whole: Mapping[str, Refusal] | None = None,
+    whole: Mapping[str, Refusal] | None,
 ) -> VariablePlan:
     """How one update is shared; `whole` is None where all weights stay whole."""
     reductions = analysis.reductions_of(update)

@@ -37,15 +37,15 @@ class BodyEmitter:
 
     Attributes:
         update: The update.
-        versions: After `emit`: for each weight, what it is whenever it has to be whole.
-        emitted: After `emit`: for each op of the old body on this replica that goes away, the
-            ops that took its place; for a write of a weight none yet (see `replace_writes`).
-        stand_ins: After `emit`: those of these that do on the shard just what the old op did, with
-            its name: each takes it in the end, see `names`.
-        parts: After `emit`: for each sum over several shards, by its old op, what the replica's
-            shard adds to it.
-        entering: After `emit`: for each matrix function, the shards that enter it. What it yields
-            is read under its old name, until the shards of that are known.
+        versions: For each weight, what it is whenever it has to be whole. This and what follows is
+            so once every op of the body is emitted.
+        emitted: For each op of the old body on this replica that goes away, the ops that took its
+            place; for a write of a weight none yet (see `replace_writes`).
+        stand_ins: Those of these that do on the shard just what the old op did, with its name: each
+            takes it in the end, see `names`.
+        parts: For each sum over several shards, by its old op, what the replica's shard adds to it.
+        entering: For each matrix function, the shards that enter it. What it yields is read under
+            its old name, until the shards of that are known.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class BodyEmitter:
         Args:
             emission: Where to emit.
             update: The update.
-            layouts: How its weights are cut, then how whatever is of another size, for each size.
+            layouts: How its weights are cut; then, for each other size, how tensors of it are.
             replica: Whose copy to emit.
             gradients: For each reduction key, per replica the shard of the sum.
         """
@@ -94,11 +94,6 @@ class BodyEmitter:
     def layout_of(self, size: int) -> AnyLayout:
         """How whatever has so many elements is cut."""
         return of_size(self._layouts, size)
-
-    def emit(self) -> None:
-        """Emits every op of the body, in order."""
-        for op in self.update.body:
-            self.emit_op(op)
 
     def emit_op(self, op: BodyOp) -> None:
         """Emits the next op of the body."""

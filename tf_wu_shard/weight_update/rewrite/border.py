@@ -16,8 +16,8 @@ from typing import Any
 import tensorflow as tf
 
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.nodes import copy_of, rewired
-from tf_wu_shard.graph.op import Value, decoded, parse_value
+from tf_wu_shard.graph.nodes import copy_of, inputs_now, rewired
+from tf_wu_shard.graph.op import Value, decoded
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Dialect
 from tf_wu_shard.grounds.tpu import whole_rows
@@ -259,14 +259,8 @@ class _Border:
 
     def _with_instead(self, node: Any, gone: Mapping[str, str]) -> Any:
         """A node that takes, and waits for, what stands in the place of reads."""
-        found: list[str] = []
-        for text in (*node.input, *(f"^{name}" for name in self._waits.get(node.name, ()))):
-            if text.startswith("^"):
-                found.append(f"^{gone.get(text[1:], text[1:])}")
-            else:
-                value = parse_value(text)
-                found.append(str(self._values.get(value, value)))
-        return rewired(node, found)
+        inputs = (*node.input, *(f"^{name}" for name in self._waits.get(node.name, ())))
+        return rewired(node, inputs_now(inputs, self._values, gone))
 
 
 def _place(access: OutsideAccess) -> str | None:

@@ -55,7 +55,7 @@ def left_to_grappler(regions: Sequence[Collection[str]], ops: Mapping[str, Op]) 
 
 
 def _twins(stays: Set[str], inside: Set[str], ops: Mapping[str, Op]) -> set[str]:
-    """Those of some ops that compute what one of those does that stay.
+    """The ops of `inside` that compute the same as one that stays.
 
     Grappler makes one op of them (DedupComputations), and it matters to it how many ops take what
     one computes: a factor that another op takes, too, is no link in a row of products.

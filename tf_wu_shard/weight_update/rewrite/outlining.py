@@ -14,10 +14,10 @@ import dataclasses
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
-from tf_wu_shard.dtypes import INT32, RESOURCE
+from tf_wu_shard.dtypes import INT32
 from tf_wu_shard.graph.builder import GraphBuilder, result_types
-from tf_wu_shard.graph.nodes import rewired
-from tf_wu_shard.graph.op import Op, Value, parse_value
+from tf_wu_shard.graph.nodes import inputs_now, rewired
+from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.ordering import ordered_ops
 from tf_wu_shard.program.compiled_calls import MUST_COMPILE
 from tf_wu_shard.weight_update.rewrite.compilable import Group, is_worth_it
@@ -109,7 +109,9 @@ class _Outlining:
         self._ops = ops
         self._by_name = {op.name: op for op in ops}
         self._regions = regions
-        self._builder = GraphBuilder(self._by_name)
+        self._builder = GraphBuilder(
+            self._by_name, lambda v: result_types(self._by_name[v.op].node)[v.index]
+        )
         self._zeros: dict[str, Value] = {}
         self._bodies: dict[str, CompiledBody] = {}
         # By the shape of the ops, and whether it is exact: their function, and which of the outside
@@ -138,8 +140,12 @@ class _Outlining:
                 read[inside[value.op]][value] = None
         for place, own in clusters.items():
             self._call(place[0], own, list(read[place]))
-        kept = [self._redirected(op) for op in self._ops if op.name not in inside]
-        added = [rewired(node, self._inputs(node.input)) for node in self._builder.nodes]
+        kept = [
+            self._redirected(op.node) if self._takes_of_calls(op) else op.node
+            for op in self._ops
+            if op.name not in inside
+        ]
+        added = [self._redirected(node) for node in self._builder.nodes]
         return Outlined(
             (*kept, *added),
             tuple(self._values.get(value, value) for value in outputs),
@@ -151,22 +157,18 @@ class _Outlining:
         """Makes the call that takes the place of some ops."""
         region = self._regions[group.region]
         body, arguments = self._body(ops, results, exact=region.exact)
-        types = [result_types(self._by_name[v.op].node)[v.index] for v in arguments]
         inputs = list(arguments)
         if body.takes_zero:
             inputs.insert(0, self._zero(region, group.device))
-            types.insert(0, INT32)
         own = {op.name for op in ops}
         controls = {control for op in ops for control in op.controls if control not in own}
-        for value, dtype in zip(inputs, types, strict=True):
-            self._builder.note(value, dtype)
         call = self._builder.op(
             "StatefulPartitionedCall",
             inputs,
             name=scope_of(region.name, "update/compiled"),
             device=group.device,
             controls=controls,
-            attributes={"Tout": [result_types(self._by_name[v.op].node)[v.index] for v in results]},
+            attributes={"Tout": [self._builder.dtype(v) for v in results]},
         )
         attributes = self._builder.nodes[-1].attr
         attributes["f"].func.name = body.name
@@ -192,24 +194,16 @@ class _Outlining:
         """A zero that is known only when the step runs: whether a variable lacks a value."""
         if device not in self._zeros:
             at = self._builder.at(device, scope_of(region.name, "update/zero"))
-            handle = self._builder.note(Value(region.variables[device]), RESOURCE)
-            has = at.op("VarIsInitializedOp", [handle], "has_value")
+            has = at.op("VarIsInitializedOp", [Value(region.variables[device])], "has_value")
             lacks = at.op("LogicalNot", [has], "has_none")
             self._zeros[device] = at.op("Cast", [lacks], "", DstT=INT32)
         return self._zeros[device]
 
-    def _redirected(self, op: Op) -> Any:
-        if any(v in self._values for v in op.inputs) or any(c in self._calls for c in op.controls):
-            return rewired(op.node, self._inputs(op.node.input))
-        return op.node
+    def _takes_of_calls(self, op: Op) -> bool:
+        return any(v in self._values for v in op.inputs) or any(
+            c in self._calls for c in op.controls
+        )
 
-    def _inputs(self, inputs: Iterable[str]) -> list[str]:
-        """Inputs as NodeDefs name them, with calls in the place of what they took over."""
-        found = []
-        for text in inputs:
-            if text.startswith("^"):
-                found.append(f"^{self._calls.get(text[1:], text[1:])}")
-            else:
-                value = parse_value(text)
-                found.append(str(self._values.get(value, value)))
-        return found
+    def _redirected(self, node: Any) -> Any:
+        """A NodeDef that takes, and waits for, calls in the place of what they took over."""
+        return rewired(node, inputs_now(node.input, self._values, self._calls))

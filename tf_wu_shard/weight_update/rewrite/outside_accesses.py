@@ -111,7 +111,7 @@ def outside_accesses(view: GraphView, held: InShards) -> list[OutsideAccess]:
             continue
         called = dict.fromkeys(held.writers.get(key, ()), True)
         for _, taker in taking:
-            for name in _run_by(view, taker.op, key):
+            for name in _running(view, taker.op, key):
                 called[name] = called.get(name, False) or not taker.access.is_read
         copies = [[a for a in plain.get(key, ()) if a.copy == n] for n in _copies(key, held)]
         for number, copy in enumerate(copies):
@@ -185,7 +185,7 @@ def _takers(
     return found
 
 
-def _run_by(view: GraphView, op: Op, key: str) -> list[str]:
+def _running(view: GraphView, op: Op, key: str) -> list[str]:
     """Names of the ops that run a function which an op takes shards for.
 
     That is the op itself, but for a dataset: who goes through its elements runs the function.

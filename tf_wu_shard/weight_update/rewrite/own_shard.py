@@ -1,7 +1,7 @@
 """What a replica's shard adds to a sum over all, and what it needs of a tensor broadcast over all.
 
-Where a shard is a run of the row-major elements, only the rows are computed with that the run lies
-in. Where it is rows of a matrix, the compiler fuses a broadcast and what is cut out of it; a sum
+Where a shard is a run of the row-major elements, only the rows in which the run lies are computed
+with. Where it is rows of a matrix, the compiler fuses a broadcast and what is cut out of it; a sum
 over some axes is taken of the shard in its place among zeros. Padding is never part of a sum: it is
 selected away, as garbage times zero may be no zero. Maxima and minima are sums with another
 addition, and other zeros: what does not change what it is added to.

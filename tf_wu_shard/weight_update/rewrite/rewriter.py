@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tf_wu_shard.errors import WuShardError
@@ -84,8 +84,8 @@ class _Rewriter:
         # For each update, by its name, the emitters of its copies.
         self._emitters: dict[str, Sequence[BodyEmitter]] = {}
         # The names that ops of theirs take in the end.
+        # For an old op what does the same on a shard, and gets its name; of several the first.
         self._stand_ins: dict[str, str] = {}
-        self._stood_for: set[str] = set()
 
     def run(self) -> RewriteResult:
         for bucket in self._plan.buckets:
@@ -106,15 +106,17 @@ class _Rewriter:
         changed = [n for n in nodes if n.name not in old or n is not old[n.name].node]
         nodes += self._builder.nodes
         self._dialect.adopt(self._builder.nodes)
-        rename_ops((*changed, *self._builder.nodes), self._stand_ins)
-        emitted = with_what_is_left(map(self._named, self._regions), nodes, self._plan)
+        names = {new: old for old, new in self._stand_ins.items()}
+        rename_ops((*changed, *self._builder.nodes), names)
+        named = (_named(region, names) for region in self._regions)
+        emitted = with_what_is_left(named, nodes, self._plan)
         regions, left_open = compilable(nodes, emitted)
         return RewriteResult(
             nodes=tuple(nodes),
             source=self._view.graph_def,
             shard_inputs=tuple(self._shard_inputs),
-            control_outputs=tuple(self._stand_ins.get(name, name) for name in control_outputs),
-            outputs=tuple(Value(self._stand_ins.get(v.op, v.op), v.index) for v in outputs),
+            control_outputs=tuple(names.get(name, name) for name in control_outputs),
+            outputs=tuple(Value(names.get(v.op, v.op), v.index) for v in outputs),
             emitted=dict(self._emitted),
             assigns=self._assigns | self._gathers.assigns,
             taken_places=self._edit.taken_places,
@@ -168,11 +170,6 @@ class _Rewriter:
         """
         at = Emitter(self._builder, self._devices[copy], f"{batch.op}/wu_shard_batch_{batch.index}")
         return at.kept(batch, f"{copy}", controls=[until])
-
-    def _named(self, region: Region) -> Region:
-        """A region with the names that its ops have in the end."""
-        ops = frozenset(self._stand_ins.get(name, name) for name in region.ops)
-        return dataclasses.replace(region, ops=ops)
 
     def _add_shard_inputs(self, variable: VariablePlan) -> None:
         whole = {v.key: v.handles for v in variable.update.variables}
@@ -228,13 +225,8 @@ class _Rewriter:
         for per_replica in emitters:
             for emitter in per_replica:
                 self._edit.replace_ops(emitter.emitted)
-                self._stand_ins |= {
-                    new: old
-                    for new, old in emitter.stand_ins.items()
-                    # Several updates may have a copy of an op each.
-                    if old not in self._stood_for
-                }
-                self._stood_for.update(emitter.stand_ins.values())
+                for new, old in emitter.stand_ins.items():
+                    self._stand_ins.setdefault(old, new)
             self._parts += parts_of(per_replica[0].update, [e.parts for e in per_replica])
 
     def _by_elements(self, bucket: Sequence[VariablePlan]) -> list[list[BodyEmitter]]:
@@ -328,3 +320,8 @@ class _Rewriter:
                     for v, device in zip(values, self._devices, strict=True)
                 ]
                 self._edit.replace_results(reduction, means)
+
+
+def _named(region: Region, names: Mapping[str, str]) -> Region:
+    """A region with the names that its ops have in the end."""
+    return dataclasses.replace(region, ops=frozenset(names.get(name, name) for name in region.ops))

@@ -117,7 +117,7 @@ def exchange_rows(
 
     Args:
         emission: Where to emit.
-        emitters: The emitters of all copies of one update, after `emit`.
+        emitters: The emitters of all copies of one update, once every op of its body is emitted.
 
     Returns:
         For each weight that is not cut, by replica, the ops that write it, in order.

@@ -2,7 +2,7 @@
 
 An update may need several gradients, one of which is computed with what another has written (a slot
 that the second loss reads, say), and one weight may be written with what was read of another that
-had just been written. So may the weight itself, where a step updates it several times.
+had just been written, or with what was read of itself, where a step updates it several times.
 
 The *turn* of an exchange is how many reads of weights already written, and waits for such writes,
 at most come one after the other on the way to it. What waits for a gathered weight does so by way

@@ -79,8 +79,9 @@ class StackEmitter:
         self._by_turns = stack.by_turns
         self._known = known
         self._members = [_Member(emitters[m.update.name], m.number) for m in stack.members]
-        turns = stack.turns(dialect.replicas.total)
-        self._turns = [_Member(emitters[m.update.name], m.number) for m in turns]
+        turns = stack.turns(dialect.replicas.total) if stack.by_turns else stack.members
+        # Whose tensors are put together: by turns, filled up to as many for each replica.
+        self._computed = [_Member(emitters[m.update.name], m.number) for m in turns]
         self._copies = stack.each
         # All members are one program, so that any of them shows what it is.
         self._model = self._members[0]
@@ -121,8 +122,7 @@ class StackEmitter:
 
     def _whole(self, place: int, value: FunctionValue) -> list[Value]:
         """For each copy, the whole of the input number `place`."""
-        members = self._turns if self._by_turns else self._members
-        shards = tuple(member.emitter.entering[member.number][place] for member in members)
+        shards = tuple(one.emitter.entering[one.number][place] for one in self._computed)
         found = self._known.get((self._by_turns, shards))
         if found is None:
             found = self._put_together(place, value, shards)
@@ -144,8 +144,7 @@ class StackEmitter:
 
     def _outside(self, place: int) -> list[Value]:
         """For each copy, the value number `place` that enters it from outside of the update."""
-        members = self._turns if self._by_turns else self._members
-        operands = [member.function.outside[place] for member in members]
+        operands = [member.function.outside[place] for member in self._computed]
         values = [operand.values[0] for operand in operands]
         if not self._by_turns:
             return values
@@ -191,6 +190,7 @@ class StackEmitter:
         else:
             held = self._dialect.shard_of(0)
             shards = [self._dialect.slice_own(at, whole, layout, held) for whole in own]
+        # By turns there are shards of what fills up, too.
         for member, shard in zip(self._members, shards, strict=False):
             old = member.yielded(member.function.results[place].operand)
             self._edit.replace_value(old, shard)

@@ -203,6 +203,7 @@ def summed(gradients: Sequence[Iterable[str]], nodes: Iterable[Any]) -> list[lis
     latest = {name: copy for copy, own in enumerate(gradients) for name in own}
     taken: set[str] = set()
     for node in nodes:
+        # What waits for an op ("^") needs more than gradients, and is not known by such a name.
         sources = [text.partition(":")[0] for text in node.input]
         known = latest.keys() >= {*sources} if sources else node.op == "Const"
         if not known:

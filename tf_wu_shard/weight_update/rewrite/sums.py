@@ -8,6 +8,7 @@ each kind of sum: maxima are sums of a kind (see `rules.sums`).
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 
 from tf_wu_shard.dtypes import BOOL, FLOAT32, item_bytes
@@ -139,9 +140,7 @@ def result(at: Emitter, op: BodyOp, total: Value) -> Value:
     """
     summed, rule = op.sum, SUMS[op.type]
     assert summed is not None, f"{op.type} is no sum"
-    count = 1
-    for axis in summed.axes:
-        count *= summed.of[axis]
+    count = math.prod(summed.of[axis] for axis in summed.axes)
     divisor = count if rule.mean else 2 if rule.half else 1
     if divisor != 1:
         # A plain division by a constant is made a multiplication when the graph is optimized.

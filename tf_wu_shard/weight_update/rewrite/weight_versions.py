@@ -49,7 +49,7 @@ def open_version(versions: Iterable[WeightVersion]) -> WeightVersion:
 
 
 def read_beside(view: GraphView, handle: str, body: Collection[str]) -> list[VariableValue]:
-    """The values of a weight that its update is not alone to read, without the reads of its own.
+    """The values of a weight that others than its update read, each with those reads alone.
 
     Args:
         view: The graph.
