@@ -29,22 +29,36 @@ def flag() -> Iterator[None]:
     tf.config.optimizer.set_experimental_options({FLAG: False})
 
 
-def calls_of_the_pass(strategy: tf.distribute.Strategy, optimizer: Optimizer, layers: int) -> int:
-    """Calls that the package makes while a step that trains `layers` dense layers is traced."""
+def calls_of_the_pass(
+    strategy: tf.distribute.Strategy, optimizer: Optimizer, layers: int, branches: bool = False
+) -> int:
+    """Calls that the package makes while a step that trains `layers` dense layers is traced.
+
+    With `branches`, each layer scales its results by a number that a branch of it initialises.
+    """
     with strategy.scope():
         kernels = [tf.Variable(tf.ones((128, 128)), name=f"kernel_{i}") for i in range(layers)]
+        scales = [tf.Variable(tf.ones((128,))) for _ in range(layers)] if branches else []
         made = optimizer()
-        made.build(kernels)
+        made.build([*kernels, *scales])
+
+    def initialised(x: tf.Tensor, scale: tf.Variable) -> tf.Tensor:
+        def by_batch() -> tf.Tensor:
+            return scale.assign(scale / (1.0 + tf.math.reduce_std(x, 0)))
+
+        return tf.cond(tf.reduce_sum(scale) > 1e3, by_batch, lambda: scale + 0.0)
 
     @tf.function(autograph=False)
     def step() -> Any:
         def replica() -> tf.Tensor:
             with tf.GradientTape() as tape:
                 x = tf.ones((4, 128))
-                for kernel in kernels:
-                    x = tf.tanh(x @ kernel)
+                for kernel, *scale in zip(kernels, *([scales] if branches else []), strict=True):
+                    x = x @ kernel
+                    x = tf.tanh(x * initialised(x, *scale) if branches else x)
                 loss = tf.reduce_mean(x)
-            made.apply_gradients(zip(tape.gradient(loss, kernels), kernels, strict=True))
+            trained = [*kernels, *scales]
+            made.apply_gradients(zip(tape.gradient(loss, trained), trained, strict=True))
             return loss
 
         return strategy.run(replica)
@@ -88,3 +102,15 @@ def test_twice_the_layers_are_twice_the_work(
     # What does not grow with the layers makes it less than two; a walk over all of the graph for
     # each op, or each variable, would make it three or four.
     assert 1.5 < twice / once < 2.1, (once, twice)
+
+
+def test_twice_the_branches_are_twice_the_work(
+    strategy_of: Callable[[int], tf.distribute.Strategy],
+) -> None:
+    """Each is written out, or looked at for that, by changes next to it alone."""
+    sgd: Optimizer = lambda: tf.keras.optimizers.SGD(0.1, momentum=0.9)  # noqa: E731
+    strategy = strategy_of(2)
+    once, twice = (calls_of_the_pass(strategy, sgd, layers, branches=True) for layers in (6, 12))
+    # What each scale is in the end is followed through the layers behind it: a tenth is of their
+    # number's square.
+    assert 1.5 < twice / once < 2.4, (once, twice)

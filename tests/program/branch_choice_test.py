@@ -52,7 +52,9 @@ def test_a_branch_is_known_by_its_call() -> None:
 
 def test_lists_are_handed_where_they_are() -> None:
     choice = BranchChoice(condition(), lambda new: None)
-    added = choice.handing_lists([(), (0, 1)], {"rows": "d1", "values": ""})
+    devices = {"rows": "d1", "values": ""}
+    around = {n: tf.compat.v1.NodeDef(name=n, device=device) for n, device in devices.items()}
+    added = choice.handing_lists([(), (0, 1)], around.get)
     first, second = (node for node in added if node.op == "StridedSlice")
     assert (first.input[0], first.device) == ("rows:1", "d1")
     assert (second.input[0], second.device) == ("values", "")

@@ -82,13 +82,13 @@ class BranchChoice:
         return self._new(self._node.name, "NoOp", control_inputs(self._node))
 
     def handing_lists(
-        self, lists: Sequence[Sequence[int]], devices: Mapping[str, str]
+        self, lists: Sequence[Sequence[int]], node_of: Callable[[str], Any | None]
     ) -> list[Any]:
         """What hands the branches of a condition their lists of rows; the calls are changed.
 
         Args:
             lists: For each branch, the numbers of its arguments that are some.
-            devices: Those of the ops around, by name.
+            node_of: The NodeDef around of a name; None where there is none.
         """
         added: list[Any] = []
         for call, numbers in zip(self.calls, lists, strict=True):
@@ -97,8 +97,8 @@ class BranchChoice:
             types = {call.input[n]: call.attr["Tin"].list.type[n] for n in numbers}
             new, handed = all_or_none(f"{call.name}/wu_shard_lists", select_of(call.name), types)
             for one in new:
-                source = source_of(one.input[0]) if one.input else ""
-                one.device = devices.get(source, self._node.device)
+                source = node_of(source_of(one.input[0])) if one.input else None
+                one.device = (source or self._node).device
                 self._adopt(one)
             for number in numbers:
                 call.input[number] = handed[call.input[number]]

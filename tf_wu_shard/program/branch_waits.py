@@ -61,32 +61,6 @@ class Waits:
         return frozenset(self._op.controls)
 
 
-def idle_after(view: GraphView, op: Op) -> set[str]:
-    """The ops behind an op that nobody needs: what a branch returns is always given a name."""
-    behind = {op.name}
-    for other in view:
-        if other.name not in view.live and not behind.isdisjoint(other.sources):
-            behind.add(other.name)
-    return behind - {op.name}
-
-
-def effects_of_results(view: GraphView, op: Op) -> set[str]:
-    """The effects that come after an op as what it returns does.
-
-    An access of a variable waits for the writes of that variable itself.
-    """
-    behind = {op.name}
-    found = set()
-    for other in view:
-        accesses = any(value.op in view.variables for value in other.inputs)
-        if behind.isdisjoint(other.sources) or (accesses and not is_call(other.type)):
-            continue
-        behind.add(other.name)
-        if view.has_effect(other):
-            found.add(other.name)
-    return found
-
-
 def _taken(view: GraphView, op: Op) -> set[str]:
     """The variables that an op takes, by their handles."""
     return {value.op for value in op.inputs if value.op in view.variables}

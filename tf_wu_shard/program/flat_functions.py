@@ -80,6 +80,9 @@ class WrittenOut(NamedTuple):
         return None if number is None else Place(number, inner)
 
 
+_NONE: Mapping[str, Any] = {}
+
+
 class _Flat(NamedTuple):
     """A function, as `WrittenOut`, and the numbers of its arguments that are lists of rows."""
 
@@ -124,6 +127,7 @@ class FlatFunctions:
         results: Iterable[Value],
         values_of: Collection[int] = (),
         *,
+        around: Mapping[str, Any] = _NONE,
         checked: bool = True,
     ) -> WrittenOut:
         """Writes calls and branch ops out, with all that they call.
@@ -132,9 +136,10 @@ class FlatFunctions:
             nodes: NodeDefs; never changed.
             chosen: Names of the calls and branch ops.
             graph: That whose ops call the functions.
-            results: What the nodes' function returns.
+            results: What the nodes' function returns, or what is around them takes.
             values_of: Numbers of the arguments of a condition's branches that are no variables, and
                 may be lists of rows.
+            around: The NodeDefs beside these, by name, of which nothing is changed.
             checked: Whether it is checked that what plain calls run may run in vain; False where
                 that is done with what is around them.
 
@@ -149,7 +154,7 @@ class FlatFunctions:
         shapes: dict[str, tuple[Shape, ...]] = {}
         selections: set[str] = set()
         of_lists: set[str] = set()
-        devices = {node.name: node.device for node in nodes} if values_of else {}
+        beside = {node.name: node for node in nodes}
         written: list[Any] = []
         for node in nodes:
             if node.name not in chosen:
@@ -162,23 +167,26 @@ class FlatFunctions:
             may_be = values_of if node.op in IFS else ()
             check = checked or choice is not None
             names = [call.attr["f"].func.name for call in calls]
-            own = [self._called(graph, name, count, may_be, checked=check) for name in names]
+            called = [self._called(graph, name, count, may_be, checked=check) for name in names]
             if self._recompiled is not None and is_compiled(node):
-                self._check_compiled(node, own[0].body)
-            bodies |= {call.name: flat for call, flat in zip(calls, own, strict=True)}
+                self._check_compiled(node, called[0].body)
+            bodies |= {call.name: flat for call, flat in zip(calls, called, strict=True)}
             written += calls
             if choice is not None:
                 used = [index for index in range(count) if Value(node.name, index) in taken]
-                of_results = {i: Result(dtypes[i], _common_shape(own, i)) for i in used}
+                of_results = {i: Result(dtypes[i], _common_shape(called, i)) for i in used}
                 added = choice.selection(of_results, values, shapes)
                 selections |= {new.name for new in added if new.op == "SelectV2"}
                 written += added
-                written += choice.handing_lists([flat.lists for flat in own], devices)
+                written += choice.handing_lists(
+                    [flat.lists for flat in called], lambda name: beside.get(name, around.get(name))
+                )
                 written.append(choice.done())
         inlined = inline(
             [with_values(node, values) for node in written],
             {name: flat.body for name, flat in bodies.items()},
             self._adopted,
+            around,
         )
         for name, (call, inner) in inlined.origins.items():
             shapes[name] = bodies[call].shapes[inner]

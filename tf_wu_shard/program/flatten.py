@@ -30,6 +30,7 @@ from tf_wu_shard.program.compiled_calls import is_compiled, not_compiled_again, 
 from tf_wu_shard.program.inlining import Body, inline
 from tf_wu_shard.program.lifting import HandleNeededError, taking_values
 from tf_wu_shard.program.reduced_operands import calling_with_reduced_operands
+from tf_wu_shard.program.remaining_nodes import only_waiting
 from tf_wu_shard.program.specialise import Specialiser
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.variables import READ, Access
@@ -248,7 +249,7 @@ class _Flat:
             passed_on = node.op == "Identity" and node.input[0] in self._handles
             if passed_on and self._is_here(node) and Value(node.name) not in self._outputs:
                 same[node.name] = node.input[0]
-                node = _only_waiting(node)
+                node = only_waiting(node, control_inputs(node))
             yield node
             if node.op in LOOPS and self._is_here(node):
                 handles = [(n, text) for n, text in enumerate(node.input) if text in self._handles]
@@ -336,12 +337,3 @@ def reaching(view: GraphView, op_types: Container[str]) -> Callable[[str], bool]
         return known[name]
 
     return ask
-
-
-def _only_waiting(node: Any) -> Any:
-    """A node of the same name that yields nothing, and waits for what it waited for."""
-    new = tf.compat.v1.NodeDef(name=node.name, op="NoOp", device=node.device)
-    new.input.extend(control_inputs(node))
-    if PROGRAM in node.attr:
-        new.attr[PROGRAM].CopyFrom(node.attr[PROGRAM])
-    return new

@@ -177,10 +177,12 @@ def ended_in_place(
     by_name = {node.name: node for node in nodes} if held else {}
     instead: dict[str, Any] = {}
     for write in (by_name[name] for name in writes if held and by_name[name].input[0] in held):
-        handle, chosen = write.input[0], by_name[parse_value(write.input[1]).op]
+        handle, chosen = write.input[0], by_name.get(parse_value(write.input[1]).op)
         instead[write.name] = waiting(write, [held[handle].op])
+        if chosen is None or chosen.op != "SelectV2":
+            continue
         selected = {*map(parse_value, chosen.input[1:])}
-        if chosen.op == "SelectV2" and selected == {held[handle], Value(before[handle])}:
+        if selected == {held[handle], Value(before[handle])}:
             waits = [f"^{held[handle].op}"]
             done = tf.compat.v1.NodeDef(name=write.name, op="NoOp", device=write.device)
             done.input.extend([*control_inputs(write), *waits])

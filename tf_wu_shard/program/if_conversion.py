@@ -35,13 +35,14 @@ from tf_wu_shard.grounds.dialect import CarriedReduction
 from tf_wu_shard.grounds.tpu.ops import PROGRAM
 from tf_wu_shard.program.branch_op import called_by, values_of
 from tf_wu_shard.program.branch_parts import Parts, in_two, rest_of
-from tf_wu_shard.program.branch_waits import Waits, effects_of_results, idle_after
+from tf_wu_shard.program.branch_waits import Waits
 from tf_wu_shard.program.called_graph import CalledGraph, Shape
 from tf_wu_shard.program.compiled_calls import compiled_in
 from tf_wu_shard.program.flat_functions import FlatFunctions, Places, WrittenOut
 from tf_wu_shard.program.fused_values import ended_in_place, restored, stand_in
 from tf_wu_shard.program.lifting import HandleNeededError, taking_values
 from tf_wu_shard.program.reduced_operands import calling_with_reduced_operands
+from tf_wu_shard.program.remaining_nodes import Following, RemainingNodes
 from tf_wu_shard.program.specialise import Specialiser
 from tf_wu_shard.program.speculation import RunsInVainError, unproved
 from tf_wu_shard.refusals import Refusal
@@ -83,18 +84,23 @@ def if_converted(
         return captured
     carried = tuple(sums(view))
     branches = calling_with_reduced_operands(view, program, carried, BRANCHES)
+    if not branches:
+        return captured
+    specialiser, following = Specialiser(graph, captured, stand_in), Following(view)
     # For each branch op, what of it is not to run in vain.
     staying: dict[str, Places] = {}
     # Those to whose branches no list of rows is handed.
     without_lists: set[str] = set()
     while True:
-        work = _Conversion(graph, captured, in_parts, recompiled, without_lists)
+        work = _Conversion(
+            graph, captured, specialiser, following, in_parts, recompiled, without_lists
+        )
         for op in branches:
             work.convert(op, staying.get(op.name, {}))
-        more = work.unproved(carried)
+        more = work.written_out_too_far(carried)
         if not more:
             kept = captured.kept_branches | work.kept
-            return replace(work.converted, kept_branches=kept) if branches else captured
+            return replace(work.converted, kept_branches=kept)
         for name, found in more.items():
             if None in found and name not in without_lists:
                 # It is a selection; one of a table is known where no branch is handed its rows.
@@ -118,6 +124,8 @@ class _Conversion:
         self,
         graph: CalledGraph,
         captured: Captured,
+        specialiser: Specialiser,
+        following: Following,
         in_parts: bool,
         recompiled: bool | None,
         without_lists: Set[str],
@@ -128,9 +136,8 @@ class _Conversion:
         self.kept: dict[str, Refusal] = {}
         self._graph = graph
         self._captured = captured
-        self._specialiser = Specialiser(graph, captured, stand_in)
-        self._nodes: tuple[Any, ...] = tuple(op.node for op in captured.view)
-        self._outputs = captured.view.outputs
+        self._specialiser = specialiser
+        self._remaining = RemainingNodes(captured.view, following)
         # Names of the functions that whole branches called.
         self._written_out: frozenset[str] = captured.written_out
         self._shapes: dict[str, tuple[Shape, ...]] = {}
@@ -161,7 +168,7 @@ class _Conversion:
             self.kept[op.name] = refusals.Branches.BRANCH_TAKES_VARIABLE_TWICE.at()
             return
         # What it takes of an earlier branch op is something else by now.
-        now = next(node for node in self._nodes if node.name == op.name)
+        now = self._remaining.by_name[op.name]
         why = next(iter(staying.values()), None)
         if why is None:
             why = self._whole(op, now, used, written)
@@ -238,25 +245,18 @@ class _Conversion:
                 writes.append(write)
                 instead[handle] = [write.name]
             node.input[slot] = read.name
-        idle = idle_after(self._captured.view, op)
-        later = effects_of_results(self._captured.view, op) if writes else ()
-        nodes = [
-            waiting(n, [node.name] if n.name in later else ())
-            for n in self._nodes
-            if n.name != node.name and n.name not in idle
-        ]
-        outputs = self._outputs
         # What came after the branch comes after all that it did, be that to look.
         done = [name for names in instead.values() for name in names]
+        stays = []
+        taken = self._remaining.taken_of(op)
         if parts.rest is not None:
             # What the branch changes, the part that is written out reads before.
             rest = waiting(parts.rest, [read.name for read in reads])
             rest = waiting(rest, [w.name for w in writes] if parts.observes else ())
             whole = self._captured.view.results(op.name)
             shapes[rest.name] = tuple(self._captured.view.shape(value) for value in whole)
-            moved = {value: Value(rest.name, value.index) for value in whole}
-            nodes = [*(with_values(n, moved) for n in nodes), rest]
-            outputs = tuple(moved.get(value, value) for value in outputs)
+            taken, moved = [], {value: Value(rest.name, value.index) for value in whole}
+            stays.append(rest)
             done.append(rest.name)
             for slot in parts.held:
                 instead.setdefault(str(op.inputs[slot]), []).append(rest.name)
@@ -264,21 +264,23 @@ class _Conversion:
         made = self._specialiser.functions
         functions = FlatFunctions(made, adopt, recompiled=self._recompiled)
         out = functions.write_out(
-            [*nodes, *reads, node, *writes],
+            [*stays, *reads, node, *writes],
             {node.name},
             self._graph,
-            outputs,
+            taken,
             values_of(node, {*used}, self._captured.view) if of_lists else (),
+            around=self._remaining.by_name,
         )
         fused = restored(out.nodes, components, before, adopt, out.select)
         now = [
             waiting(n, done) if n.name == node.name else with_values(n, fused.values)
             for n in fused.nodes
         ]
-        self._nodes, in_place = ended_in_place(now, [w.name for w in writes], fused.held, before)
+        ended, in_place = ended_in_place(now, [w.name for w in writes], fused.held, before)
         self._in_place |= in_place
-        ended = {old: fused.values.get(new, new) for old, new in out.values.items()}
-        self._outputs = tuple(ended.get(v, v) for v in outputs)
+        if parts.rest is None:
+            moved = {old: fused.values.get(new, new) for old, new in out.values.items()}
+        self._remaining.replace(op, ended, moved, effects_wait=bool(writes))
         known = {k: v for k, v in (shapes | out.shapes).items() if k not in fused.gone}
         self._shapes |= known | fused.shapes
         self._in_vain[node.name] = out
@@ -290,8 +292,8 @@ class _Conversion:
         _adopt(new, node)
         return new
 
-    def unproved(self, carried: Sequence[CarriedReduction]) -> dict[str, Places]:
-        """What must not have been written out for the sizes of what it is handed.
+    def written_out_too_far(self, carried: Sequence[CarriedReduction]) -> dict[str, Places]:
+        """What should not be written out, as the sizes of what it is handed are not proved.
 
         Args:
             carried: The function's gradient reductions.
@@ -307,7 +309,7 @@ class _Conversion:
         return self._unproved_in(with_ensured(view, ensured_shapes(view, carried)))
 
     def _unproved_in(self, view: GraphView) -> dict[str, Places]:
-        """As `unproved`, where the view knows all shapes that there are to know."""
+        """As `written_out_too_far`, where the view knows all shapes that there are to know."""
         found: dict[str, Places] = {}
         for name, out in self._in_vain.items():
             known = out.of_lists | self._in_place
@@ -322,15 +324,16 @@ class _Conversion:
         """The function as it is at the end."""
         if not self._in_vain:
             return self._captured
-        called = {n for node in self._nodes if is_call(node.op) for n in callee_names(node)}
+        nodes = tuple(self._remaining.by_name.values())
+        called = {n for node in nodes if is_call(node.op) for n in callee_names(node)}
         made = {n: f for n, f in self._specialiser.functions.items() if n in called}
         known = self._shapes
         before = replace(self._captured, written_out=self._written_out)
         return before.with_nodes(
-            self._nodes,
+            nodes,
             self._captured.functions | made,
             shape_of=lambda value: known[value.op][value.index] if value.op in known else None,
-            outputs=self._outputs,
+            outputs=self._remaining.outputs,
         )
 
 

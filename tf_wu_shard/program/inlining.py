@@ -7,7 +7,7 @@ that the function must run, and nothing of the function runs before what the cal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -65,7 +65,10 @@ class Inlined(NamedTuple):
 
 
 def inline(
-    nodes: Iterable[Any], calls: Mapping[str, Body], adopt: Callable[[Any], None]
+    nodes: Iterable[Any],
+    calls: Mapping[str, Body],
+    adopt: Callable[[Any], None],
+    taken: Container[str] = (),
 ) -> Inlined:
     """Writes out calls.
 
@@ -74,19 +77,25 @@ def inline(
         calls: For each call to write out, by its op's name, the function.
         adopt: Makes a new NodeDef part of the program that the calls are in. What was in a call
             that XLA compiles is marked.
+        taken: Names that no new node may have, beside those of the nodes.
 
     Returns:
         The nodes with the functions' in place of the calls, on the calls' devices where they name
         none.
     """
     nodes = list(nodes)
-    return _Inlining({node.name for node in nodes}, calls, adopt).run(nodes)
+    return _Inlining({node.name for node in nodes}, calls, adopt, taken).run(nodes)
 
 
 class _Inlining:
     def __init__(
-        self, taken: set[str], calls: Mapping[str, Body], adopt: Callable[[Any], None]
+        self,
+        names: set[str],
+        calls: Mapping[str, Body],
+        adopt: Callable[[Any], None],
+        taken: Container[str],
     ) -> None:
+        self._names = names
         self._taken = taken
         self._calls = calls
         self._adopt = adopt
@@ -159,10 +168,10 @@ class _Inlining:
 
     def _free(self, name: str) -> str:
         free, count = name, 0
-        while free in self._taken:
+        while free in self._names or free in self._taken:
             count += 1
             free = f"{name}_{count}"
-        self._taken.add(free)
+        self._names.add(free)
         return free
 
     def _redirected(self, node: Any, found: Inlined) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tf_wu_shard.graph.calls import callee_names, first_argument
+from tf_wu_shard.graph.calls import callee_names, first_argument, is_call
 from tf_wu_shard.graph.op import parse_value
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.program.called_graph import CalledGraph
@@ -88,7 +88,11 @@ class Specialiser:
             called: The graph of the other.
             body: What it consists of, see `CalledGraph.remade`.
         """
-        new = called.remade(body, self.functions.values())
+        calls = (node for node in body.nodes if is_call(node.op))
+        names = {name for call in calls for name in callee_names(call)}
+        new = called.remade(
+            body, [self.functions[name] for name in sorted(names & self.functions.keys())]
+        )
         self.functions[new.name.decode()] = new
         return new.name.decode()
 
