@@ -214,11 +214,20 @@ def applied_by(function: Callable[..., Any], weight: tf.Variable) -> Callable[..
 
 
 @pytest.mark.parametrize("in_shards", [False, True])
+@pytest.mark.parametrize("in_a_branch", [False, True])
 def test_a_function_that_the_step_alone_calls_is_no_other_that_captured_its_slot(
-    strategy: tf.distribute.Strategy, in_shards: bool
+    strategy: tf.distribute.Strategy, in_a_branch: bool, in_shards: bool
 ) -> None:
     weight, slot = weight_and_slot(strategy)
-    apply = tf.function(lambda g: weight.assign_sub(slot.assign(slot + g)), autograph=False)
+
+    def update(gradient: tf.Tensor) -> tf.Tensor:
+        return weight.assign_sub(slot.assign(slot + gradient))
+
+    def in_branch(gradient: tf.Tensor) -> tf.Tensor:
+        finite = tf.reduce_all(tf.math.is_finite(gradient))
+        return tf.cond(finite, lambda: update(gradient), lambda: weight + 0.0)
+
+    apply = tf.function(in_branch if in_a_branch else update, autograph=False)
     if in_shards:
         traced(strategy, momentum_step(weight, slot))
         assert is_sharded(slot)
@@ -346,6 +355,79 @@ def test_a_function_that_trains_nothing_is_not_reported(strategy: tf.distribute.
     captured_step(strategy, lambda _: tf.reduce_sum(weight))
     tf.function(lambda: tf.constant(1.0)).get_concrete_function()
     assert tf_wu_shard.reports() == ()
+
+
+@pytest.mark.parametrize("on_replicas", [False, True])
+def test_nor_is_one_that_initialises_a_weight_in_a_branch(
+    strategy: tf.distribute.Strategy, on_replicas: bool
+) -> None:
+    weight, slot = weight_and_slot(strategy)
+
+    def initialise() -> tf.Tensor:
+        return weight.assign(tf.math.l2_normalize(slot + 1.0))
+
+    def body() -> tf.Tensor:
+        return tf.cond(tf.reduce_sum(slot) > 0.0, initialise, lambda: weight + 0.0)
+
+    step = (lambda: strategy.run(body)) if on_replicas else body
+    tf.function(step, autograph=False).get_concrete_function()
+    assert tf_wu_shard.reports() == ()
+
+
+def test_an_update_that_sums_by_itself_in_a_branch_is_told_of(
+    strategy: tf.distribute.Strategy,
+) -> None:
+    """By adding up what the replicas have: no reduction that is known, but no initialisation."""
+    weight, _ = weight_and_slot(strategy)
+
+    @tf.function(autograph=False)
+    def step(rows: tf.Tensor) -> tf.Tensor:
+        def update() -> tf.Tensor:
+            own = strategy.experimental_local_results(strategy.run(lambda: weight * rows))
+            total = tf.add_n([tf.cumsum(one) for one in own])
+            strategy.extended.update(weight, lambda one: one.assign_sub(0.1 * total))
+            return tf.reduce_sum(total)
+
+        return tf.cond(tf.reduce_sum(rows) > 0.0, update, lambda: 0.0)
+
+    step.get_concrete_function(tf.TensorSpec(weight.shape))
+    assert the_report().verdict == "nothing sharded" and reasons()
+
+
+def test_who_follows_a_weight_that_a_branch_updates_is_not_told_of(
+    strategy: tf.distribute.Strategy,
+) -> None:
+    """A teacher, trainable as Keras makes it: neither by the step nor by who calls that."""
+    weight, slot = weight_and_slot(strategy)
+    with strategy.scope():
+        teacher = tf.Variable(tf.zeros(weight.shape), name="teacher")
+
+    def train() -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum((tf.ones((3, 5)) @ weight) ** 2)
+        context = tf.distribute.get_replica_context()
+        slot.assign(0.9 * slot + context.all_reduce("SUM", tape.gradient(loss, weight)))
+        weight.assign_sub(0.1 * slot)
+        return loss
+
+    @tf.function(autograph=False)
+    def step(really: tf.Tensor) -> tf.Tensor:
+        def run() -> tf.Tensor:
+            return strategy.experimental_local_results(strategy.run(train))[0]
+
+        def follow() -> None:
+            teacher.assign(0.9 * teacher + 0.1 * weight)
+
+        loss = tf.cond(really, run, lambda: tf.constant(0.0))
+        with tf.control_dependencies([loss]):
+            strategy.run(follow)
+        return strategy.reduce("SUM", strategy.run(lambda: tf.reduce_sum(teacher)), axis=None)
+
+    around = tf.function(lambda really: step(really) + 1.0, autograph=False)
+    around.get_concrete_function(tf.TensorSpec((), tf.bool))
+    (report,) = tf_wu_shard.reports()
+    assert report.verdict == "sharded" and report.function.startswith("step/cond_true_")
+    assert not report.left_alone
 
 
 def test_a_step_adds_no_report_of_a_weight_that_its_branch_reports(

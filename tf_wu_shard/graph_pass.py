@@ -18,7 +18,7 @@ from absl import logging
 from tf_wu_shard import captures, eligibility, gate, passes, refusals
 from tf_wu_shard.config import ShardingOptions, current_options
 from tf_wu_shard.errors import StorageError, TooLittleShardedError, WuShardError
-from tf_wu_shard.grounds.tpu.obstacles import obstacle, sums_over_replicas
+from tf_wu_shard.grounds.tpu.obstacles import sums_over_replicas
 from tf_wu_shard.partial_sums.stand_ins import check_stand_ins
 from tf_wu_shard.program.called_graph import TracedGraph
 from tf_wu_shard.program.nesting import nested_programs
@@ -228,7 +228,7 @@ def _processed(
             ) from error
         _report_failure(graph, error, options)
         return _only_lowered(graph, captured)
-    if options is not None and step.reports:
+    if options is not None and (step.reports or step.reported):
         _SHARDED_UPDATE.remember(graph, step)
         _SHARDED_UPDATE.remember(new, step)
     _publish(step, options, *since)
@@ -294,7 +294,7 @@ def _check_in_reach(step: Step) -> None:
     cluster, graph_def = step.captured.cluster, step.view.graph_def
     if cluster is None or not sums_over_replicas(graph_def):
         return
-    refusal = cluster.refusal or obstacle(graph_def, cluster.name)
+    refusal = cluster.against(graph_def)
     if refusal is not None:
         raise WuShardError(refusal.reason)
     nested = nested_programs(

@@ -89,6 +89,36 @@ def overwritten(strategy: tf.distribute.Strategy) -> Left:
     return Left(net.state, [*net.run(net.train, 3), *net.run(net.train, 2)])
 
 
+class _Averaging(tf_keras.optimizers.legacy.SGD):
+    """Keeps averages as tensorflow_addons' SWA does: a function yields them, to be waited for."""
+
+    def _create_slots(self, var_list: list[Any]) -> None:
+        for weight in var_list:
+            self.add_slot(weight, "average")
+
+    @tf.function
+    def _average(self, weight: Any, average: Any) -> Any:
+        count = tf.cast(self.iterations // 2, tf.float32)
+        return tf.cond(
+            self.iterations % 2 == 0,
+            lambda: average.assign((average * count + weight) / (count + 1.0)),
+            lambda: tf.identity(average),
+        )
+
+    def _resource_apply_dense(self, grad: Any, var: Any, apply_state: Any = None) -> Any:
+        applied = super()._resource_apply_dense(grad, var, apply_state)
+        with tf.control_dependencies([applied]):
+            average = self._average(var, self.get_slot(var, "average"))
+        return tf.group(applied, average)
+
+
+def averaged_by_a_function(strategy: tf.distribute.Strategy) -> Left:
+    """What a function yields of a slot is only waited for; the step is traced twice."""
+    net = LegacyNet(strategy, lambda: _Averaging(0.05))
+    net.optimizer._create_all_weights(net.trainable())
+    return Left(net.state, [*net.run(net.train, 3), *net.run(net.train, 2)])
+
+
 def pulled_back(strategy: tf.distribute.Strategy) -> Left:
     """One op updates a weight; in every second step a branch moves slow weights, and it to them."""
     net = LegacyNet(strategy, lambda: tf_keras.optimizers.legacy.Adam(0.01))
@@ -213,6 +243,7 @@ SCENARIOS: dict[str, Scenario] = {
         with_table=True,
     ),
     "overwritten": overwritten,
+    "averaged_by_a_function": averaged_by_a_function,
     "pulled_back": pulled_back,
     "applied_in_a_branch": _applied(lambda taken, applied: tf.cond(taken, applied, lambda: 0)),
     "applied_beside_an_effect": _applied(functools.partial(_with_an_effect, before=False)),

@@ -15,6 +15,7 @@ IN_SHARDS = {
     "overflowing": (4, 2),
     "overflowing_fused": (4, 2),
     "overflowing_overwritten": (6, 2),
+    "averaged_by_a_function": (2, 2),
     "pulled_back": (6, 2),
     "applied_in_a_branch": (2, 2),
     "overflowing_beside_rows": (6, 2),

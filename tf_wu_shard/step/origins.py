@@ -139,9 +139,9 @@ def brought_in(view: GraphView, value: Value) -> Origin:
     return Origin.OWN if _is_own(view, op) else Origin.EVERYBODYS
 
 
-def joins_replicas(op: Op) -> bool:
-    """Whether an op makes one value of what all replicas have: a sum, or all of it side by side."""
-    return op.type.startswith("Collective") or op.type in REDUCTIONS or op.type == "NcclAllReduce"
+def joins_replicas(op_type: str) -> bool:
+    """Whether ops of a type make one value of what all replicas have: a sum, or all of it."""
+    return op_type.startswith("Collective") or op_type in REDUCTIONS or op_type == "NcclAllReduce"
 
 
 def _is_of_all(view: GraphView, op: Op) -> bool:
@@ -179,7 +179,7 @@ def _is_own(view: GraphView, op: Op) -> bool:
 def _is_everybodys(view: GraphView, op: Op) -> bool:
     """Whether what enters an op is not followed: it is summed there, or nothing is claimed."""
     known = op.name in view.variables or op.type in _SHAPES or op.type == REPLICATED_INPUT
-    return known or (joins_replicas(op) and op.type not in PARTS and _is_of_all(view, op))
+    return known or (joins_replicas(op.type) and op.type not in PARTS and _is_of_all(view, op))
 
 
 # How many replicas there are, by view; 0 where no variable tells.

@@ -113,6 +113,10 @@ def storage_constraints(
         if refusal is not None:
             stays(updated, refusal)
     written_out = [function_graph.inner_graph(graph, name) for name in captured.written_out]
+
+    def is_written_out(f: Any) -> bool:
+        return f in written_out and function_graph.is_nested(f)
+
     # Variables are asked, and functions that may have captured them, only of what is to move; what
     # has to stay may let something else move.
     while moving := stored.keys() & {slot.variable for slot in planned(found).plan.in_shards}:
@@ -123,7 +127,7 @@ def storage_constraints(
             own,
             lambda f: (
                 function_graph.is_part_of(f, graph)
-                or (f in written_out and function_graph.is_nested(f))
+                or is_written_out(function_graph.function_of(f))
                 or function_graph.never_runs(f, graph)
                 or creating_traces.is_over(f)
             ),

@@ -13,7 +13,7 @@ from tf_wu_shard import refusals
 from tf_wu_shard.config import ShardingOptions
 from tf_wu_shard.graph.calls import is_call
 from tf_wu_shard.graph.view import GraphView
-from tf_wu_shard.grounds.tpu.obstacles import obstacle, sums_over_replicas
+from tf_wu_shard.grounds.tpu.obstacles import sums_over_replicas
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.report.published import nothing_sharded
 from tf_wu_shard.report.report import Report
@@ -38,7 +38,8 @@ from tf_wu_shard.weight_update.sharding import Sharding, plan_sharding
 _ONLY_WHAT_IS_IN_SHARDS = ShardingOptions(min_elements=sys.maxsize)
 
 
-# FuncGraphs that were reported, each with the ids of the variables that its reports are about.
+# FuncGraphs that were looked at, each with the ids of the variables that its reports are about, and
+# of those that it writes and does not train.
 Reported: TypeAlias = Mapping[Any, frozenset[int]]
 
 
@@ -77,12 +78,13 @@ class Outcome:
 
     @property
     def reported(self) -> frozenset[int]:
-        """The ids of the variables that its reports are about, see `Reported`."""
+        """The ids of the variables of which a caller has no more to report, see `Reported`."""
         names = {v.name for report in self.reports for v in report.variables}
         names |= {v.name for report in self.reports for v in report.left_alone}
         # Of what is updated together, such as an average of a weight with it, a report names one.
         together = self.analysis.updates if self.analysis is not None and self.report else ()
         names |= {v.key for update in together for v in update.variables}
+        names |= self.analysis.untrained if self.analysis is not None else frozenset()
         variables = self.nested.captured.variables
         return frozenset(id(variable) for key, variable in variables.items() if key in names)
 
@@ -119,7 +121,7 @@ def run_stages(step: Step, options: ShardingOptions | None, reported: Reported) 
         return Outcome(nested, report=_left_whole(title, captured, step.unsharded))
     if cluster is not None:
         graph_def = captured.view.graph_def
-        refusal = cluster.refusal or obstacle(graph_def, cluster.name)
+        refusal = cluster.against(graph_def)
         if refusal is not None:
             return Outcome(nested, report=_refused(title, captured, refusal))
         nested = share_nested_updates(

@@ -76,6 +76,13 @@ def test_a_refused_update_is_told_what_it_would_have_updated() -> None:
         ("w", (4,), False),
         ("m", (4,), True),
     ]
+    # What is made anew of another one, and not of what it held, has no slots.
+    untrained = RefusedUpdate("w", (0,), refusals.Updates.NOT_TRAINABLE.at("odd"))
+    for text, count in ((GRAPH, 2), (GRAPH.replace("AssignSub", "Assign"), 1)):
+        view = view_of(text, replicas=1, variables=SHAPES, trainable=())
+        (found,) = with_variables(view, (), (untrained,))
+        assert len(found.variables) == count
+    view = view_of(GRAPH, replicas=1, variables=SHAPES)
     # A second one has no more of what the first was counted with.
     _, second = with_variables(view, (), (refused, refused))
     assert second.variables == ()

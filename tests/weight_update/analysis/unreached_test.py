@@ -18,12 +18,15 @@ TWO = {"w": (4,), "e": (4,)}
 
 
 def test_a_trainable_variable_written_without_a_reduced_gradient_is_named() -> None:
-    text = MOMENTUM + "c = Const() [4]\nset# = AssignVariableOp(e#, c) @d#\n"
+    text = MOMENTUM + "own# = Placeholder() [4]\nset# = AssignVariableOp(e#, own#) @d#\n"
     analysis = analysis_of(text, variables={**SHAPES, "e": (4,)}, trainable=("w", "e"))
     assert reasons_of(analysis) == {
         "e": "AssignVariableOp writes it from no gradient known to be summed over replicas (set0)"
     }
     assert len(analysis.updates) == 1
+    reset = text.replace("own# = Placeholder() [4]", "own# = Const() [4]")
+    analysis = analysis_of(reset, variables={**SHAPES, "e": (4,)}, trainable=("w", "e"))
+    assert reasons_of(analysis) == {} and analysis.untrained == {"e"}
 
 
 def test_a_reduction_over_another_group() -> None:
@@ -72,6 +75,7 @@ def test_a_weight_that_follows_another_one_is_no_update() -> None:
     """
     analysis = analyze(view_of(text, variables=TWO, trainable=("w", "e")), DIALECT)
     assert (analysis.refused, analysis.refusals) == ((), ())
+    assert analysis.untrained == {"e"}
 
 
 def test_a_rate_that_one_replica_computes_for_all_makes_no_update() -> None:

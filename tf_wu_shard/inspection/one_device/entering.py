@@ -19,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 
 from tf_wu_shard import refusals
 from tf_wu_shard.graph.op import Op, Value
@@ -28,9 +28,7 @@ from tf_wu_shard.inspection.one_device.dominators import Dominators
 from tf_wu_shard.inspection.one_device.row_numbers import behind_rows, rows_entering
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.writes import WRITES, writes_rows
-
-# An update that goes through more variables than this is none that was seen.
-_MOST_STATES = 64
+from tf_wu_shard.weight_update.analysis.kept_slots import MOST_STATES, states_behind
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +80,7 @@ class Entering:
         self._dominators = Dominators(view)
         self._sizes = {ref.key: math.prod(ref.shape or ()) for ref in view.variables.values()}
         trained = {ref.key for ref in view.variables.values() if ref.trainable}
-        self._states = _states_behind(view, self._dominators.held - trained)
+        self._states = states_behind(view, self._dominators.held - trained)
         self.refusals: list[Refusal] = []
         found: dict[Value, None] = {}
         by_rows: list[tuple[_Update, Value]] = []
@@ -114,7 +112,7 @@ class Entering:
             return refusals.Inspection.INSIDE_OF_BRANCH.at(other.name, op_type=other.type)
         slots = self._slots(written, math.prod(ref.shape or ()))
         if slots is None:
-            return refusals.Inspection.TOO_MANY_VARIABLES.at(where, most=_MOST_STATES)
+            return refusals.Inspection.TOO_MANY_VARIABLES.at(where, most=MOST_STATES)
         others = (write for key in slots for write in self._dominators.writes.get(key, ()))
         ops = {op.name: op for op in (*writes, *others)}
         return _Update(ref, where, tuple(ops.values()), slots)
@@ -245,7 +243,7 @@ class Entering:
         while stack:
             states = self._states.get(stack.pop().op, frozenset())
             for key in states - found:
-                if len(found) >= _MOST_STATES:
+                if len(found) >= MOST_STATES:
                     return None
                 if self._sizes[key] == 1 and size != 1:
                     continue
@@ -253,25 +251,3 @@ class Entering:
                 for write in self._dominators.writes[key]:
                     stack += self._operands(write)
         return frozenset(found)
-
-
-def _states_behind(view: GraphView, states: Set[str]) -> dict[str, frozenset[str]]:
-    """For each op that depends on the values of some variables, by name: of which, by key.
-
-    Args:
-        view: The graph.
-        states: The variables' keys.
-    """
-    found: dict[str, frozenset[str]] = {}
-    for op in view:
-        behind: frozenset[str] = frozenset()
-        for value in op.inputs:
-            ref = view.variables.get(value.op)
-            own = frozenset({ref.key}) if ref is not None and ref.key in states else frozenset()
-            more = own or found.get(value.op)
-            # Which ones no longer matters beyond this; an update refuses so many.
-            if more and not more <= behind and len(behind) <= _MOST_STATES:
-                behind |= more
-        if behind:
-            found[op.name] = behind
-    return found

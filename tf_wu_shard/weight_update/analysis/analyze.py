@@ -38,7 +38,7 @@ def analyze(view: GraphView, dialect: Dialect) -> Analysis:
     graph = ReducedGraph.of(view, reductions, replicas)
     updates, refused = weight_updates(graph) if reductions else ((), ())
     reached = {v.key for u in updates for v in u.variables} | {r.variable for r in refused}
-    unreached = written_unreached(view, graph.names, reached, replicas.devices, refusals)
+    unreached, untrained = written_unreached(view, graph.names, reached, replicas.devices, refusals)
     refused = (*only_weights(view, refused, unreached, updates), *unreached)
     if dialect.uneven is not None and reductions:
         found = owned_updates(graph, updates, refused)
@@ -55,6 +55,7 @@ def analyze(view: GraphView, dialect: Dialect) -> Analysis:
         num_replicas=replicas.total if reductions else 0,
         reductions=with_order(view, reductions, {key for u in updates for key in u.reductions}),
         updates=updates,
-        refused=with_variables(view, updates, refused),
+        refused=with_variables(view, updates, refused, graph.names),
         refusals=tuple(r for r in refusals if r not in of_variables),
+        untrained=untrained,
     )

@@ -11,17 +11,20 @@ from __future__ import annotations
 import collections
 import dataclasses
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 
+from tf_wu_shard import refusals
 from tf_wu_shard.graph.calls import is_call
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
+from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.variables import READ
-from tf_wu_shard.rules.writes import num_written
+from tf_wu_shard.rules.writes import ASSIGN, num_written
+from tf_wu_shard.step.variable_values import values_of
 from tf_wu_shard.weight_update.analysis.types import RefusedUpdate, UpdatedVariable, WeightUpdate
 
 # A weight that depends on more variables than this has no such number of slots: layers have state.
-_MOST = 64
+MOST_STATES = 64
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +57,7 @@ def kept_slots(view: GraphView, weights: Collection[str]) -> dict[str, KeptSlots
         for key in (*touched.writes, *touched.unseen)
         if key not in weights and not refs[key].trainable
     }
-    behind = _states_behind(view, states)
+    behind = states_behind(view, states)
     sizes = {key: None if ref.shape is None else math.prod(ref.shape) for key, ref in refs.items()}
     found = {key: _reached(key, touched, behind, sizes) for key in weights if key in refs}
     owners = collections.Counter(state for states in found.values() for state in states or ())
@@ -68,7 +71,10 @@ def kept_slots(view: GraphView, weights: Collection[str]) -> dict[str, KeptSlots
 
 
 def with_variables(
-    view: GraphView, updates: Iterable[WeightUpdate], refused: Sequence[RefusedUpdate]
+    view: GraphView,
+    updates: Iterable[WeightUpdate],
+    refused: Sequence[RefusedUpdate],
+    reduced: Container[Value] = (),
 ) -> tuple[RefusedUpdate, ...]:
     """Refused updates, with what each would have updated.
 
@@ -76,6 +82,7 @@ def with_variables(
         view: The step.
         updates: Its updates that are not refused.
         refused: Those that are.
+        reduced: The results of its reductions.
     """
     if not refused:
         return ()
@@ -85,7 +92,10 @@ def with_variables(
     refs = {ref.key: ref for ref in view.variables.values()}
     completed = []
     for one in refused:
-        slots = found.get(one.variable, KeptSlots()).slots
+        is_weight = one.refusal.kind is not refusals.Updates.NOT_TRAINABLE or _moves(
+            view, one.variable, reduced
+        )
+        slots = found.get(one.variable, KeptSlots()).slots if is_weight else ()
         variables = tuple(
             UpdatedVariable(key, (), shape, refs[key].dtype, key in slots, refs[key].trainable)
             for key in (one.variable, *slots)
@@ -94,6 +104,28 @@ def with_variables(
         counted.update(v.key for v in variables)
         completed.append(dataclasses.replace(one, variables=variables))
     return tuple(completed)
+
+
+def _moves(view: GraphView, key: str, reduced: Container[Value]) -> bool:
+    """Whether a variable is written with what it held, and a step from there.
+
+    What is made anew of another one, such as a codebook of averages of what it stands for, has no
+    slots.
+    """
+
+    def entering(value: Value) -> Iterable[Value]:
+        if value in reduced:
+            return ()
+        ref = view.variables.get(value.op)
+        others = values_of(view, value.op).writes if ref is not None and ref.key != key else ()
+        return (*view.producer(value).inputs, *(v for write in others for v in write.op.inputs))
+
+    own = {handle for handle, ref in view.variables.items() if ref.key == key}
+    writes = [write.op for handle in own for write in values_of(view, handle).writes]
+    written = (value for op in writes for value in op.inputs[1:])
+    return any(op.type != ASSIGN for op in writes) or any(
+        value.op in own for value in reachable(written, entering)
+    )
 
 
 class _Touched:
@@ -126,8 +158,16 @@ class _Touched:
         return (value for value in op.inputs if value.op not in self._view.variables)
 
 
-def _states_behind(view: GraphView, states: Collection[str]) -> dict[str, frozenset[str]]:
-    """On which states each op's result depends, by its name; what is beyond `_MOST` is cut."""
+def states_behind(view: GraphView, states: Collection[str]) -> dict[str, frozenset[str]]:
+    """On the values of which variables the result of each op depends.
+
+    Args:
+        view: The graph.
+        states: The variables, by key.
+
+    Returns:
+        By the op's name the variables' keys. Which they are does not matter beyond `MOST_STATES`.
+    """
     found: dict[str, frozenset[str]] = {}
     for op in view:
         behind: frozenset[str] = frozenset()
@@ -136,7 +176,7 @@ def _states_behind(view: GraphView, states: Collection[str]) -> dict[str, frozen
             more = found.get(value.op, frozenset())
             if ref is not None:
                 more = frozenset({ref.key}).intersection(states)
-            if len(behind) <= _MOST and not more <= behind:
+            if len(behind) <= MOST_STATES and not more <= behind:
                 behind |= more
         if behind:
             found[op.name] = behind
@@ -163,7 +203,7 @@ def _reached(
         for key in states - found:
             if sizes[key] == 1 and sizes[weight] != 1:
                 continue
-            if len(found) >= _MOST:
+            if len(found) >= MOST_STATES:
                 return None
             found.add(key)
             pending += touched.writes[key]

@@ -285,6 +285,7 @@ class Analysis:
         updates: The updates that can be sharded.
         refused: The variables that cannot, each with its reason.
         refusals: What was refused without a variable to name.
+        untrained: Keys of trainable variables that it writes with what variables hold alone.
     """
 
     fingerprint: str
@@ -293,6 +294,7 @@ class Analysis:
     updates: tuple[WeightUpdate, ...]
     refused: tuple[RefusedUpdate, ...]
     refusals: tuple[Refusal, ...]
+    untrained: frozenset[str] = frozenset()
 
     def reductions_of(self, update: WeightUpdate) -> tuple[GradientReduction, ...]:
         """The reductions of an update's gradients."""

@@ -7,10 +7,13 @@ replicas (a target network that follows another one) is no weight update and is 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from tf_wu_shard import refusals
-from tf_wu_shard.graph.calls import is_call
+from tf_wu_shard.graph.calls import is_call, run_by
+from tf_wu_shard.graph.nodes import data_inputs, source_of, sources_of
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.reachable import reachable
@@ -18,8 +21,8 @@ from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.registry import Family, family_of, is_of_rows, no_rule
 from tf_wu_shard.rules.sparse import BRANCH
 from tf_wu_shard.rules.variables import READ
-from tf_wu_shard.rules.writes import is_fused_update, is_plain_write
-from tf_wu_shard.step.accesses import feeds_a_layer
+from tf_wu_shard.rules.writes import is_fused_update, is_plain_write, num_written
+from tf_wu_shard.step.accesses import accesses, feeds_a_layer
 from tf_wu_shard.step.gradients import ResultNames
 from tf_wu_shard.step.origins import joins_replicas
 from tf_wu_shard.step.variable_values import values_of
@@ -33,7 +36,7 @@ def written_unreached(
     reached: Collection[str],
     devices: Sequence[str],
     left: Iterable[Refusal],
-) -> tuple[RefusedUpdate, ...]:
+) -> tuple[tuple[RefusedUpdate, ...], frozenset[str]]:
     """Trainable mirrored variables that are written, but that no reduced gradient was followed to.
 
     Args:
@@ -44,10 +47,12 @@ def written_unreached(
         left: Why reductions are left as they are, each by its op.
 
     Returns:
-        Each such variable, in the order of the view, with the reason.
+        Each such variable, in the order of the view, with the reason; and, by key, those that are
+        written with nothing but what variables hold, and so not trained.
     """
     refused = {refusal.where: refusal for refusal in left}
     found: dict[str, RefusedUpdate] = {}
+    untrained: set[str] = set()
     for handle, ref in view.variables.items():
         if not ref.trainable or ref.num_replicas != len(devices) or ref.replica != 0:
             continue
@@ -56,24 +61,35 @@ def written_unreached(
         for write in (access.op for access in values_of(view, handle).writes):
             if ref.key in found:
                 continue
-            before = _before(view, names, write)
-            reduces = bool(names or refused or is_call(write.type))
-            if reduces or _of_several(view, before, devices):
+            before = _before(view, names, write, ref.key)
+            reduced = any(value in names or value.op in refused for value in before)
+            joined = _of_several(view, before, devices) or _joins_inside(view, write, devices)
+            plain = not reduced and not joined and _of_variables_alone(view, before)
+            if plain:
+                untrained.add(ref.key)
+            # In a step that sums gradients, what is written with data may be one that was lost.
+            elif reduced or joined or names or refused:
                 keys, refusal = _why_unreached(view, write, before, ref.shape, names, refused)
                 if ref.shape is None and refusal.kind is refusals.Updates.NOT_SUMMED:
                     refusal = refusals.Updates.VARIABLE_SHAPE_OPEN.at(write.name)
                 found[ref.key] = RefusedUpdate(ref.key, keys, refusal)
-    return tuple(found.values())
+    return tuple(found.values()), frozenset(untrained - found.keys())
 
 
-def _before(view: GraphView, names: ResultNames, write: Op) -> dict[Value, None]:
+def _before(view: GraphView, names: ResultNames, write: Op, key: str) -> dict[Value, None]:
     """All values that a written one depends on, up to reduced gradients.
 
-    Those that variables held before are among them.
+    Those that variables held before are among them, but not what is written to weights of layers:
+    it is reported of these, and who follows them (a teacher, say) is not trained by it.
     """
 
+    @functools.cache
+    def is_of_another(handle: str) -> bool:
+        ref = view.variables[handle]
+        return ref.key != key and ref.trainable and _enters_a_layer(view, handle)
+
     def entering(value: Value) -> Iterable[Value]:
-        if value in names:
+        if value in names or (value.op in view.variables and is_of_another(value.op)):
             return ()
         # What a read yields was written to the variable, perhaps in this step.
         writes = values_of(view, value.op).writes if value.op in view.variables else []
@@ -83,6 +99,27 @@ def _before(view: GraphView, names: ResultNames, write: Op) -> dict[Value, None]
     return dict.fromkeys(reachable(write.inputs, entering))
 
 
+def _enters_a_layer(view: GraphView, handle: str) -> bool:
+    """Whether a variable is read, before it is written, by more than arithmetic on its elements.
+
+    A call that takes it may hold layers, and its update with them.
+    """
+    first = next(iter(accesses(view, handle)), None)
+    if first is None or is_call(first.op.type) or first.op.type != READ:
+        return first is not None and (is_call(first.op.type) or first.access.is_read)
+    takers = view.consumers(Value(first.op.name))
+    shape = view.variables[handle].shape
+    return any(
+        family_of(op.type) is None or view.shape(Value(op.name)) != shape for op, _ in takers
+    )
+
+
+def _of_variables_alone(view: GraphView, values: Iterable[Value]) -> bool:
+    """Whether values are made of nothing but what variables hold, and constants."""
+    ops = map(view.producer, values)
+    return all(op.inputs or op.type == "Const" or op.name in view.variables for op in ops)
+
+
 def _of_several(view: GraphView, values: Iterable[Value], devices: Sequence[str]) -> bool:
     """Whether values are made of what more than one of the replicas has.
 
@@ -90,7 +127,32 @@ def _of_several(view: GraphView, values: Iterable[Value], devices: Sequence[str]
     """
     ops = [view.producer(value) for value in values if view.shape(value) != ()]
     on = {op.device for op in ops}.intersection(devices)
-    return len(on) > 1 or any(map(joins_replicas, ops))
+    return len(on) > 1 or any(joins_replicas(op.type) for op in ops)
+
+
+def _joins_inside(view: GraphView, write: Op, devices: Collection[str]) -> bool:
+    """Whether functions that a write calls, if any, write what is made of several replicas'."""
+    called = run_by(write.node, view.functions) if is_call(write.type) else ()
+    return any(_joins(view.functions[name], devices) for name in called if name in view.functions)
+
+
+def _joins(function: Any, devices: Collection[str]) -> bool:
+    """The same of one function, by its FunctionDef."""
+    nodes = {node.name: node for node in function.node_def}
+
+    def behind(name: str) -> list[str]:
+        return [source for source in sources_of(nodes[name]) if source in nodes]
+
+    def is_of_several(written: Iterable[str]) -> bool:
+        start = nodes.keys() & {source_of(text) for text in written}
+        on = {nodes[name].device for name in reachable(start, behind)}
+        return len(on.intersection(devices)) > 1
+
+    return any(
+        joins_replicas(node.op) or is_of_several(data_inputs(node)[num_written(node.op) :])
+        for node in nodes.values()
+        if joins_replicas(node.op) or num_written(node.op)
+    )
 
 
 def _why_unreached(
