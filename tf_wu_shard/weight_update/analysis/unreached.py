@@ -116,8 +116,13 @@ def _enters_a_layer(view: GraphView, handle: str) -> bool:
 
 def _of_variables_alone(view: GraphView, values: Iterable[Value]) -> bool:
     """Whether values are made of nothing but what variables hold, and constants."""
-    ops = map(view.producer, values)
-    return all(op.inputs or op.type == "Const" or op.name in view.variables for op in ops)
+
+    def may_bring_in(op: Op) -> bool:
+        if op.name in view.variables or op.type in (READ, "Const"):
+            return False
+        return not op.inputs or view.is_stateful(op.type)
+
+    return not any(may_bring_in(view.producer(value)) for value in values)
 
 
 def _of_several(view: GraphView, values: Iterable[Value], devices: Sequence[str]) -> bool:
