@@ -404,7 +404,8 @@ def test_who_follows_a_weight_that_a_branch_updates_is_not_told_of(
 
     def train() -> tf.Tensor:
         with tf.GradientTape() as tape:
-            loss = tf.reduce_sum((tf.ones((3, 5)) @ weight) ** 2)
+            half = tf.cast(weight, tf.float16)
+            loss = tf.cast(tf.reduce_sum((tf.ones((3, 5), half.dtype) @ half) ** 2), tf.float32)
         context = tf.distribute.get_replica_context()
         slot.assign(0.9 * slot + context.all_reduce("SUM", tape.gradient(loss, weight)))
         weight.assign_sub(0.1 * slot)

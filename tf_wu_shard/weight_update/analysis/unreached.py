@@ -102,15 +102,25 @@ def _before(view: GraphView, names: ResultNames, write: Op, key: str) -> dict[Va
 def _enters_a_layer(view: GraphView, handle: str) -> bool:
     """Whether a variable is read, before it is written, by more than arithmetic on its elements.
 
-    A call that takes it may hold layers, and its update with them.
+    A call that takes it may hold layers, and its update with them. Layers of another precision take
+    what it is cast to.
     """
     first = next(iter(accesses(view, handle)), None)
     if first is None or is_call(first.op.type) or first.op.type != READ:
         return first is not None and (is_call(first.op.type) or first.access.is_read)
-    takers = view.consumers(Value(first.op.name))
     shape = view.variables[handle].shape
+
+    def takers(value: Value) -> Iterator[Op]:
+        return (op for op, _ in view.consumers(value))
+
+    def passed_on(value: Value) -> Iterator[Value]:
+        same = (op for op in takers(value) if op.type == "Cast" or op.type == "Identity")
+        return (Value(op.name) for op in same)
+
     return any(
-        family_of(op.type) is None or view.shape(Value(op.name)) != shape for op, _ in takers
+        family_of(op.type) is None or view.shape(Value(op.name)) != shape
+        for value in reachable([Value(first.op.name)], passed_on)
+        for op in takers(value)
     )
 
 
