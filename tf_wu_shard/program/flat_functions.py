@@ -25,6 +25,8 @@ from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.writes import writes_rows
 from tf_wu_shard.tensorflow_private.graph_rebuilding import traced_name
 
+_NONE: Mapping[str, Any] = {}
+
 
 class Place(NamedTuple):
     """Where an op stands in the branches of another: the branch's number, and its name there."""
@@ -78,9 +80,6 @@ class WrittenOut(NamedTuple):
         call, inner = self.origins.get(op, ("", ""))
         number = branch_number(branching, call)
         return None if number is None else Place(number, inner)
-
-
-_NONE: Mapping[str, Any] = {}
 
 
 class _Flat(NamedTuple):

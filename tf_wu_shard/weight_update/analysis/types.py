@@ -285,7 +285,7 @@ class Analysis:
         updates: The updates that can be sharded.
         refused: The variables that cannot, each with its reason.
         refusals: What was refused without a variable to name.
-        untrained: Keys of trainable variables that it writes with what variables hold alone.
+        untrained: Keys of trainable variables that only follow weights of layers.
     """
 
     fingerprint: str

@@ -8,7 +8,7 @@ replicas (a target network that follows another one) is no weight update and is 
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tf_wu_shard import refusals
@@ -47,12 +47,13 @@ def written_unreached(
         left: Why reductions are left as they are, each by its op.
 
     Returns:
-        Each such variable, in the order of the view, with the reason; and, by key, those that are
-        written with nothing but what variables hold, and so not trained.
+        Each such variable, in the order of the view, with the reason; and, by key, those that only
+        follow weights of layers, and so are not trained.
     """
     refused = {refusal.where: refusal for refusal in left}
     found: dict[str, RefusedUpdate] = {}
     untrained: set[str] = set()
+    of_layers = functools.cache(lambda handle: _enters_a_layer(view, handle))
     for handle, ref in view.variables.items():
         if not ref.trainable or ref.num_replicas != len(devices) or ref.replica != 0:
             continue
@@ -61,13 +62,12 @@ def written_unreached(
         for write in (access.op for access in values_of(view, handle).writes):
             if ref.key in found:
                 continue
-            before = _before(view, names, write, ref.key)
+            before = _before(view, names, write, ref.key, of_layers)
             reduced = any(value in names or value.op in refused for value in before)
             joined = _of_several(view, before, devices) or _joins_inside(view, write, devices)
-            plain = not reduced and not joined and _of_variables_alone(view, before)
-            if plain:
+            if not reduced and not joined and _follows(view, before, ref.key, of_layers):
                 untrained.add(ref.key)
-            # In a step that sums gradients, what is written with data may be one that was lost.
+            # In a step that sums gradients, what is written may be one that was lost.
             elif reduced or joined or names or refused:
                 keys, refusal = _why_unreached(view, write, before, ref.shape, names, refused)
                 if ref.shape is None and refusal.kind is refusals.Updates.NOT_SUMMED:
@@ -76,23 +76,21 @@ def written_unreached(
     return tuple(found.values()), frozenset(untrained - found.keys())
 
 
-def _before(view: GraphView, names: ResultNames, write: Op, key: str) -> dict[Value, None]:
+def _before(
+    view: GraphView, names: ResultNames, write: Op, key: str, of_layers: Callable[[str], bool]
+) -> dict[Value, None]:
     """All values that a written one depends on, up to reduced gradients.
 
     Those that variables held before are among them, but not what is written to weights of layers:
     it is reported of these, and who follows them (a teacher, say) is not trained by it.
     """
 
-    @functools.cache
-    def is_of_another(handle: str) -> bool:
-        ref = view.variables[handle]
-        return ref.key != key and ref.trainable and _enters_a_layer(view, handle)
-
     def entering(value: Value) -> Iterable[Value]:
-        if value in names or (value.op in view.variables and is_of_another(value.op)):
+        ref = view.variables.get(value.op)
+        if value in names or (ref is not None and ref.key != key and of_layers(value.op)):
             return ()
         # What a read yields was written to the variable, perhaps in this step.
-        writes = values_of(view, value.op).writes if value.op in view.variables else []
+        writes = values_of(view, value.op).writes if ref is not None else []
         written = (v for write in writes for v in write.op.inputs)
         return (*view.producer(value).inputs, *written)
 
@@ -100,12 +98,12 @@ def _before(view: GraphView, names: ResultNames, write: Op, key: str) -> dict[Va
 
 
 def _enters_a_layer(view: GraphView, handle: str) -> bool:
-    """Whether a variable is read, before it is written, by more than arithmetic on its elements.
+    """Whether a trainable variable is read, before it is written, by more than arithmetic on it.
 
     A call that takes it may hold layers, and its update with them. Layers of another precision take
     what it is cast to.
     """
-    first = next(iter(accesses(view, handle)), None)
+    first = next(iter(accesses(view, handle)), None) if view.variables[handle].trainable else None
     if first is None or is_call(first.op.type) or first.op.type != READ:
         return first is not None and (is_call(first.op.type) or first.access.is_read)
     shape = view.variables[handle].shape
@@ -114,8 +112,7 @@ def _enters_a_layer(view: GraphView, handle: str) -> bool:
         return (op for op, _ in view.consumers(value))
 
     def passed_on(value: Value) -> Iterator[Value]:
-        same = (op for op in takers(value) if op.type == "Cast" or op.type == "Identity")
-        return (Value(op.name) for op in same)
+        return (Value(op.name) for op in takers(value) if op.type in ("Cast", "Identity"))
 
     return any(
         family_of(op.type) is None or view.shape(Value(op.name)) != shape
@@ -124,11 +121,19 @@ def _enters_a_layer(view: GraphView, handle: str) -> bool:
     )
 
 
-def _of_variables_alone(view: GraphView, values: Iterable[Value]) -> bool:
-    """Whether values are made of nothing but what variables hold, and constants."""
+def _follows(
+    view: GraphView, values: Iterable[Value], key: str, of_layers: Callable[[str], bool]
+) -> bool:
+    """Whether values are made of weights of layers, what their own variable held, and numbers.
+
+    Of another variable, such as one that keeps a sum of gradients, others may know what it holds.
+    """
 
     def may_bring_in(op: Op) -> bool:
-        if op.name in view.variables or op.type in (READ, "Const"):
+        ref = view.variables.get(op.name)
+        if ref is not None:
+            return not (ref.key == key or ref.shape == () or of_layers(op.name))
+        if op.type in (READ, "Const"):
             return False
         return not op.inputs or view.is_stateful(op.type)
 
@@ -164,9 +169,9 @@ def _joins(function: Any, devices: Collection[str]) -> bool:
         return len(on.intersection(devices)) > 1
 
     return any(
-        joins_replicas(node.op) or is_of_several(data_inputs(node)[num_written(node.op) :])
+        joins_replicas(node.op)
+        or (num_written(node.op) and is_of_several(data_inputs(node)[num_written(node.op) :]))
         for node in nodes.values()
-        if joins_replicas(node.op) or num_written(node.op)
     )
 
 

@@ -83,7 +83,6 @@ class _Rewriter:
         self._regions: list[Region] = []
         # For each update, by its name, the emitters of its copies.
         self._emitters: dict[str, Sequence[BodyEmitter]] = {}
-        # The names that ops of theirs take in the end.
         # For an old op what does the same on a shard, and gets its name; of several the first.
         self._stand_ins: dict[str, str] = {}
 
