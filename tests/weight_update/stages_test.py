@@ -148,9 +148,13 @@ def test_an_outcome_says_what_is_nested_first_and_names_all_variables_of_its_rep
     assert Outcome(nested).reports == [inner]
     # An average is updated together with its weight, which has a line for both.
     update: Any = SimpleNamespace(variables=[SimpleNamespace(key="unnamed")])
-    together: Any = SimpleNamespace(updates=[update])
+    together: Any = SimpleNamespace(updates=[update], untrained=frozenset())
     of_both = dataclasses.replace(outcome, analysis=together)
     assert of_both.reported == {id(variable) for variable in variables.values()}
+    # Of what is not trained there is nothing to report, with or without a report of others.
+    teacher: Any = SimpleNamespace(updates=[], untrained=frozenset({"unnamed"}))
+    alone = Outcome(NestedUpdates(Captured(view(""), dict(variables))), analysis=teacher)
+    assert alone.reports == [] and alone.reported == {id(variables["unnamed"])}
 
 
 def test_the_view_of_an_outcome_is_the_rewritten_graph() -> None:
