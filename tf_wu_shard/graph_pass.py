@@ -206,8 +206,8 @@ def _processed(
         pending_slots.commit_all(step.pending)
         if step.pending and step.captured.written_out:
             # Called by themselves, they would find nothing where the slots were.
-            names = step.captured.written_out
-            traced_graphs.forget([function_graph.inner_graph(graph, name) for name in names])
+            inner = (function_graph.inner_graph(graph, n) for n in step.captured.written_out)
+            traced_graphs.forget(filter(None, inner))
     except (StorageError, TooLittleShardedError) as error:
         _SHARDED_UPDATE.abandon(captured, error)
         if isinstance(error, StorageError) and function_graph.is_nested(graph):

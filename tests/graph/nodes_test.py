@@ -10,6 +10,7 @@ from tf_wu_shard.graph.nodes import (
     control_inputs,
     copy_of,
     data_inputs,
+    edges_of,
     rename_ops,
     rewired,
     sources_of,
@@ -24,6 +25,12 @@ from tf_wu_shard.graph.op import Value
 
 def node() -> Any:
     return tf.compat.v1.NodeDef(name="sum", op="AddV2", input=["a", "b:1", "^c"])
+
+
+def test_edges_are_read_as_nodes_are() -> None:
+    (edges,) = edges_of([node()])
+    assert edges == ("sum", "AddV2", ["a", "b:1", "^c"])
+    assert sources_of(edges) == sources_of(node()) == ["a", "b", "c"]
 
 
 def inputs(made: Any) -> list[str]:

@@ -94,8 +94,15 @@ def test_an_ancestor_runs_earlier_by_data_or_control_edges() -> None:
 
 def test_a_read_has_no_effect_and_a_write_has() -> None:
     view = view_of("h = VarHandleOp()\nr = ReadVariableOp(h)\nw = AssignVariableOp(h, r)")
-    assert [view.has_effect(view.ops[n]) for n in "hrw"] == [False, False, True]
+    assert view.effects == {"w"}
     assert view.is_stateful("ReadVariableOp")
+
+
+def test_ops_of_some_types_come_in_their_order() -> None:
+    view = view_of("a = Const()\nb = Neg(a)\nc = Const()\nd = Exp(c)\ne = Neg(d)")
+    assert [op.name for op in view.of_types("Const")] == ["a", "c"]
+    assert [op.name for op in view.of_types("Neg", "Const", "Neg")] == ["a", "b", "c", "e"]
+    assert view.of_types("Add") == view.of_types() == []
 
 
 def test_equal_graphs_have_equal_fingerprints() -> None:

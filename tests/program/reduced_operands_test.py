@@ -16,6 +16,9 @@ sum = CrossReplicaSum(x) [4]
 twice = Mul(sum, sum) [4]
 one = Square(sum) [1]
 norm = L2Loss(sum) []
+y = Placeholder() []
+bias = CrossReplicaSum(y) []
+square = Square(bias) []
 put = AssignAddVariableOp(m0, twice)
 later = ReadVariableOp(m0) [4] ^put
 other = ReadVariableOp(v0) [4]
@@ -32,7 +35,7 @@ def test_a_branch_that_is_handed_the_gradient_or_what_becomes_of_it_is_found(ope
     assert found(f"b = If(p, {operand}) {{then_branch=&f else_branch=&f}} [4]") == 1
 
 
-@pytest.mark.parametrize("operand", ["x", "other", "norm"])
+@pytest.mark.parametrize("operand", ["x", "other", "norm", "square"])
 def test_one_that_is_handed_something_else_or_a_single_number_is_not(operand: str) -> None:
     assert found(f"b = If(p, {operand}) {{then_branch=&f else_branch=&f}} [4]") == 0
 

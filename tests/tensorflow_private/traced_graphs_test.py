@@ -64,6 +64,30 @@ def test_what_is_traced_unseen_is_not_seen(seen: list[Any]) -> None:
     assert any(one is graph for one in traced_graphs.existing_graphs())
 
 
+def test_a_forgotten_function_is_traced_anew_and_a_branch_costs_no_walk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    branches: list[Any] = []
+    traces: list[bool] = []
+
+    def branch(x: tf.Tensor) -> tf.Tensor:
+        branches.append(tf.compat.v1.get_default_graph())
+        return x
+
+    @tf.function
+    def chosen(x: tf.Tensor) -> tf.Tensor:
+        traces.append(True)
+        return tf.cond(x > 0, lambda: branch(x), lambda: branch(-x))
+
+    chosen(tf.constant(1.0))
+    graph = chosen.get_concrete_function(tf.TensorSpec((), tf.float32)).graph
+    traced_graphs.forget([graph])
+    assert chosen(tf.constant(-1.0)).numpy() == 1.0 and len(traces) == 2
+    monkeypatch.setattr(gc, "get_objects", lambda: pytest.fail("all objects were walked"))
+    traced_graphs.forget(branches)
+    traced_graphs.forget([])
+
+
 @pytest.mark.parametrize("was_on", [True, False])
 def test_the_garbage_collector_is_off_meanwhile_and_as_it_was_afterwards(was_on: bool) -> None:
     (gc.enable if was_on else gc.disable)()

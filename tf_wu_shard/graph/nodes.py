@@ -7,9 +7,25 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from tf_wu_shard.graph.op import Value, parse_value
+
+
+class Edges(NamedTuple):
+    """A NodeDef without its attributes, for who walks over a graph several times.
+
+    To read a protocol buffer takes most of the time of such a walk.
+    """
+
+    name: str
+    op: str
+    input: list[str]
+
+
+def edges_of(nodes: Iterable[Any]) -> tuple[Edges, ...]:
+    """The edges of NodeDefs, in their order."""
+    return tuple(Edges(node.name, node.op, [*node.input]) for node in nodes)
 
 
 def copy_of(node: Any) -> Any:

@@ -80,7 +80,7 @@ def write_out_updates(
     """
     view = captured.view
     held = {handle for handle, ref in view.variables.items() if ref.key in in_shards}
-    calls = [op for op in view if op.type in PLAIN_CALLS]
+    calls = view.of_types(*PLAIN_CALLS)
     # What was redirected to the shards may still hand the whole slot to a loop that ignores it.
     chosen = {
         op.name

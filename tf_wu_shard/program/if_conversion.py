@@ -80,7 +80,7 @@ def if_converted(
         The view to work on; `captured` itself where no branch is written out.
     """
     view = captured.view
-    if not any(op.type in BRANCHES for op in view):
+    if not view.of_types(*BRANCHES):
         return captured
     carried = tuple(sums(view))
     branches = calling_with_reduced_operands(view, program, carried, BRANCHES)

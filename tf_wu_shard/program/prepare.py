@@ -70,6 +70,5 @@ def sums(view: GraphView) -> tuple[CarriedReduction, ...]:
     """What the replicas of a TPU program sum."""
     return tuple(
         CarriedReduction(op.inputs[:1], (Value(op.name),), 1, (op.name,))
-        for op in view
-        if op.type == SUM
+        for op in view.of_types(SUM)
     )

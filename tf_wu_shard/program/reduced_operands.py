@@ -7,7 +7,7 @@ proved nowhere: it is where the analysis looks for updates.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 from tf_wu_shard.graph.calls import BRANCHES, first_argument
 from tf_wu_shard.graph.op import Op, Value
@@ -47,17 +47,25 @@ def calling_with_reduced_operands(
         ref = view.variables.get(value.op)
         return (view.stated(value) if ref is None else ref.shape) == ()
 
-    def following(value: Value) -> list[Value]:
-        made = (
-            view.results(op.name) if is_wanted(op, slot) else _following(view, op, slot)
-            for op, slot in view.consumers(value)
-        )
-        return [one for results in made for one in results if not is_scalar(one)]
+    def following(value: Value) -> Iterator[Value]:
+        for op, slot in view.consumers(value):
+            made = view.results(op.name) if is_wanted(op, slot) else _following(view, op, slot)
+            # Arithmetic makes several elements of several, and to ask for a shape takes long.
+            if value in scalars or family_of(op.type) is not Family.ELEMENTWISE:
+                made = tuple(one for one in made if not is_scalar(one))
+            yield from made
 
-    reduced = reachable((value for one in carried for value in one.results), following)
-    takers = (taker for value in reduced for taker in view.consumers(value))
-    found = {op.name for op, slot in takers if is_wanted(op, slot)} - view.part_wise.keys()
-    return tuple(op for op in view if op.name in found and is_in(op.node, program))
+    sums = [value for one in carried for value in one.results]
+    scalars = {value for value in sums if is_scalar(value)}
+    reduced = {*reachable(sums, following)}
+    return tuple(
+        op
+        for op in view.of_types(*calls)
+        if op.name in view.live
+        and op.name not in view.part_wise
+        and not reduced.isdisjoint(op.inputs[first_argument(op.type) :])
+        and is_in(op.node, program)
+    )
 
 
 def _following(view: GraphView, op: Op, slot: int) -> tuple[Value, ...]:

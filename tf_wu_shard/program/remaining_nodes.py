@@ -40,7 +40,7 @@ class Following:
         view, found = self._view, set[str]()
         for op in reversed([*view]):
             accesses = any(value.op in view.variables for value in op.inputs)
-            leads = view.has_effect(op) or any(t.name in found for t in self.takers(op.name))
+            leads = op.name in view.effects or any(t.name in found for t in self.takers(op.name))
             if leads and (is_call(op.type) or not accesses):
                 found.add(op.name)
         return found
@@ -53,7 +53,7 @@ class Following:
         """
         needed = {value.op for value in self._view.outputs}
         for op in reversed([*self._view]):
-            if op.name in needed or self._view.has_effect(op):
+            if op.name in needed or op.name in self._view.effects:
                 needed.add(op.name)
                 needed.update(value.op for value in op.inputs)
         return frozenset(self._view.ops.keys() - needed)
@@ -81,7 +81,7 @@ class Following:
         def behind(name: str) -> Iterator[str]:
             return (taker.name for taker in self.takers(name) if taker.name in leading)
 
-        return {name for name in reachable([op], behind) if view.has_effect(view.ops[name])} - {op}
+        return {name for name in reachable([op], behind) if name in view.effects} - {op}
 
 
 class RemainingNodes:

@@ -72,7 +72,7 @@ def capture(graph: Any) -> Captured:
     """
     traced = traced_function.read(graph)
     view, variables = _sight_of(traced)
-    metadata = [op.node for op in view if op.type == METADATA]
+    metadata = [op.node for op in view.of_types(METADATA)]
     return Captured(view, variables, cluster_by(metadata))
 
 

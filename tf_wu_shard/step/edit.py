@@ -218,7 +218,7 @@ class StepEdit:
         gone, instead = {*self._replaced_ops}, self._instead
         for op in self._view:
             if any(value.op in gone and value not in instead for value in op.inputs):
-                if op.name not in gone and self._view.has_effect(op):
+                if op.name not in gone and op.name in self._view.effects:
                     raise WuShardError(f"{op.name} needs what is taken out of the step")
                 gone.add(op.name)
         for value in self._outputs:

@@ -11,6 +11,7 @@ that the copies may differ; sharding would then change the result, so it is refu
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from tf_wu_shard import refusals
@@ -42,6 +43,8 @@ class ReplicaMatcher:
         # Ops of replica 0 in the order in which they got a partner.
         self._matched: list[str] = []
         self._functions: dict[str, Any] = {}
+        # Each op of replica 0 is held against those of all others.
+        self._shown_of_first = functools.cache(lambda op: _shown(view.ops[op].node.attr))
 
     def partner(self, replica: int, op: str) -> str:
         """The op on `replica` that plays the part of `op` of replica 0.
@@ -213,7 +216,7 @@ class ReplicaMatcher:
         return last.op.inputs[1] if self._view.first_unordered([last.op], read) is None else None
 
     def _same_attributes(self, a: Op, b: Op) -> bool:
-        x, y = _shown(a.node.attr), _shown(b.node.attr)
+        x, y = self._shown_of_first(a.name), _shown(b.node.attr)
         if x == y or a.type not in CALLS:
             return x == y
         return x.keys() == y.keys() and all(

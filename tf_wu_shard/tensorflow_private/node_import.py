@@ -77,9 +77,8 @@ def import_nodes(new: Any, part: Any, input_map: Mapping[str, Any]) -> None:
             c_api_util.ScopedTFImportGraphDefResults(results)
         # What Graph._add_new_tf_operations does beyond this concerns scopes that are not open here
         # (attributes, kernel labels, colocation, containers) and TensorFlow 1 loops.
-        for operation in new.new_operations():
-            ops.Operation._from_c_op(operation, new)
-        new._names_in_use |= {node.name.lower(): 1 for node in part.node}
+        made = [ops.Operation._from_c_op(operation, new) for operation in new.new_operations()]
+        new._names_in_use |= {op.name.lower(): 1 for op in made}
     finally:
         c_api.TF_DeleteBuffer(buffer)
 

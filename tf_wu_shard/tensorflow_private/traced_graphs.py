@@ -9,12 +9,13 @@ import contextlib
 import gc
 import inspect
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tensorflow.core.function.polymorphism.function_cache import FunctionCache
 from tensorflow.python.framework import func_graph as func_graph_module
 
+from tf_wu_shard.tensorflow_private.function_graph import is_branch_or_body
 from tf_wu_shard.tensorflow_private.wrapping import unwrap, wrap_once
 
 _TRACING = "func_graph_from_py_func"
@@ -96,15 +97,16 @@ def is_left_to_caller(graph: Any) -> bool:
     return hasattr(graph, _LEFT_TO_CALLER)
 
 
-def forget(graphs: Collection[Any]) -> None:
+def forget(graphs: Iterable[Any]) -> None:
     """Has functions be traced anew when they are called next; who calls a trace goes on doing so.
 
-    Walks all objects, so not for every day.
+    Walks all objects where there is a trace to forget, so not for every day.
 
     Args:
-        graphs: FuncGraphs of the traces to forget.
+        graphs: FuncGraphs of the traces to forget. A branch is traced with what takes it, each
+            time, so that there is none.
     """
-    ids = set(map(id, graphs))
+    ids = {id(graph) for graph in graphs if not is_branch_or_body(graph)}
     caches = [o for o in gc.get_objects() if type(o) is FunctionCache] if ids else []
     for cache in caches:
         for (seen_in, function_type), function in list(cache._primary.items()):

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from tf_wu_shard import captures, refusals
 from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.calls import is_call
+from tf_wu_shard.graph.nodes import Edges
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.tpu.ops import REPLICATED_INPUT
@@ -209,7 +210,7 @@ class _Rewritten(Protocol):
     """What is asked here of a rewritten graph."""
 
     @property
-    def nodes(self) -> Sequence[Any]: ...
+    def edges(self) -> Sequence[Edges]: ...
 
     @property
     def outputs(self) -> Sequence[Value]: ...
@@ -235,6 +236,6 @@ def unused(graph: Any, final: _Rewritten, before: GraphView, slots: set[str]) ->
             candidates.add(op.inputs[0].op if op.type == REPLICATED_INPUT else name)
     if not candidates:
         return []
-    for node in final.nodes:
+    for node in final.edges:
         candidates.difference_update(node.input)
     return sorted(candidates.difference(value.op for value in final.outputs))

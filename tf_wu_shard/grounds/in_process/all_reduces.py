@@ -35,8 +35,8 @@ def nccl_sums(view: GraphView, replicas: Replicas) -> tuple[list[CarriedReductio
     found: list[CarriedReduction] = []
     refused: list[Refusal] = []
     by_name: dict[bytes, list[Op]] = {}
-    for op in view:
-        if op.type == NCCL_SUM and op.name in view.live:
+    for op in view.of_types(NCCL_SUM):
+        if op.name in view.live:
             by_name.setdefault(op.attribute("shared_name").s, []).append(op)
     for ops in by_name.values():
         reduction, members = ops[0].attribute("reduction").s, ops[0].attribute("num_devices").i

@@ -61,8 +61,8 @@ class _Gathering:
 
 def _by_branches(view: GraphView, devices: Sequence[str], total: int) -> list[CarriedReduction]:
     groups: dict[int, dict[str, list[_Gathering]]] = {}
-    for op in view:
-        if op.type == "If" and op.name in view.live and op.device in devices:
+    for op in view.of_types("If"):
+        if op.name in view.live and op.device in devices:
             found = _gathering(view, op, total)
             if found is not None:
                 groups.setdefault(found.group, {}).setdefault(op.device, []).append(found)
@@ -241,8 +241,8 @@ class _Branch:
 def _on_one_device(view: GraphView, devices: Sequence[str]) -> list[CarriedReduction]:
     """ConcatV2 over one value of each replica, handed back to each by an Identity of its own."""
     found: list[CarriedReduction] = []
-    for op in view:
-        if op.type != "ConcatV2" or len(op.inputs) != len(devices) + 1 or op.name not in view.live:
+    for op in view.of_types("ConcatV2"):
+        if len(op.inputs) != len(devices) + 1 or op.name not in view.live:
             continue
         operands = {view.producer(v).device: v for v in op.inputs[:-1]}
         axis = view.integers(op.inputs[-1])

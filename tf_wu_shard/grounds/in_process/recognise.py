@@ -98,7 +98,7 @@ def reduced_values(view: GraphView) -> tuple[Value, ...]:
 
 
 def _sums(view: GraphView, replicas: Replicas) -> tuple[list[CarriedReduction], list[Refusal]]:
-    collectives = [op for op in view if op.type == _COLLECTIVE and op.name in view.live]
+    collectives = [op for op in view.of_types(_COLLECTIVE) if op.name in view.live]
     if not replicas.total:
         return [], [refusals.Topology.REPLICA_UNKNOWN.at(c.name) for c in collectives[:1]]
     found, refused = _collective_sums(view, collectives, replicas)
@@ -159,8 +159,8 @@ def _sums_on_one_device(view: GraphView, devices: Sequence[str]) -> list[Carried
     For a mean, the sum is divided by the number of replicas first.
     """
     found: list[CarriedReduction] = []
-    for op in view:
-        if op.type != ADDITION or op.name not in view.live:
+    for op in view.of_types(ADDITION):
+        if op.name not in view.live:
             continue
         terms = terms_of(view, op, devices)
         carriers = _with_division(view, op, len(devices))

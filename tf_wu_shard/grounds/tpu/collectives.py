@@ -80,8 +80,8 @@ class TpuCluster:
         """See `Dialect.recognise`. A sum over all replicas of one tensor is one CrossReplicaSum."""
         found: list[CarriedReduction] = []
         refused: list[Refusal] = []
-        for op in view:
-            if op.type != SUM or op.name not in view.live:
+        for op in view.of_types(SUM):
+            if op.name not in view.live:
                 continue
             tensor = view.constant(op.inputs[1])
             dims = [d.size for d in tensor.tensor_shape.dim] if tensor is not None else []

@@ -151,7 +151,7 @@ class Dominators:
             return ()
         if op.type in WRITES:
             return keys[: num_written(op.type)]
-        if not is_call(op.type) and not self._view.has_effect(op):
+        if not is_call(op.type) and op.name not in self._view.effects:
             return ()
         # What is done to every part of a weight alike is done whatever its gradient is.
         part_wise = self._view.part_wise.get(op.name, ())

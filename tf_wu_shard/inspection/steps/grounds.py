@@ -45,7 +45,7 @@ def program_in(view: GraphView) -> Cluster | None:
     Raises:
         ModelFileError: Its number of replicas makes no sense.
     """
-    metadata = [op.node for op in view if op.type == METADATA]
+    metadata = [op.node for op in view.of_types(METADATA)]
     program = cluster_by(metadata)
     if program is None:
         return None

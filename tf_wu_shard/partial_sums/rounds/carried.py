@@ -64,7 +64,7 @@ def _is_written(view: GraphView, op: Op) -> bool:
 
     def trains(user: Op) -> bool:
         ref = view.variables.get(user.inputs[0].op) if user.type in WRITES else None
-        return ref.trainable if ref is not None else view.has_effect(user)
+        return ref.trainable if ref is not None else user.name in view.effects
 
     return any(
         trains(user)

@@ -156,4 +156,4 @@ def _constant(name: str, value: Sequence[int], dtype: int) -> Any:
 def _is_known(view: GraphView, op: Op, handles: Mapping[str, Any]) -> bool:
     if op.type == "Placeholder":
         return op.name in handles
-    return op.type in _ON_VARIABLES or not view.has_effect(op)
+    return op.type in _ON_VARIABLES or op.name not in view.effects

@@ -176,7 +176,7 @@ def _written(view: GraphView, flow: BatchFlow) -> Iterator[Held]:
     for op in view:
         bits = flow.of_op(op) & (flow.copies | flow.joined)
         slot = None
-        if bits and op.name in view.live and view.has_effect(op):
+        if bits and op.name in view.effects:
             slot = _held_slot(view, op)
         if slot is None:
             continue
@@ -221,8 +221,7 @@ def _check_kernels(view: GraphView, flow: BatchFlow) -> None:
         on_variable = bool(op.inputs) and op.inputs[0].op in view.variables
         if on_variable or op.name in flow.carriers or flow.of_op(op):
             continue
-        has_effect = op.name in view.live and view.has_effect(op)
-        if has_effect and _used_for(view, flow, [op]) is not None:
+        if op.name in view.effects and _used_for(view, flow, [op]) is not None:
             _held_slot(view, op)
 
 

@@ -145,7 +145,7 @@ class _Touched:
             count = num_written(op.type)
             for key in keys[:count]:
                 self.writes[key].append(op)
-            if not count and op.type != READ and (is_call(op.type) or view.has_effect(op)):
+            if not count and op.type != READ and (is_call(op.type) or op.name in view.effects):
                 self.unseen.update(keys)
 
     def keys(self, op: Op) -> list[str]:

@@ -10,13 +10,14 @@ written alike, so the shards, taken together, hold what every component would ha
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from tf_wu_shard.graph.builder import GraphBuilder
-from tf_wu_shard.graph.nodes import copy_of, inputs_now, rewired
+from tf_wu_shard.graph.nodes import Edges, copy_of, edges_of, inputs_now, rewired
 from tf_wu_shard.graph.op import Value, decoded
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.grounds.dialect import Dialect
@@ -54,6 +55,11 @@ class Redirected:
     control_outputs: tuple[str, ...]
     outputs: tuple[Value, ...]
     lone_reads: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @functools.cached_property
+    def edges(self) -> tuple[Edges, ...]:
+        """The new graph's edges."""
+        return edges_of(self.nodes)
 
 
 def redirected(

@@ -67,7 +67,7 @@ class GraphEdit:
         self.names = result_names(view, plan.reductions)
         self._control_memo: dict[str, tuple[str, ...]] = {}
         self._kept: frozenset[str] = frozenset()
-        self._inputs = frozenset(op.name for op in view if op.type in _INPUTS)
+        self._inputs = frozenset(op.name for op in view.of_types(*_INPUTS))
 
     def replace_ops(self, replacements: Mapping[str, Sequence[str]]) -> None:
         """Takes ops out of the old graph.
@@ -173,7 +173,7 @@ class GraphEdit:
         gone, first = self._gone, self._first_changed
         stack = [self.value_now(v).op for v in view.outputs]
         stack += [c for c in view.control_outputs if c not in gone]
-        stack += [op.name for op in view if view.has_effect(op) and op.name not in gone]
+        stack += view.effects - gone
         stack += self._inputs
         for edges in self._new.values():
             stack += [self.value_now(value).op for value in edges.values]

@@ -24,7 +24,7 @@ def races(nodes: Sequence[Any], handles: Iterable[str]) -> Iterator[tuple[str, s
     """Finds what may run in either order, or at once, and gives another result each time.
 
     Args:
-        nodes: All NodeDefs of a graph.
+        nodes: All NodeDefs of a graph, or their `Edges`.
         handles: Names of the ops that yield the handles to look at.
 
     Yields:
@@ -33,8 +33,9 @@ def races(nodes: Sequence[Any], handles: Iterable[str]) -> Iterator[tuple[str, s
     looked_at = frozenset(handles)
     taking: dict[str, dict[str, Any]] = collections.defaultdict(dict)
     for node in nodes:
-        for handle in looked_at.intersection(node.input):
-            taking[handle][node.name] = node
+        if not looked_at.isdisjoint(node.input):
+            for handle in looked_at.intersection(node.input):
+                taking[handle][node.name] = node
     sources: dict[str, list[str]] = {}
     for handle, takers in taking.items():
         if all(node.op in _READS for node in takers.values()):

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tf_wu_shard.graph.builder import graph_def_of
+from tf_wu_shard.graph.nodes import Edges, edges_of
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.refusals import Refusal
@@ -85,6 +86,11 @@ class RewriteResult:
     regions: tuple[Region, ...] = ()
     left_open: Mapping[str, Refusal] = dataclasses.field(default_factory=dict)
     at_a_time: int = 0
+
+    @functools.cached_property
+    def edges(self) -> tuple[Edges, ...]:
+        """The new graph's edges."""
+        return edges_of(self.nodes)
 
     @functools.cached_property
     def graph_def(self) -> Any:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tf_wu_shard.errors import WuShardError
-from tf_wu_shard.graph.nodes import sources_of
+from tf_wu_shard.graph.nodes import Edges, edges_of, sources_of
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.rules.writes import num_written
 from tf_wu_shard.weight_update.plan.types import ShardingPlan
@@ -39,7 +39,7 @@ def verify(old: GraphView, plan: ShardingPlan, result: RewriteResult) -> None:
     Raises:
         WuShardError: If a promise is broken.
     """
-    names, after = _check_edges(result)
+    names, after = _check_edges(result.edges, result)
     _check_writes(old, after, plan, result)
     _check_order(result)
     _check_carriers(names, plan)
@@ -60,7 +60,7 @@ def verify_outlined(nodes: Iterable[Any], made: Outlined) -> None:
     Raises:
         WuShardError: If a promise is broken.
     """
-    _, left = _check_edges(made)
+    _, left = _check_edges(edges_of(made.nodes), made)
     before = collections.Counter(
         handle for node in nodes for handle in node.input[: num_written(node.op)]
     )
@@ -80,7 +80,9 @@ def verify_outlined(nodes: Iterable[Any], made: Outlined) -> None:
             )
 
 
-def _check_edges(result: RewriteResult | Outlined) -> tuple[set[str], dict[str, list[str]]]:
+def _check_edges(
+    edges: Iterable[Edges], result: RewriteResult | Outlined
+) -> tuple[set[str], dict[str, list[str]]]:
     """No two ops share a name, and every input, output and control output exists.
 
     Returns:
@@ -89,13 +91,12 @@ def _check_edges(result: RewriteResult | Outlined) -> tuple[set[str], dict[str, 
     names: set[str] = set()
     read: set[str] = set()
     writes: dict[str, list[str]] = collections.defaultdict(list)
-    for node in result.nodes:
-        name, inputs = node.name, node.input
+    for name, op_type, inputs in edges:
         if name in names:
             raise WuShardError(f"two ops of the new graph share the name {name}")
         names.add(name)
         read.update(inputs)
-        if written := num_written(node.op):
+        if written := num_written(op_type):
             for handle in inputs[:written]:
                 writes[handle].append(name)
     sources = {text[1:] if text[0] == "^" else text.partition(":")[0] for text in read}
@@ -153,7 +154,7 @@ def _writes(view: GraphView) -> dict[str, list[str]]:
 
 def _check_order(result: RewriteResult) -> None:
     slot_of = {added.handle: added.slot for added in result.shard_inputs}
-    for handle, one, other in races(result.nodes, slot_of.keys()):
+    for handle, one, other in races(result.edges, slot_of.keys()):
         raise WuShardError(f"nothing orders {one} and {other}, which touch {slot_of[handle]}")
 
 
