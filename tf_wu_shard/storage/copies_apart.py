@@ -112,11 +112,11 @@ def _compare_copies(captured: Captured, keys: Iterable[str]) -> None:
         captured: What a function holds.
         keys: The variables, by key.
     """
-    for variable in (captured.variables[key] for key in keys if key in captured.variables):
-        why = why_apart(variable)
-        if why is None or why.kind in _COMPARED:
-            differ = replica_values.differ(variable)
-            setattr(variable, _APART, refusals.Storage.COPIES_DIFFER.at() if differ else None)
+    known = [captured.variables[key] for key in keys if key in captured.variables]
+    whys = [why_apart(variable) for variable in known]
+    asked = [v for v, why in zip(known, whys, strict=True) if why is None or why.kind in _COMPARED]
+    for variable, differ in zip(asked, replica_values.which_differ(asked), strict=True):
+        setattr(variable, _APART, refusals.Storage.COPIES_DIFFER.at() if differ else None)
 
 
 def known_apart(captured: Captured) -> set[str]:

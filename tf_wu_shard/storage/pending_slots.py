@@ -64,10 +64,9 @@ class PendingSlot:
             return ShardedSlot(variable, self.layout, self.shards)
         # Nothing else of what `prepare` checked can change.
         shardable.check_mirrored(variable)
-        with tf.init_scope():
-            with tf.device(variable.values[0].device):
-                parts = self._own_parts(variable.values[0].value())
-            resources.refill(self.handles, parts)
+        with tf.init_scope(), tf.device(variable.values[0].device):
+            parts = self._own_parts(variable.values[0].value())
+        resources.refill(self.handles, parts)
         slot = ShardedSlot(variable, self.layout, self.shards, self._of_workers())
         if "packed_handle" in vars(self):
             vars(slot)["packed_handle"] = self.packed_handle
@@ -119,10 +118,12 @@ def prepare(
     # Where nothing is ever run, one shard stands for all, as one component does.
     made = replicas[:1] if is_traced_only(variable.distribute_strategy) else replicas
     first = 0 if write_counts is None else _first_shard(variable)
-    shards = [
-        resources.Shard(layout.shard_shape(first + replica), variable.dtype, component.device)
-        for replica, component in made
-    ]
+    # Once for all, as to leave the function that is being traced takes longer than to make one.
+    with tf.init_scope():
+        shards = [
+            resources.Shard(layout.shard_shape(first + replica), variable.dtype, component.device)
+            for replica, component in made
+        ]
     shards *= len(replicas) // len(made)
     return PendingSlot(variable, layout, tuple(shards), write_counts)
 
@@ -143,8 +144,10 @@ def commit_all(pending: Iterable[PendingSlot]) -> None:
     """
     done: list[ShardedSlot] = []
     try:
-        for slot in pending:
-            done.append(slot.commit())
+        # Once for all, as to leave the function that is being traced takes its time.
+        with tf.init_scope():
+            for slot in pending:
+                done.append(slot.commit())
     except BaseException:
         for committed in done:
             unshard(committed)

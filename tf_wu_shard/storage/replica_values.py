@@ -6,7 +6,7 @@ A strategy keeps them equal only by having every replica write the same; nothing
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -18,16 +18,22 @@ from tf_wu_shard.tensorflow_private.traced_only import is_traced_only
 _WITHOUT_VALUES = frozenset({tf.variant, tf.resource})
 
 
-def differ(variable: Any) -> bool:
-    """Whether copies in this process, or on the first host of several, hold different bits.
+def which_differ(variables: Iterable[Any]) -> list[bool]:
+    """Of which variables copies in this process, or on the first host of several, differ in bits.
 
     Args:
-        variable: A distributed variable. Of one that is in shards, has no value yet or is never
+        variables: Distributed variables. Of one that is in shards, has no value yet or is never
             run there is nothing to compare.
     """
-    first, *others = _values(variable) or [None]
-    return not all(
-        first.shape == other.shape and resources.same_bits(first, other) for other in others
+    # Once for all, as to leave the function that is being traced takes its time.
+    with tf.init_scope():
+        return [not _are_equal(_values(variable)) for variable in variables]
+
+
+def _are_equal(values: Sequence[tf.Tensor]) -> bool:
+    return all(
+        value.shape == values[0].shape and resources.same_bits(values[0], value)
+        for value in values[1:]
     )
 
 
