@@ -17,6 +17,7 @@ import tensorflow as tf
 
 from tests.equivalence.in_process import in_shards, state, turn_off, turn_on
 from tests.selection import cases
+from tests.tpu_compiler.cpu_execution import execute
 from tests.tpu_compiler.keras_steps import (
     BATCH,
     TracedStep,
@@ -31,7 +32,6 @@ from tf_wu_shard import models
 from tf_wu_shard.bench.conversation import Worker
 from tf_wu_shard.storage.parts import cut_all, join
 from tf_wu_shard.topology import parse_topology
-from tf_wu_shard.tpu_compiler.cpu_execution import execute
 
 # These run ops, and devices cannot be divided once TensorFlow has used one.
 pytestmark = pytest.mark.usefixtures("logical_cpus")

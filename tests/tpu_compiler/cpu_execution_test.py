@@ -8,13 +8,13 @@ import keras
 import numpy as np
 import pytest
 
+from tests.tpu_compiler.cpu_execution import execute
 from tests.tpu_compiler.programs import axis_groups, sharded_descent
 from tf_wu_shard import models
 from tf_wu_shard.bench.conversation import Worker
 from tf_wu_shard.topology import parse_topology
 from tf_wu_shard.tpu_compiler import step
 from tf_wu_shard.tpu_compiler.body import ReplicaBody, replica_body
-from tf_wu_shard.tpu_compiler.cpu_execution import execute
 
 # These run ops, and devices cannot be divided once TensorFlow has used one.
 pytestmark = pytest.mark.usefixtures("logical_cpus")

@@ -8,9 +8,10 @@ from functools import partial
 
 import pytest
 
+from tests.workers.local_store import LocalStore
 from tests.workers.threads import FailingStore, together
 from tf_wu_shard.workers.agreement import Decision, Proposal, Voter
-from tf_wu_shard.workers.store import LocalStore, Store, StoreError
+from tf_wu_shard.workers.store import Store, StoreError
 
 _SAME = Proposal({"version": "1.0", "plan": "ab12"})
 _UNWILLING = Proposal({"version": "1.0", "plan": "ab12"}, "its slot is on a GPU")

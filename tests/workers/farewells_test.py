@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
+from tests.workers.local_store import LocalStore
 from tests.workers.threads import FailingStore
 from tf_wu_shard.workers.farewells import Farewells
-from tf_wu_shard.workers.store import LocalStore
 
 
 def _heard(farewells: Farewells, worker: int) -> int | None:

@@ -6,9 +6,9 @@ import threading
 import time
 from functools import partial
 
+from tests.workers.local_store import LocalStore
 from tests.workers.threads import together
 from tf_wu_shard.workers.request_log import RequestLog
-from tf_wu_shard.workers.store import LocalStore
 
 
 def test_concurrent_writers_get_numbers_of_their_own_that_all_follow_in_order() -> None:

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tests.workers.local_store import LocalStore
 from tf_wu_shard.workers import messages, shard_answers
 from tf_wu_shard.workers.messages import MessageError
 from tf_wu_shard.workers.shard_answers import (
@@ -18,7 +19,6 @@ from tf_wu_shard.workers.shard_answers import (
     leave,
     take,
 )
-from tf_wu_shard.workers.store import LocalStore
 
 KEY = "answers/0"
 

@@ -10,11 +10,12 @@ from functools import partial
 import numpy as np
 import pytest
 
+from tests.workers.local_store import LocalStore
 from tests.workers.threads import FailingStore, together
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.workers import messages
 from tf_wu_shard.workers.shard_exchange import ShardExchange, Snapshot
-from tf_wu_shard.workers.store import LocalStore, StoreError
+from tf_wu_shard.workers.store import StoreError
 
 
 class Slot:

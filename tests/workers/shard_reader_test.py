@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.workers.local_store import LocalStore
 from tf_wu_shard.errors import StorageError
 from tf_wu_shard.workers import messages, shard_answers
 from tf_wu_shard.workers.request_log import RequestLog
 from tf_wu_shard.workers.shard_answers import Excuse, Snapshot
 from tf_wu_shard.workers.shard_reader import ShardReader, Silence, answer_key
-from tf_wu_shard.workers.store import LocalStore
 
 BUSY = Excuse("busy", "is writing it")
 

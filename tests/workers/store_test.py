@@ -7,8 +7,9 @@ import threading
 import time
 from functools import partial
 
+from tests.workers.local_store import LocalStore
 from tests.workers.threads import together
-from tf_wu_shard.workers.store import LocalStore, wait_for
+from tf_wu_shard.workers.store import wait_for
 
 
 def test_a_key_takes_one_text() -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from tf_wu_shard.workers.store import LocalStore, StoreError
+from tests.workers.local_store import LocalStore
+from tf_wu_shard.workers.store import StoreError
 
 Result = TypeVar("Result")
 

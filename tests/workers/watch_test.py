@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.workers.listener import Listener, listening
+from tests.workers.local_store import LocalStore
 from tf_wu_shard.workers.farewells import Farewells
 from tf_wu_shard.workers.loss import Loss
-from tf_wu_shard.workers.store import LocalStore
 from tf_wu_shard.workers.watch import Watch
 
 # How long it may take on a busy machine; on an idle one it takes a quarter of a second, or two

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from tests.workers.local_store import LocalStore
 from tf_wu_shard.partial_sums.rounds.contributions import Contribution, RoundSum
 from tf_wu_shard.partial_sums.rounds.rounds import Rounds
 from tf_wu_shard.partial_sums.rounds.starts import may_start
 from tf_wu_shard.partial_sums.rounds.table import RoundTable
-from tf_wu_shard.workers.store import LocalStore
 
 SECONDS = 20.0
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.workers.local_store import LocalStore
 from tf_wu_shard.partial_sums.rounds import table as table_module
 from tf_wu_shard.partial_sums.rounds.table import RoundTable
-from tf_wu_shard.workers.store import LocalStore, StoreError
+from tf_wu_shard.workers.store import StoreError
 
 
 class _Counting(LocalStore):
