@@ -14,9 +14,15 @@ from tf_wu_shard.graph.calls import is_call
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.refusals import Refusal
 from tf_wu_shard.rules.writes import num_written
-from tf_wu_shard.step.variable_values import values_of
+from tf_wu_shard.step.reductions import GradientReduction
 from tf_wu_shard.weight_update.analysis.body import BodyBuilder
-from tf_wu_shard.weight_update.analysis.forward_slice import ForwardSlice, entangled, written_keys
+from tf_wu_shard.weight_update.analysis.forward_slice import (
+    ForwardSlice,
+    ForwardSlicer,
+    Reached,
+    entangled,
+    written_keys,
+)
 from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
 from tf_wu_shard.weight_update.analysis.types import RefusedUpdate, WeightUpdate
 
@@ -42,9 +48,9 @@ def fall_back(
     """
     taken = {key for update in sharded for key in update.reductions}
     wanted = {key for r in refused if r.refusal.of_rules for key in r.reductions} - taken
-    slicer = _Slicer(graph)
+    slicer = _SlicerThroughAnything(graph)
     dense = [key for key in sorted(wanted) if not graph.reductions[key].gathered]
-    slices = [slicer.slice_from(key) for key in dense]
+    slices = [slicer.slice_from(graph.reductions[key]) for key in dense]
     in_shards = {v.key for update in sharded for v in update.variables}
     claimed = in_shards.union(*(slice_.variables for slice_ in slices))
     builder = builder_of(graph.handles.keys() - claimed)
@@ -94,55 +100,25 @@ def still_refused(
     return tuple(left)
 
 
-class _Slicer:
-    """Follows reduced gradients, on replica 0, through whatever is computed from them.
+class _SlicerThroughAnything(ForwardSlicer):
+    """Follows reduced gradients through whatever is computed from them.
 
-    Unlike the forward slice through ops that have a rule it stops at nothing but what is no part of
-    one update: single numbers (the norm of a gradient), further reductions, and ops with effects.
+    It stops at nothing but what is no part of one update: single numbers (the norm of a gradient),
+    further reductions, and ops with effects.
     """
 
     def __init__(self, graph: ReducedGraph) -> None:
-        self._view = graph.view
-        self._names = graph.names
-        self._handles = graph.handles
+        super().__init__(graph)
         self._carriers = {name for r in graph.reductions for name in r.carriers}
 
-    def slice_from(self, key: int) -> ForwardSlice:
-        """Follows one reduced gradient to the variables that are written with it.
+    def against(self, reduction: GradientReduction, reached: Reached) -> Refusal | None:
+        """Nothing: where it goes besides, whole tensors are put together."""
+        return None
 
-        Args:
-            key: The reduction.
-        """
-        pending, _ = self._reach(self._names.of(key, 0))
-        slice_ = ForwardSlice({key}, [], None)
-        while pending:
-            variable = pending.pop(0)
-            if variable in slice_.variables:
-                continue
-            slice_.variables.append(variable)
-            if 0 not in self._handles.get(variable, {}):
-                slice_.refusal = slice_.refusal or refusals.Replicas.NOT_MIRRORED.at(variable)
-                continue
-            pending += self._written_with(variable)
-        return slice_
-
-    def _written_with(self, variable: str) -> list[str]:
-        """The variables written with what is read of one after it was written.
-
-        A read that leads to another reduction is a further forward pass, and so one from outside.
-        """
+    def reach(self, start: Iterable[Value], sparse: bool) -> Reached:
+        """Follows what is computed from values; another reduction begins a further forward pass."""
         found: list[str] = []
-        for written in values_of(self._view, self._handles[variable][0]).values[1:]:
-            for read in written.whole_reads:
-                reached, reduced_again = self._reach([Value(read.name)])
-                if not reduced_again and all(0 in self._handles.get(v, {}) for v in reached):
-                    found += reached
-        return found
-
-    def _reach(self, start: Iterable[Value]) -> tuple[list[str], bool]:
-        """The variables written with what is computed from values; whether it is reduced again."""
-        found: list[str] = []
-        reduced_again = False
+        elsewhere = False
         stack = [value for value in start if self._view.may_have_several(value)]
         seen = set(stack)
         while stack:
@@ -151,14 +127,15 @@ class _Slicer:
                 if num_written(op.type):
                     found.extend(written_keys(self._view, op))
                 elif op.name in self._carriers:
-                    reduced_again = True
+                    elsewhere = True
                 elif self._yields(op):
                     one = op.passes_each_on
                     results = (op.result_of(slot),) if one else self._view.results(op.name)
                     new = [v for v in results if v not in seen and self._view.may_have_several(v)]
                     seen.update(new)
                     stack += new
-        return found, reduced_again
+        unknown = any(0 not in self.graph.handles.get(variable, {}) for variable in found)
+        return Reached(found, elsewhere=elsewhere or unknown)
 
     def _yields(self, op: Op) -> bool:
         """Whether all that comes of an op may be what it yields; calls are looked into later."""

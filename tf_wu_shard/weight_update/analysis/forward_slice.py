@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tf_wu_shard import refusals
@@ -41,8 +41,8 @@ class ForwardSlice:
 
 def follow(graph: ReducedGraph) -> list[ForwardSlice]:
     """Follows each reduced gradient forward, on replica 0, to the variables written with it."""
-    summed = {(operand, r.carriers[0]) for r in graph.reductions for operand in r.operands}
-    return [_followed(graph, reduction, summed) for reduction in graph.reductions]
+    slicer = ForwardSlicer(graph)
+    return [slicer.slice_from(reduction) for reduction in graph.reductions]
 
 
 def entangled(slices: list[ForwardSlice]) -> list[ForwardSlice]:
@@ -72,99 +72,111 @@ def written_keys(view: GraphView, op: Op) -> list[str]:
     return [ref.key if ref else value.op for ref, value in zip(refs, op.inputs, strict=False)]
 
 
-def _followed(
-    graph: ReducedGraph, reduction: GradientReduction, summed: Set[tuple[Value, str]]
-) -> ForwardSlice:
-    """Follows one reduced gradient, on replica 0, to the variables that are written with it."""
-    view, handles, sparse = graph.view, graph.handles, reduction.gathered is not None
-    variables, refusal, broadcast = _reach(view, graph.names.of(reduction.key, 0), summed, sparse)
-    if reduction.gathered is Gathered.SHAPE:
-        # Anything may be made of the table's shape, which is no secret of a shard.
-        refusal = None
-    elif not sparse and reduction.size is None:
-        refusal = refusals.Updates.GRADIENT_SHAPE_OPEN.at(reduction.carriers[0])
-    slice_ = ForwardSlice({reduction.key}, [], refusal, broadcast)
-    pending = variables
-    while pending:
-        key = pending.pop(0)
-        if key in slice_.variables:
-            continue
-        slice_.variables.append(key)
-        if key not in handles or 0 not in handles[key]:
-            slice_.refusal = slice_.refusal or refusals.Replicas.NOT_MIRRORED.at(key)
-            continue
-        # A later read of what was just written may carry the update on (Adam reads its moments
-        # back). Where it leads elsewhere, the read is simply one from outside.
-        for written in values_of(view, handles[key][0]).values[1:]:
-            for read in written.whole_reads:
-                reached = _reach(view, [Value(read.name)], summed, sparse)
-                if reached.refusal is None:
-                    pending.extend(reached.variables)
-    return slice_
-
-
-class _Reached(NamedTuple):
+class Reached(NamedTuple):
     """What values go into.
 
     Attributes:
         variables: Keys of the variables that are written with them.
-        refusal: The first op that has no rule, or None.
+        refusal: Why they cannot be followed to all of these, or None.
         broadcast: Whether they are made into something larger, which is not followed.
+        elsewhere: Whether they also go into what is no part of one update.
     """
 
     variables: list[str]
-    refusal: Refusal | None
-    broadcast: bool
-
-
-def _reach(
-    view: GraphView,
-    start: Iterable[Value],
-    summed: Set[tuple[Value, str]],
-    sparse: bool = False,
-) -> _Reached:
-    """Follows what is computed from `start`.
-
-    What is `summed` over the replicas again, `(value, op that sums)`, is another gradient, even
-    where updates are made of such ops as well. What is computed from a `sparse` gradient may also
-    pass through ops on rows of a table.
-    """
-    found: list[str] = []
     refusal: Refusal | None = None
-    broadcast = False
-    stack = list(start)
-    seen = set(stack)
-    returned = set(view.outputs)
-    while stack:
-        value = stack.pop(0)
-        if value in returned:
-            refusal = refusal or refusals.Updates.GRADIENT_RETURNED.at(value.op)
-        for op, slot in view.consumers(value):
-            if (value, op.name) in summed:
+    broadcast: bool = False
+    elsewhere: bool = False
+
+
+class ForwardSlicer:
+    """Follows reduced gradients, on replica 0, through ops that have a rule."""
+
+    def __init__(self, graph: ReducedGraph) -> None:
+        """Prepares to follow those of a graph."""
+        self.graph = graph
+        self._view = graph.view
+        # What is summed again, and by which op: another gradient, even where updates are made of
+        # such ops as well.
+        self._summed = {(v, r.carriers[0]) for r in graph.reductions for v in r.operands}
+        self._returned = frozenset(graph.view.outputs)
+
+    def slice_from(self, reduction: GradientReduction) -> ForwardSlice:
+        """Follows one reduced gradient to the variables that are written with it."""
+        sparse = reduction.gathered is not None
+        reached = self.reach(self.graph.names.of(reduction.key, 0), sparse)
+        refusal = self.against(reduction, reached)
+        slice_ = ForwardSlice({reduction.key}, [], refusal, reached.broadcast)
+        pending = reached.variables
+        while pending:
+            key = pending.pop(0)
+            if key in slice_.variables:
                 continue
-            if not sparse and is_broadcast(view, value, op, slot):
-                broadcast = True
+            slice_.variables.append(key)
+            handle = self.graph.handles.get(key, {}).get(0)
+            if handle is None:
+                slice_.refusal = slice_.refusal or refusals.Replicas.NOT_MIRRORED.at(key)
                 continue
-            if op.type in WRITES:
-                refusal = refusal or _against_write(op, slot, sparse)
-                found.extend(written_keys(view, op))
-                continue
-            if sparse and (op.type == BRANCH or is_of_rows(op.type)):
-                results = _row_results(view, op, slot)
-                stack += [v for v in results if v not in seen]
-                seen.update(results)
-                continue
-            if family_of(op.type) is None:
-                refusal = refusal or no_rule(op.type, op.name)
-                continue
-            if family_of(op.type) is Family.SUM:
-                # The same on every replica from here on, whatever it goes into.
-                continue
-            result = op.result_of(slot)
-            if result not in seen:
-                seen.add(result)
-                stack.append(result)
-    return _Reached(found, refusal, broadcast)
+            # A later read of what was just written may carry the update on (Adam reads its moments
+            # back). Where it leads elsewhere, the read is simply one from outside.
+            for written in values_of(self._view, handle).values[1:]:
+                for read in written.whole_reads:
+                    again = self.reach([Value(read.name)], sparse)
+                    if again.refusal is None and not again.elsewhere:
+                        pending += again.variables
+        return slice_
+
+    def against(self, reduction: GradientReduction, reached: Reached) -> Refusal | None:
+        """Why a reduced gradient, which goes where it was followed to, cannot be sharded."""
+        if reduction.gathered is Gathered.SHAPE:
+            # Anything may be made of the table's shape, which is no secret of a shard.
+            return None
+        if reduction.gathered is None and reduction.size is None:
+            return refusals.Updates.GRADIENT_SHAPE_OPEN.at(reduction.carriers[0])
+        return reached.refusal
+
+    def reach(self, start: Iterable[Value], sparse: bool) -> Reached:
+        """Follows what is computed from values.
+
+        Args:
+            start: The values.
+            sparse: Whether they are of a sparse gradient, which may also pass through ops on rows.
+        """
+        view = self._view
+        found: list[str] = []
+        refusal: Refusal | None = None
+        broadcast = False
+        stack = list(start)
+        seen = set(stack)
+        while stack:
+            value = stack.pop(0)
+            if value in self._returned:
+                refusal = refusal or refusals.Updates.GRADIENT_RETURNED.at(value.op)
+            for op, slot in view.consumers(value):
+                if (value, op.name) in self._summed:
+                    continue
+                if not sparse and is_broadcast(view, value, op, slot):
+                    broadcast = True
+                    continue
+                if op.type in WRITES:
+                    refusal = refusal or _against_write(op, slot, sparse)
+                    found.extend(written_keys(view, op))
+                    continue
+                if sparse and (op.type == BRANCH or is_of_rows(op.type)):
+                    results = _row_results(view, op, slot)
+                    stack += [v for v in results if v not in seen]
+                    seen.update(results)
+                    continue
+                if family_of(op.type) is None:
+                    refusal = refusal or no_rule(op.type, op.name)
+                    continue
+                if family_of(op.type) is Family.SUM:
+                    # The same on every replica from here on, whatever it goes into.
+                    continue
+                result = op.result_of(slot)
+                if result not in seen:
+                    seen.add(result)
+                    stack.append(result)
+        return Reached(found, refusal, broadcast)
 
 
 def is_broadcast(view: GraphView, value: Value, op: Op, slot: int) -> bool:
