@@ -262,7 +262,7 @@ def _publish(
     found = (*inner, dataclasses.replace(own, changes=changes))
     times = {"pass_ms": spent, "trace_ms": spent + trace_seconds * 1e3}
     timed = (dataclasses.replace(report, **times) for report in found)
-    publish(*timed, options=options, living=living)
+    publish(*timed, options=options, living=living, variables=step.captured.variables)
 
 
 def step_of(

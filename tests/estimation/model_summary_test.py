@@ -102,6 +102,52 @@ def test_another_models_report_is_not_taken_for_its_own(
     assert "as it would be" in lines_of(other)[0]
 
 
+def test_a_refused_model_of_the_same_names_is_not_taken_for_a_sharded_one(
+    strategy_of: Callable[[int], tf.distribute.Strategy],
+) -> None:
+    strategy = strategy_of(2)
+
+    def of_same_names(min_elements: int) -> keras.Model:
+        options = tf_wu_shard.ShardingOptions(min_elements=min_elements)
+        tf.config.optimizer.set_experimental_options({"weight_update_sharding": options})
+        with strategy.scope():
+            dense = keras.layers.Dense(64, name="dense")
+            model = keras.Sequential([keras.Input((64,)), dense], name="net")
+            model.compile(k.Adam(), "mse")
+        model.fit(np.ones((4, 64)), np.ones((4, 64)), verbose=0)
+        return model
+
+    sharded, refused = of_same_names(1), of_same_names(10**6)
+    assert "flat 4096/2" in line_with(lines_of(sharded), "  kernel ")
+    assert "left alone: 4096 elements" in line_with(lines_of(refused), "  kernel ")
+
+
+class Late(keras.Model):
+    """Its weights are made as it is trained, and TensorFlow gives all of them one name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = keras.layers.Dense(64, use_bias=False)
+        self.second = keras.layers.Dense(32, use_bias=False)
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        return self.second(self.first(inputs))
+
+
+def test_weights_that_share_a_name_are_told_apart(
+    strategy_of: Callable[[int], tf.distribute.Strategy],
+) -> None:
+    tf.config.optimizer.set_experimental_options({"weight_update_sharding": True})
+    with strategy_of(2).scope():
+        model = Late()
+        model.compile(k.Adam(), "mse")
+    model.fit(np.ones((4, 64)), np.ones((4, 32)), verbose=0)
+    lines = lines_of(model)
+    assert lines[0].endswith("2 replicas, as the traced step does it")
+    found = [line.split()[-1] for line in lines if line.startswith("  kernel ")]
+    assert found == ["4096/2", "2048/2"]
+
+
 def test_it_only_looks(capsys: pytest.CaptureFixture[str]) -> None:
     model = net()
     model.compile(k.Adam(), "mse")

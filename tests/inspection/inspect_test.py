@@ -71,6 +71,29 @@ def test_inference_alone_has_nothing_to_shard() -> None:
     assert inspection.functions and not inspection.notes
 
 
+class Set(tf.Module):
+    """A weight that is only ever set, by a signature."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = tf.Variable(tf.ones((64, 64)))
+
+    @tf.function(input_signature=[])
+    def reset(self) -> tf.Tensor:
+        self.weight.assign(tf.zeros_like(self.weight))
+        return tf.constant(0)
+
+
+def test_what_only_sets_a_weight_trains_none_nor_does_what_calls_it(tmp_path: pathlib.Path) -> None:
+    module = Set()
+    tf.saved_model.save(module, tmp_path, signatures={"reset": module.reset})
+    found = inspect(read_model(tmp_path), Question()).functions
+    assert not any(answer.trains or answer.report for answer in found)
+    verdicts = {answer.verdict for answer in found}
+    assert "1 variable writes, none with a gradient: nothing to shard" in verdicts
+    assert any(verdict.startswith("writes by calling __inference_reset_") for verdict in verdicts)
+
+
 def test_a_function_is_found_by_the_name_that_python_gave_it() -> None:
     inspection = inspect(read_model(exported()), Question(function="train"))
     assert all("train" in function.name for function in inspection.functions)

@@ -76,6 +76,20 @@ def test_lists_that_are_as_long_as_the_list_of_weights_are_slots_and_not_trained
     assert [v.key for v in found.variables.values() if v.trainable] == ["w", "b"]
 
 
+def test_what_an_export_of_keras_holds_once_more_is_left_out() -> None:
+    graph = graph_of("w", "b", "w", "b", "b", "other")
+    exported, again = list_of(graph, 1, 2), list_of(graph, 3, 4, 5, 6)
+    graph.nodes[0].children.add(node_id=exported, local_name="variables")
+    # Without the second list they are variables of one name.
+    assert len(ObjectGraph(graph).variables) == 6
+    graph.nodes[0].children.add(node_id=again, local_name="_all_variables")
+    graph.concrete_functions["f"].bound_inputs.extend([1, 2, 5])
+    # What a function takes is no copy, nor is what has no other of its name.
+    found = ObjectGraph(graph)
+    assert list(found.variables) == ["w", "b", "b_2", "other"]
+    assert found.bound_functions()[0].bound == ("w", "b", "b_2")
+
+
 def test_a_list_of_another_length_says_nothing() -> None:
     graph = graph_of("w", "b", "w_m")
     keras_3(graph, list_of(graph, 1, 2), list_of(graph, 3), list_of(graph, 3))

@@ -21,7 +21,7 @@ from tf_wu_shard.estimation.optimizer_step import makes_dense, optimizer_of, tra
 from tf_wu_shard.estimation.weights import TrainedWeight, number_of, trained_weights
 from tf_wu_shard.inspection.steps.planning import planned
 from tf_wu_shard.layout import AnyLayout
-from tf_wu_shard.report.published import reports
+from tf_wu_shard.report.published import latest_on
 from tf_wu_shard.report.quantities import byte_text
 from tf_wu_shard.report.report import Report, held_lines, share_text
 from tf_wu_shard.report.summary import bytes_on_fullest_replica
@@ -98,9 +98,9 @@ def summary(
     if chosen is None:
         raise OptionError("the model is not compiled: give the optimizer that is to train it")
     weights, _ = trained_weights(model, None)
-    report = report_of(model) if chosen is own else None
-    if report is not None:
-        state = _traced(model, weights, report)
+    found = _reported(model) if chosen is own else None
+    if found is not None:
+        state = _traced(model, weights, *found)
     else:
         state = _planned(model, optimizer_of(chosen), weights, num_replicas, topology)
     # Everything is known before the first line is printed.
@@ -114,25 +114,14 @@ def report_of(model: keras.Model) -> Report | None:
     Args:
         model: A compiled model.
     """
-    shapes = {_key(v): tuple(v.shape) for v in model.trainable_variables}
-    live = {_key(v) for v in model.optimizer.variables if _layout(v) is not None}
-    for report in reversed(reports()):
-        named = {v.name for v in report.variables} | {a.name for a in report.left_alone}
-        if not report.variables:
-            if named == shapes.keys():
-                return report
-            continue
-        same = all(shapes.get(v.name) == v.shape for v in report.variables)
-        # Another model may have weights of the same names and shapes; its slots are others.
-        slots = {slot for v in report.variables for slot in v.slots}
-        if named <= shapes.keys() and same and slots <= live:
-            return report
-    return None
+    found = _reported(model)
+    return None if found is None else found[0]
 
 
-def _key(variable: keras.Variable) -> str:
-    """What a report calls a live variable."""
-    return str(variable.value.name).partition(":")[0]
+def _reported(model: keras.Model) -> tuple[Report, Mapping[str, Any]] | None:
+    """The same, and the live variables by the names that it gives them."""
+    optimizer = (v.value for v in model.optimizer.variables)
+    return latest_on((v.value for v in model.trainable_variables), optimizer)
 
 
 def _layout(variable: keras.Variable) -> AnyLayout | None:
@@ -144,14 +133,21 @@ def _layout(variable: keras.Variable) -> AnyLayout | None:
     return slot.layout if slot is not None else None
 
 
-def _traced(model: keras.Model, weights: Sequence[TrainedWeight], report: Report) -> _State:
-    """What there is after a traced step."""
+def _traced(
+    model: keras.Model,
+    weights: Sequence[TrainedWeight],
+    report: Report,
+    variables: Mapping[str, Any],
+) -> _State:
+    """What there is after a traced step, given its report and the variables that it names."""
     slots = [v for v in model.optimizer.variables if v.shape.rank]
     layouts = {slot.path: _layout(slot) for slot in slots}
-    keys = [_key(variable) for variable in model.trainable_variables]
+    trained = zip(model.trainable_variables, weights, strict=True)
+    names = {id(variable.value): weight.name for variable, weight in trained}
+    named = {name: names[id(variable)] for name, variable in variables.items()}
     return _State(
         replicas=report.num_replicas or replicas_of(model.trainable_variables[0].value),
-        says=_says(dict(zip(keys, (w.name for w in weights), strict=True)), report),
+        says=_says(weights, report, named),
         slots=tuple(
             UpdatedVariable(v.path, (), tuple(v.shape), number_of(v.dtype), True) for v in slots
         ),
@@ -185,7 +181,7 @@ def _planned(
     report = sharding.report("summary")
     return _State(
         replicas=replicas,
-        says=_says({weight.name: weight.name for weight in weights}, report),
+        says=_says(weights, report, {weight.name: weight.name for weight in weights}),
         slots=(*step.slots, *step.accumulators),
         cut={slot.variable: slot.layout for v in sharding.plan.variables for slot in v.slots},
         traced=False,
@@ -197,9 +193,11 @@ def _verdict(report: Report) -> tuple[str, ...]:
     return f"Sharded: {share_text(report) if report.variables else 'nothing'}", *held_lines(report)
 
 
-def _says(names: Mapping[str, str], report: Report) -> dict[str, str]:
+def _says(
+    weights: Sequence[TrainedWeight], report: Report, names: Mapping[str, str]
+) -> dict[str, str]:
     """What a report says of each weight, whose name is found by the report's."""
-    found = dict.fromkeys(names.values(), "no gradient of it is summed over replicas")
+    found = dict.fromkeys((w.name for w in weights), "no gradient of it is summed over replicas")
     for variable in report.variables:
         whole = f", whole {variable.whole}" if variable.whole else ""
         gathered = f", gathered in {variable.gathered_in}" if variable.gathered_in else ""

@@ -128,18 +128,26 @@ class _Inspecting:
         self._model = model
         self._calls = calls
         self._question = question
-        self._wanted = {function.name for function in wanted}
+        self._wanted = {function.name: function for function in wanted}
+        self._answers: dict[str, list[FunctionAnswer]] = {}
 
     def answers(self, function: BoundFunction) -> list[FunctionAnswer]:
         """The answer about a function, and of those steps that are nested in it."""
+        if function.name not in self._answers:
+            self._answers[function.name] = self._answered(function)
+        return self._answers[function.name]
+
+    def _answered(self, function: BoundFunction) -> list[FunctionAnswer]:
         reach = self._calls.reach(function.name)
         if reach.refusal:
             return [_not_looked_at(function.name, reach.refusal)]
         if not reach.writes:
             return [FunctionAnswer(function.name, False, _NO_WRITES)]
         by = self._trains_by_call(function.name)
-        if by:
+        if by and any(answer.trains for answer in self.answers(self._wanted[by])):
             return [_by_calling(function.name, by)]
+        if by:
+            return [FunctionAnswer(function.name, False, f"writes by calling {by} alone")]
         return self.guarded(function.name, lambda: view_of_function(self._model, function))
 
     def of_the_graph(self) -> list[FunctionAnswer]:

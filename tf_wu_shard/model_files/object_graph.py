@@ -7,6 +7,7 @@ by the lists that an optimizer of Keras 3 keeps beside its list of weights.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -25,6 +26,10 @@ _ON_READ = 3
 
 # The list of weights of an optimizer of Keras 3, and the one of everything that it keeps.
 _WEIGHTS, _ALL = "_trainable_variables", "_variables"
+
+# What an export of Keras 3 (`model.export`) holds at its root: the variables that its functions
+# take, and each of them once more.
+_EXPORTED, _AGAIN = "variables", "_all_variables"
 
 
 class ObjectGraph:
@@ -55,6 +60,7 @@ class ObjectGraph:
         for number, node in enumerate(self._nodes):
             if node.WhichOneof("kind") == "variable":
                 self._add_variable(number, node.variable, count)
+        self._leave_out_copies()
         for node in self._nodes:
             for key in self._kept_beside_weights(node):
                 self.variables[key] = dataclasses.replace(self.variables[key], trainable=False)
@@ -74,6 +80,25 @@ class ObjectGraph:
             tuple(c.device for c in variable.experimental_distributed_variable_components),
             variable.synchronization != _ON_READ,
         )
+
+    def _leave_out_copies(self) -> None:
+        """Takes out what an export of Keras 3 holds once more, and no function takes."""
+        lists = self._children(0)
+        if _AGAIN not in lists:
+            return
+        taken = {n for f in self._proto.concrete_functions.values() for n in f.bound_inputs}
+        exported = {*self._children(lists.get(_EXPORTED, -1)).values()} & self._keys.keys()
+        count = collections.Counter(map(self._described, exported))
+        again = {*self._children(lists[_AGAIN]).values()} & self._keys.keys()
+        for number in sorted(again - exported - taken):
+            if count[self._described(number)]:
+                count[self._described(number)] -= 1
+                del self.variables[self._keys.pop(number)]
+
+    def _described(self, number: int) -> tuple[Any, ...]:
+        """What a variable and a copy of it have in common, given the number of its node."""
+        variable = self._nodes[number].variable
+        return variable.name, shape_of(variable.shape), variable.dtype
 
     def _kept_beside_weights(self, node: Any) -> set[str]:
         """What an optimizer of Keras 3 keeps of its own; some of it is marked as trained."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from absl import logging
 
@@ -17,7 +19,18 @@ from tf_wu_shard.report.share import LEAST, NONE, held_back, left_alone
 # What a pass says anew each time that a report is asked for, by its flag.
 Living = Mapping[str, Callable[[], str]]
 
-_reports: list[tuple[Report, Living]] = []
+_NO_VARIABLES: Mapping[str, Any] = types.MappingProxyType({})
+
+
+class _Published(NamedTuple):
+    """A report, what passes say anew, and the live variables that it names."""
+
+    report: Report
+    living: Living
+    variables: Mapping[str, weakref.ref[Any]]
+
+
+_reports: list[_Published] = []
 
 
 def reports() -> tuple[Report, ...]:
@@ -27,7 +40,39 @@ def reports() -> tuple[Report, ...]:
         A report for each function of which updates were sharded or refused, and for each that
         another pass changed, oldest first. Other functions have none.
     """
-    return tuple(_up_to_now(report, living) for report, living in _reports)
+    return tuple(_up_to_now(one.report, one.living) for one in _reports)
+
+
+def latest_on(
+    weights: Iterable[Any], slots: Iterable[Any]
+) -> tuple[Report, Mapping[str, Any]] | None:
+    """The newest report that is about some live variables and no others.
+
+    Args:
+        weights: The variables that are trained; names are no help, as many models share theirs.
+        slots: The variables of their optimizer.
+
+    Returns:
+        The report, and the weights by the names that it gives them; None where there is none.
+    """
+    trained, held = ({id(v): v for v in variables} for variables in (weights, slots))
+    for one in reversed(_reports):
+        live = {name: id(found()) for name, found in one.variables.items()}
+        names = _weights_of(one.report)
+        if not names or any(live.get(name) not in trained for name in names):
+            continue
+        if all(live.get(name) in held for name in _slots_of(one.report)):
+            report = _up_to_now(one.report, one.living)
+            return report, {name: trained[live[name]] for name in names}
+    return None
+
+
+def _weights_of(report: Report) -> set[str]:
+    return {v.name for v in report.variables} | {left.name for left in report.left_alone}
+
+
+def _slots_of(report: Report) -> set[str]:
+    return {slot for v in report.variables for slot in v.slots}
 
 
 def _up_to_now(report: Report, living: Living) -> Report:
@@ -48,7 +93,10 @@ def clear_reports() -> None:
 
 
 def publish(
-    *found: Report, options: ShardingOptions | None, living: Living = types.MappingProxyType({})
+    *found: Report,
+    options: ShardingOptions | None,
+    living: Living = types.MappingProxyType({}),
+    variables: Mapping[str, Any] = _NO_VARIABLES,
 ) -> None:
     """Keeps the reports of one function and logs each one's verdict in one line.
 
@@ -59,12 +107,16 @@ def publish(
         options: With `on_refusal="raise"` a function of which nothing was sharded, or less than
             `min_sharded`, is an error. None where there was nothing to shard, or nobody asked.
         living: What passes say anew each time that the reports are asked for.
+        variables: The live variables that the reports name; see `latest_on`.
 
     Raises:
         NothingShardedError: Nothing was sharded and the options say to raise.
         TooLittleShardedError: Less than `min_sharded` was, and the options say to raise.
     """
-    _reports.extend((report, living) for report in found)
+    for report in found:
+        named = _weights_of(report) | _slots_of(report)
+        known = {name: weakref.ref(variables[name]) for name in named if name in variables}
+        _reports.append(_Published(report, living, known))
     if options is None:
         for report in found:
             logging.info("%s", "; ".join((report.headline, *facts(report))))

@@ -94,7 +94,9 @@ def described(
     ground = grounds.assumed_ground(replicas, step.program, question)
     sharding = planned(analysis, ground, replicas, question.options, step.constraints)
     plan, report = sharding.plan, sharding.report(name)
-    trains = any(written.values()) or bool(plan.variables or plan.left_alone)
+    # On one device a weight that no gradient enters is only set, as by a reset.
+    sums = any(written.values()) and not step.is_assumed
+    trains = sums or bool(plan.variables or plan.left_alone)
     rows = _memory_rows(analysis, step.program, question, step.constraints) if trains else ()
     if _wants_shapes(plan, view):
         notes = (*notes, SHAPELESS)
@@ -174,7 +176,8 @@ def _verdict(step: FoundStep, written: Mapping[str, bool], trains: bool, *, gues
             )
         if guessed:
             return f"{len(written)} variable writes, none of what is known to be a weight"
-        return f"{len(written)} variable writes, none of a weight: nothing to shard"
+        which = "none with a gradient" if any(written.values()) else "none of a weight"
+        return f"{len(written)} variable writes, {which}: nothing to shard"
     if step.is_assumed:
         return "trains on one device: no gradient is reduced; planned as if it ran on replicas"
     return f"trains: sums {_gradients(step.analysis)} gradients over {step.sums_over} replicas"
