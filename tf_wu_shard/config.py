@@ -31,8 +31,8 @@ class ShardingOptions:
     Attributes:
         min_elements: Variables with fewer elements stay replicated; at least 1. None means 1024
             where all replicas share one process, 1 between workers, N * 1024 on N TPU cores.
-        min_step_elements: A step that updates fewer elements in all is left alone; at least 1, that
-            is none. None means 1, but between workers on CPUs 1,000,000, below which sharding
+        min_step_elements: A step that could shard fewer elements in all is left alone; at least 1,
+            that is none. None means 1, but between workers on CPUs 1,000,000, below which sharding
             a step gains nothing, as collectives take milliseconds each: with 300,000 on 4
             workers it took as long and 1.2 times the processor's time. Where `min_elements` is
             given it means 1 there, too.

@@ -27,7 +27,7 @@ class Preferences:
         weights_in_shards: Whether weights live in shards between steps and are gathered where the
             step reads them, instead of being gathered after the update.
         narrow_sums: Whether gradients may travel in fewer bits than they are summed in.
-        min_step_elements: Steps that update fewer elements in all are left alone.
+        min_step_elements: Steps that could shard fewer elements in all are left alone.
         min_compiled: Elements of a shard from which on XLA compiles what an update computes on it,
             unless the user says so of all or none; None where it compiles none.
         staggered_bytes: Bytes of a replica's gradients from which on replicas begin one after the

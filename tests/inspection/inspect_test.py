@@ -101,7 +101,9 @@ def test_a_function_is_found_by_the_name_that_python_gave_it() -> None:
         inspect(read_model(exported()), Question(function="absent"))
 
 
-def test_functions_alone_do_not_say_what_is_trained(tmp_path: pathlib.Path) -> None:
+def test_functions_alone_show_what_is_trained(
+    tmp_path: pathlib.Path,
+) -> None:
     saved = model_protos.saved_model()
     saved.ParseFromString((exported() / "saved_model.pb").read_bytes())
     path = tmp_path / "functions.pb"
@@ -109,8 +111,12 @@ def test_functions_alone_do_not_say_what_is_trained(tmp_path: pathlib.Path) -> N
     found = training(inspect(read_model(path), Question(function="train")))
     assert found.report is not None
     assert any("does not say which variables are trained" in n for n in found.report.notes)
-    # A bias may be a slot that a layer happens to read: nothing is guessed.
-    assert not found.updates and found.report.left_alone
+    # A bias is told from a slot by the way that it enters its own update.
+    told = training(inspect(read_model(exported()), Question(function="train")))
+    assert found.updates
+    assert [(update.shape, update.optimizer) for update in found.updates] == [
+        (update.shape, update.optimizer) for update in told.updates
+    ]
 
 
 def test_a_checkpoint_of_tensorflow_1_is_inspected_at_its_train_op(tmp_path: pathlib.Path) -> None:

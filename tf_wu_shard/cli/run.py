@@ -41,7 +41,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--min-step-elements",
         type=int,
         metavar="N",
-        help="a step that updates less than N elements in all is left alone",
+        help="a step that could shard less than N elements in all is left alone",
     )
     parser.add_argument(
         "--bucket-bytes", type=int, metavar="BYTES", help="size of small variables' buckets"

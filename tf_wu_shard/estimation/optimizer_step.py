@@ -86,10 +86,10 @@ def optimizer_of(wanted: Any) -> keras.optimizers.Optimizer:
         raise
     except (TypeError, ValueError) as error:
         raise OptionError(f"the optimizer {wanted!r} cannot be made: {error}") from error
-    raise OptionError(
-        "the optimizer must be a Keras optimizer, its class or its name, not"
-        f" {type(wanted).__name__}"
-    )
+    kind = type(wanted)
+    # Those of tf_keras have the same names.
+    name = f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
+    raise OptionError(f"the optimizer must be one of Keras 3, its class or its name, not {name}")
 
 
 def _deserialized(configuration: Mapping[str, Any]) -> keras.optimizers.Optimizer:

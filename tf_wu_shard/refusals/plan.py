@@ -22,7 +22,7 @@ class Plan(Kind):
         "fewer replicas, or a lower min_elements: then part of what they exchange is padding",
     )
     STEP_TOO_SMALL = (
-        "the step updates {elements} elements in all, below min_step_elements={limit}",
+        "what the step could shard has {elements} elements in all, below min_step_elements={limit}",
         "ShardingOptions(min_step_elements=1); sharding so little gains nothing between processes",
     )
     ALL_IS_DONE = "its update touches no rows but those looked up, and has no slot: all is done"

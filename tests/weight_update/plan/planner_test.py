@@ -53,7 +53,7 @@ def test_a_step_of_too_little_is_left_alone_whole_unless_its_slots_live_in_shard
     analysis = analysis_of([Weight("w", (30, 5), ("m",)), Weight("x", (40,), ("n",))])
     preferences = Preferences(min_elements=1, bucket_bytes=1, min_step_elements=191)
     plan = make_plan(analysis, ShardingOptions(), preferences)
-    why = "the step updates 190 elements in all, below min_step_elements=191"
+    why = "what the step could shard has 190 elements in all, below min_step_elements=191"
     assert left(plan) == {"w": why, "x": why} and not plan.variables
     for forced in (ShardingOptions(min_step_elements=1), ShardingOptions(min_elements=1)):
         assert len(make_plan(analysis, forced, preferences).variables) == 2

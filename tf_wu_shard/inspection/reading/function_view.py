@@ -8,7 +8,7 @@ replicas' components; both are taken for one, and its accesses for ordered as th
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -17,12 +17,13 @@ from tf_wu_shard.dtypes import RESOURCE
 from tf_wu_shard.errors import ModelFileError
 from tf_wu_shard.graph.calls import PLAIN_CALLS
 from tf_wu_shard.graph.nodes import data_inputs, sources_of, with_inputs
-from tf_wu_shard.graph.op import Op, Value, attribute_in
+from tf_wu_shard.graph.op import Value, attribute_in
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.grounds.tpu.ops import REPLICATED_INPUT
 from tf_wu_shard.inspection.reading.aliased_handles import in_traced_order
-from tf_wu_shard.inspection.reading.calls import WRITERS, called_by
+from tf_wu_shard.inspection.reading.calls import called_by
 from tf_wu_shard.inspection.reading.checked_nodes import function_body, graph_body
+from tf_wu_shard.inspection.reading.likely_weights import likely_weights
 from tf_wu_shard.inspection.reading.replica_components import components, with_components
 from tf_wu_shard.inspection.reading.shapes import Shapes
 from tf_wu_shard.model_files.shapes import shape_of
@@ -30,8 +31,6 @@ from tf_wu_shard.model_files.types import BoundFunction, Model, ModelVariable
 from tf_wu_shard.program.inlining import Body, inline
 from tf_wu_shard.reachable import reachable
 from tf_wu_shard.rules.variables import READ
-from tf_wu_shard.rules.writes import is_fused_update
-from tf_wu_shard.step.accesses import feeds_a_layer
 from tf_wu_shard.tensorflow_private import function_graph
 
 
@@ -216,7 +215,7 @@ def _view(
     refs = {name: _ref(view, name, variable) for name, variable in handles.items()}
     shapes.read(view, refs)
     view = view.with_variables(refs)
-    guessed = {n for n, v in handles.items() if v.trainable is None} & set(_likely_weights(view))
+    guessed = {n for n, v in handles.items() if v.trainable is None} & likely_weights(view)
     known = {
         name: dataclasses.replace(ref, trainable=True) if name in guessed else ref
         for name, ref in refs.items()
@@ -257,21 +256,3 @@ def _ref(view: GraphView, name: str, variable: ModelVariable) -> VariableRef:
         device="",
         trainable=bool(variable.trainable),
     )
-
-
-def _likely_weights(view: GraphView) -> Iterator[str]:
-    """Handles of what is a weight where the file does not say it: see `graph_def.program_view`."""
-    for op in view:
-        if is_fused_update(op.type) and op.inputs[0].op in view.variables:
-            yield op.inputs[0].op
-    for name in view.variables:
-        if _is_written(view, name) and feeds_a_layer(view, name):
-            yield name
-
-
-def _is_written(view: GraphView, handle: str) -> bool:
-    return any(_writes(op) for op, _ in view.consumers(Value(handle)))
-
-
-def _writes(op: Op) -> bool:
-    return op.type in WRITERS
