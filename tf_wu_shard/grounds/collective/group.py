@@ -158,9 +158,4 @@ def runs_by_nccl(hint: bytes, device: str) -> bool:
         hint: The attribute `communication_hint`.
         device: The device.
     """
-    return hint == _NCCL and may_run_nccl(device)
-
-
-def may_run_nccl(device: str) -> bool:
-    """Whether there are collectives that NCCL carries out on a device."""
-    return "GPU" in device
+    return hint == _NCCL and "GPU" in device
