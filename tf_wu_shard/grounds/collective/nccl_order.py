@@ -79,9 +79,6 @@ def in_one_order(nodes: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _is_by_nccl(node: Any) -> bool:
-    # Every node is asked, and to look at attributes takes longest.
-    if not node.op.startswith("Collective"):
-        return False
     attributes = node.attr
     return "communication_hint" in attributes and group.runs_by_nccl(
         attributes["communication_hint"].s, node.device
