@@ -51,6 +51,8 @@ def test_underscores_and_capitals_of_a_name_do_not_matter() -> None:
         ({}, "without a class_name"),
         (3, "its class or its name, not int"),
         (keras.layers.Dense, "not type"),
+        # That it is another package's shows in where it is from.
+        (tf.compat.v1.train.AdamOptimizer(), r"not tensorflow\..*\.AdamOptimizer"),
     ],
 )
 def test_what_is_none_is_said_to_be_none(wanted: Any, said: str) -> None:

@@ -26,14 +26,14 @@ from tf_wu_shard.weight_update.rewrite.names import LEFT_WHOLE, scope_of
 _INPUTS = frozenset({"Placeholder", "_Arg", "Arg"})
 
 
-class _Edges(NamedTuple):
+class _Needs(NamedTuple):
     """What a new node takes, and the names of what it waits for."""
 
     values: list[Value]
     waits: list[str]
 
     @classmethod
-    def of(cls, node: Any, value_of: Callable[[str], Value]) -> _Edges:
+    def of(cls, node: Any, value_of: Callable[[str], Value]) -> _Needs:
         """Reads a NodeDef."""
         found = cls([], [])
         for text in node.input:
@@ -226,10 +226,10 @@ class GraphEdit:
         return node
 
     @functools.cached_property
-    def _new(self) -> dict[str, _Edges]:
+    def _new(self) -> dict[str, _Needs]:
         """What the builder's nodes take and wait for, by their names, once all are there."""
         value_of = functools.cache(parse_value)  # Most values are taken several times.
-        return {node.name: _Edges.of(node, value_of) for node in self._builder.nodes}
+        return {node.name: _Needs.of(node, value_of) for node in self._builder.nodes}
 
     def _waited_for(self, name: str) -> tuple[str, ...]:
         """The ops to wait for in the place of an old op."""
