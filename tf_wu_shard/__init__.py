@@ -6,6 +6,7 @@ changes until the flag is set.
 """
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 from tf_wu_shard import deferred
@@ -103,4 +104,13 @@ def __getattr__(name: str) -> Any:
     return getattr(importlib.import_module(f"{__name__}.{_LATER[name]}"), name)
 
 
+def _follow_keras() -> None:
+    # With another backend it leaves TensorFlow alone.
+    if "tensorflow" in sys.modules:
+        from tf_wu_shard.tensorflow_private.variable_paths import note_paths
+
+        note_paths()
+
+
 deferred.when_imported("tensorflow", _register)
+deferred.when_imported("keras", _follow_keras)

@@ -38,6 +38,22 @@ def test_variables_of_one_name_are_counted_and_one_without_a_name_has_its_number
     assert found.variables["w"].shape == (4,) and found.variables["w"].trainable
 
 
+def test_weights_that_keras_calls_alike_go_by_the_way_to_them() -> None:
+    graph = graph_of("m/kernel", "m/kernel", "m/kernel", "m/bias", "m/kernel")
+    layers = list_of(graph, len(graph.nodes) + 1, len(graph.nodes) + 2)
+    for kernel in (1, 2):
+        graph.nodes.add().children.add(node_id=kernel, local_name="_kernel")
+    # A way back, one to nothing, and one by a number alone: what is at its end keeps its name.
+    graph.nodes[layers + 1].children.add(node_id=0, local_name="model")
+    graph.nodes[layers + 1].children.add(node_id=99, local_name="kernel")
+    graph.nodes[0].children.add(node_id=layers, local_name="layers")
+    graph.nodes[0].children.add(node_id=list_of(graph, 3), local_name="weights")
+    found = ObjectGraph(graph)
+    assert [*found.variables] == [
+        *("layers/0/kernel", "layers/1/kernel", "m/kernel", "m/bias", "m/kernel_1")
+    ]
+
+
 def test_a_slot_reference_names_its_weight() -> None:
     graph = graph_of("w", "m")
     reference = graph.nodes.add().slot_variables.add()

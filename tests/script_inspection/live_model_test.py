@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+
+import keras
+import tensorflow as tf
 
 from tests.model_files.exported import Step, exported
 from tf_wu_shard.inspection.answers.answer import FunctionAnswer, Inspection
@@ -11,6 +15,9 @@ from tf_wu_shard.inspection.reading.function_names import short_name
 from tf_wu_shard.inspection.steps.grounds import Question
 from tf_wu_shard.model_files.read import read_model
 from tf_wu_shard.script_inspection.live_model import live_model
+
+# What TensorFlow adds to the name of each copy of a variable.
+_COPIES = ("", "/replica_1")
 
 
 def training(inspection: Inspection) -> FunctionAnswer:
@@ -53,3 +60,16 @@ def test_a_reason_has_the_line_that_made_its_op() -> None:
     ops = [node.name for node in model.functions[name].node_def if node.op == "MatMul"]
     lines = {model.source_lines.line(op, name) for op in ops}
     assert any("exported.py:" in line for line in lines)
+
+
+def test_weights_of_a_model_that_is_built_late_are_told_apart(
+    strategy_of: Callable[[int], tf.distribute.MirroredStrategy],
+) -> None:
+    with strategy_of(2).scope():
+        layers = [keras.layers.Dense(2, use_bias=False, name=name) for name in ("one", "other")]
+        late = keras.Sequential(layers, name="late")
+        late.build((None, 2))
+    copies = [weight for layer in layers for weight in layer.kernel.value.values]
+    step = tf.function(lambda: [copy.read_value() for copy in copies]).get_concrete_function()
+    named = [f"late/{layer}/kernel{copy}" for layer in ("one", "other") for copy in _COPIES]
+    assert {*live_model([step]).variables} == {*named}

@@ -16,6 +16,7 @@ from tf_wu_shard.tensorflow_private.training_modules import (
     SAVES,
     TPU_MODULES,
     TRAINERS,
+    VARIABLES,
 )
 
 
@@ -31,6 +32,14 @@ def test_an_optimizer_applies_gradients_by_the_method_that_is_named(package: str
     assert TRAINERS.keys() == OPTIMIZERS.keys()
     for module, name, method in OPTIMIZERS[package]:
         assert callable(getattr(getattr(importlib.import_module(module), name), method))
+
+
+@pytest.mark.parametrize("package", VARIABLES)
+def test_a_variable_gets_what_is_stored_by_the_method_that_is_named(package: str) -> None:
+    keras = importlib.import_module(package)
+    module, name, method = VARIABLES[package]
+    kind = getattr(importlib.import_module(module), name)
+    assert issubclass(keras.Variable, kind) and callable(getattr(kind, method))
 
 
 def _noting(function: Any, called: list[str]) -> Any:

@@ -179,7 +179,7 @@ def test_a_table_that_has_gone_stops_the_worker(store: FailingStore) -> None:
 def test_all_workers_call_a_variable_by_its_number_and_not_by_those_in_its_name() -> None:
     alone, third, fourth = (types.SimpleNamespace() for _ in range(3))
     third._wu_shard_number, fourth._wu_shard_number = 3, 4
-    assert name_of("dense_1/kernel:0", alone) == "dense_/kernel"
+    assert name_of("dense_1/kernel:0", alone) == name_of("dense/kernel:0", alone) == "dense/kernel"
     assert name_of("dense_1/kernel:0", third) == name_of("dense_2/kernel", third)
     assert name_of("dense_1/kernel:0", third) != name_of("dense_1/kernel:0", fourth)
 

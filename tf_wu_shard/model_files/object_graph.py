@@ -57,17 +57,48 @@ class ObjectGraph:
         self._taken: set[int] = set()
         self._references: dict[int, dict[tuple[int, str], int]] = {}
         count: dict[str, int] = {}
-        for number, node in enumerate(self._nodes):
-            if node.WhichOneof("kind") == "variable":
-                self._add_variable(number, node.variable, count)
+        for number, name in self._names().items():
+            self._add_variable(number, name, count)
         self._leave_out_copies()
         for node in self._nodes:
             for key in self._kept_beside_weights(node):
                 self.variables[key] = dataclasses.replace(self.variables[key], trainable=False)
 
-    def _add_variable(self, number: int, variable: Any, count: dict[str, int]) -> None:
-        name = variable.name.partition(":")[0] or f"variable_{number}"
-        key = name
+    def _names(self) -> dict[int, str]:
+        """What the variables are called, by the numbers of their nodes.
+
+        Keras calls the weights of a model that it builds with the first batch by the last word of
+        their paths, "model/kernel" all of them: those go by the way to them, if it ends in that
+        word.
+        """
+        found = {
+            number: node.variable.name.partition(":")[0] or f"variable_{number}"
+            for number, node in enumerate(self._nodes)
+            if node.WhichOneof("kind") == "variable"
+        }
+        counted = collections.Counter(found.values())
+        shared = {number: name for number, name in found.items() if counted[name] > 1}
+        return found | (self._ways_to(shared) if shared else {})
+
+    def _ways_to(self, variables: Mapping[int, str]) -> dict[int, str]:
+        """The shortest ways to variables that end in the last words of their names, by number."""
+        found: dict[int, str] = {}
+        seen, waiting = {0}, collections.deque([(0, "")])
+        while waiting:
+            number, before = waiting.popleft()
+            for name, child in self._children(number).items():
+                word = name.removeprefix("_")
+                way = f"{before}/{word}" if before else word
+                if child in variables:
+                    if word == variables[child].rpartition("/")[2]:
+                        found.setdefault(child, way)
+                elif child not in seen and 0 <= child < len(self._nodes):
+                    seen.add(child)
+                    waiting.append((child, way))
+        return found
+
+    def _add_variable(self, number: int, name: str, count: dict[str, int]) -> None:
+        variable, key = self._nodes[number].variable, name
         while key in self.variables:
             count[name] = count.get(name, 0) + 1
             key = f"{name}_{count[name]}"

@@ -14,6 +14,7 @@ from tf_wu_shard.model_files.types import BoundFunction, Model, ModelVariable, S
 from tf_wu_shard.rules.writes import WRITING
 from tf_wu_shard.tensorflow_private import function_graph, op_traces
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
+from tf_wu_shard.tensorflow_private.variable_paths import path_of
 
 # The list of weights that an optimizer of Keras 3 keeps.
 _WEIGHTS = "_trainable_variables"
@@ -63,7 +64,7 @@ def _variables(graphs: Sequence[Any]) -> dict[int, ModelVariable]:
             handle = original_handle(component)
             if handle is None or id(handle) in found:
                 continue
-            name = key = component.name.partition(":")[0] or "variable"
+            name = key = _name(variable, component) or "variable"
             count = 0
             while key in taken:
                 count += 1
@@ -77,6 +78,12 @@ def _variables(graphs: Sequence[Any]) -> dict[int, ModelVariable]:
                 bool(component.trainable),
             )
     return found
+
+
+def _name(variable: Any, component: Any) -> str:
+    """The path of a variable, and behind it what TensorFlow adds for a replica's component."""
+    whole, own = (one.name.partition(":")[0] for one in (variable, component))
+    return path_of(variable) + own.removeprefix(whole)
 
 
 def _called(graph: Any, keys: Mapping[int, str]) -> Iterator[tuple[str, Any, tuple[str, ...]]]:

@@ -17,6 +17,7 @@ from tf_wu_shard.tensorflow_private import traced_function
 from tf_wu_shard.tensorflow_private.captured_variables import CapturedVariable
 from tf_wu_shard.tensorflow_private.function_graph import op_def
 from tf_wu_shard.tensorflow_private.traced_function import TracedFunction
+from tf_wu_shard.tensorflow_private.variable_paths import path_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,7 +109,7 @@ def _keys(found: Iterable[CapturedVariable]) -> tuple[list[str], dict[str, Any]]
             continue
         # A handle that stands for all components has a key of its own in each program.
         if handle.stands_for_all or id(handle.variable) not in known:
-            name = handle.variable.name.partition(":")[0]
+            name = path_of(handle.variable)
             numbered = (f"{name}_{count}" for count in itertools.count(1))
             key = next(k for k in itertools.chain((name,), numbered) if k not in variables)
             known[id(handle.variable)] = key

@@ -11,6 +11,7 @@ from tf_wu_shard.tensorflow_private.distributed_variables import (
     distributed_variable_of,
     replicas_elsewhere,
 )
+from tf_wu_shard.tensorflow_private.variable_paths import path_of
 
 
 class CapturedVariable(NamedTuple):
@@ -90,4 +91,4 @@ def _plain_names(graph: Any) -> dict[int, str]:
         return {}
     # A distributed one, as the state of a random generator may be, has no handle of its own.
     plain = (v for v in read if not isinstance(v, values.DistributedVariable))
-    return {id(v.handle): v.name.partition(":")[0] for v in plain}
+    return {id(v.handle): path_of(v) for v in plain}

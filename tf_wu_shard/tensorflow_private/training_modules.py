@@ -39,5 +39,8 @@ OPTIMIZERS = {
     ),
 }
 
+# Where variables are, and by which method they get what TensorFlow stores.
+VARIABLES = {"keras": ("keras.src.backend.tensorflow.core", "Variable", "_initialize")}
+
 # TensorFlow's modules that look for a TPU.
 TPU_MODULES = ("tensorflow.python.tpu.", "tensorflow.python.distribute.cluster_resolver.tpu.")

@@ -283,11 +283,12 @@ def name_of(name: str, variable: Any) -> str:
     """What all workers call a variable.
 
     Args:
-        name: Its name here. Numbers in it do not count: TensorFlow counts them for each process.
+        name: Its name here. Numbers in it do not count: TensorFlow and Keras count them for each
+            process, and number no first one.
         variable: It; any object that is no variable of several workers goes by its name alone.
     """
     number = variable_numbers.number_of(variable)
-    words = re.sub(r"[0-9]+", "", name.partition(":")[0])
+    words = re.sub(r"_?[0-9]+", "", name.partition(":")[0])
     return words if number is None else f"{words} {number}"
 
 
