@@ -185,3 +185,51 @@ def test_a_function_that_trains_and_calls_a_reader_keeps_their_order(
     (left,) = report.left_alone
     assert left.reason.endswith("is also used by a function that this one calls")
     assert len(report.variables) == 3
+
+
+def test_readers_of_copies_wait_for_a_tpus_steps_though_slots_share_a_name(
+    emulated: Callable[[int], tf.distribute.TPUStrategy],
+) -> None:
+    strategy = emulated(2)
+    with strategy.scope():
+        weights = [tf.Variable(tf.ones((64, 128)) * scale) for scale in (1.0, 2.0)]
+        slots = [tf.Variable(tf.zeros((64, 128)), trainable=False) for _ in weights]
+    assert {slot.name for slot in slots} == {"Variable:0"}
+
+    def replica() -> None:
+        with tf.GradientTape() as tape:
+            loss = tf.add_n([tf.reduce_sum(tf.square(weight)) for weight in weights])
+        gradients = tape.gradient(loss, weights)
+        totals = tf.distribute.get_replica_context().all_reduce("SUM", gradients)
+        for weight, slot, total in zip(weights, slots, totals, strict=True):
+            slot.assign(0.9 * slot + total)
+            weight.assign_sub(0.01 * slot)
+
+    def reader_of(slot: Any) -> Callable[[], tf.Tensor]:
+        copies = slot.values
+        return tf.function(lambda: tf.stack([tf.reduce_sum(copy) for copy in copies]))
+
+    @tf.function
+    def step() -> None:
+        strategy.run(replica)
+
+    turn_on()
+    step()
+    assert all(map(in_shards, slots))
+    # Each is a call of its own: TensorFlow knows the shards that they read by other handles than
+    # those that the step writes.
+    readers = [reader_of(slot) for slot in slots]
+
+    def trained() -> tf.Tensor:
+        found = []
+        for _ in range(4):
+            step()
+            found += [reader() for reader in readers]
+        return tf.stack(found)
+
+    start = [variable.numpy() for variable in (*weights, *slots)]
+    one_by_one = trained().numpy()
+    for variable, value in zip((*weights, *slots), start, strict=True):
+        variable.assign(value)
+    assert tf.function(trained)().numpy().tobytes() == one_by_one.tobytes()
+    assert len(np.unique(one_by_one)) == 8

@@ -41,18 +41,19 @@ ASIDE = {
     "cores": set(),
     "deferred": {"errors"},
     "reachable": set(),
-    "tensorflow_private": {"colocation", "errors", "layout", "reachable"},
+    "tensorflow_private": {"colocation", "errors", "layout", "reachable", "unique_names"},
     "emulation": {"errors", "graph", "grounds", "tensorflow_private", "topology"},
-    "model_files": {"errors", "tensorflow_private"},
+    "model_files": {"errors", "tensorflow_private", "unique_names"},
     "models": {"errors"},
     "preferences": {"layout"},
+    "unique_names": set(),
     "workers": {"errors", "tensorflow_private"},
 }
 
 # These answer from plain data, in milliseconds, with no TensorFlow import of their own.
 PURE = (
     *("cluster_addresses", "errors", "dtypes", "layout", "placement", "preferences", "refusals"),
-    *("replicas", "topology", "config", "cores", "reachable"),
+    *("replicas", "topology", "config", "cores", "reachable", "unique_names"),
     *("rules", "weight_update/analysis", "weight_update/plan", "report"),
 )
 PURE_FILES = (

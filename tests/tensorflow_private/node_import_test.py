@@ -9,7 +9,6 @@ import tensorflow as tf
 from tensorflow.python.framework import func_graph, ops
 
 from tf_wu_shard.tensorflow_private.node_import import (
-    free_name,
     import_beside,
     import_nodes,
     scopes,
@@ -63,7 +62,5 @@ def test_what_tensorflow_does_not_accept_is_an_error() -> None:
         import_nodes(new, tf.compat.v1.GraphDef(node=[node]), {})
 
 
-def test_an_input_named_below_another_op_gets_a_name_of_its_own() -> None:
-    taken = {"a.b"}
-    assert free_name("a.b", taken) == "a.b_1" and free_name("a.b", taken) == "a.b_2"
+def test_a_name_lies_in_every_scope_before_its_last_word() -> None:
     assert scopes("a/b/c") == ["a", "a/b"]

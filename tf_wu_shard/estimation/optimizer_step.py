@@ -26,6 +26,7 @@ from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import GraphView, VariableRef
 from tf_wu_shard.grounds.dialect import CarriedReduction, CarriedSlices, Gathered
 from tf_wu_shard.tensorflow_private import function_graph, traced_graphs
+from tf_wu_shard.unique_names import UniqueNames
 from tf_wu_shard.weight_update.analysis.types import UpdatedVariable
 
 # What is done to gradients before they are summed, or in a branch around the whole update.
@@ -252,15 +253,8 @@ def _keys(
 ) -> dict[int, str]:
     """A name for each variable, by its id; no two have the same."""
     keys = {id(v): weight.name for v, weight in zip(variables, weights, strict=True)}
-    taken = set(keys.values())
-    for slot in slots:
-        name, count = slot.path, 0
-        while name in taken:
-            count += 1
-            name = f"{slot.path}_{count}"
-        taken.add(name)
-        keys[id(slot)] = name
-    return keys
+    names = UniqueNames(keys.values())
+    return keys | {id(slot): names.take(slot.path) for slot in slots}
 
 
 def _stored(key: str, variable: keras.Variable) -> UpdatedVariable:

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from tf_wu_shard.dtypes import BFLOAT16, FLOAT32
 from tf_wu_shard.errors import OptionError
+from tf_wu_shard.unique_names import UniqueNames
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,11 +155,5 @@ def layers_of(model: keras.layers.Layer) -> Iterable[keras.layers.Layer]:
 
 def _names(variables: Iterable[keras.Variable]) -> list[str]:
     """The variables' paths, numbered where two have the same."""
-    names: dict[str, None] = {}
-    for variable in variables:
-        name, count = variable.path, 0
-        while name in names:
-            count += 1
-            name = f"{variable.path}_{count}"
-        names[name] = None
-    return list(names)
+    names = UniqueNames()
+    return [names.take(variable.path) for variable in variables]

@@ -18,6 +18,7 @@ from tf_wu_shard.errors import WuShardError
 from tf_wu_shard.graph.attributes import Signature, write
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.tensorflow_private.function_graph import op_def
+from tf_wu_shard.unique_names import UniqueNames
 
 # Grappler's arithmetic optimizer merges trees of additions into one AddN, in another order, unless
 # a node carries this mark of having been merged already (arithmetic_optimizer.cc).
@@ -61,8 +62,7 @@ class GraphBuilder:
             taken: Names that the new nodes must not have.
             dtype_of: The element types, as DataType numbers, of values that are not added here.
         """
-        self._taken = set(taken)
-        self._counts: dict[str, int] = {}
+        self._names = UniqueNames(taken)
         self._ordinals: dict[str, int] = {}
         self._constants: dict[tuple[str, Any, str], Value] = {}
         self._dtype_of = dtype_of
@@ -71,14 +71,7 @@ class GraphBuilder:
 
     def unique(self, name: str) -> str:
         """A name like `name` that no node has; it is taken from now on."""
-        candidate, count = name, self._counts.get(name, 0)
-        while candidate in self._taken:
-            count += 1
-            candidate = f"{name}_{count}"
-        # The next of this name goes on from here: a bucket has thousands of slices.
-        self._counts[name] = count
-        self._taken.add(candidate)
-        return candidate
+        return self._names.take(name)
 
     def dtype(self, value: Value) -> int:
         """The element type of a value, as a DataType number.

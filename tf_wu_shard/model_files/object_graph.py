@@ -15,6 +15,7 @@ from typing import Any
 from tf_wu_shard.model_files.index_table import IndexEntry
 from tf_wu_shard.model_files.shapes import shape_of
 from tf_wu_shard.model_files.types import BoundFunction, ModelVariable, SlotRelation
+from tf_wu_shard.unique_names import UniqueNames
 
 # A tensor of a checkpoint is called by the way to its object, what is kept of it, and which kind
 # of thing that is (saveable_compat.py, graph_view.py).
@@ -56,9 +57,9 @@ class ObjectGraph:
         self._lists: dict[int, tuple[str, ...]] = {}
         self._taken: set[int] = set()
         self._references: dict[int, dict[tuple[int, str], int]] = {}
-        count: dict[str, int] = {}
+        unique = UniqueNames()
         for number, name in self._names().items():
-            self._add_variable(number, name, count)
+            self._add_variable(number, unique.take(name))
         self._leave_out_copies()
         for node in self._nodes:
             for key in self._kept_beside_weights(node):
@@ -97,11 +98,8 @@ class ObjectGraph:
                     waiting.append((child, way))
         return found
 
-    def _add_variable(self, number: int, name: str, count: dict[str, int]) -> None:
-        variable, key = self._nodes[number].variable, name
-        while key in self.variables:
-            count[name] = count.get(name, 0) + 1
-            key = f"{name}_{count[name]}"
+    def _add_variable(self, number: int, key: str) -> None:
+        variable = self._nodes[number].variable
         self._keys[number] = key
         self.variables[key] = ModelVariable(
             key,

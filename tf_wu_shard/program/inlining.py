@@ -7,7 +7,7 @@ that the function must run, and nothing of the function runs before what the cal
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -24,6 +24,7 @@ from tf_wu_shard.graph.nodes import (
 )
 from tf_wu_shard.graph.op import Value, attribute_in, parse_value
 from tf_wu_shard.program.compiled_calls import mark_as_its_caller
+from tf_wu_shard.unique_names import UniqueNames
 
 
 class Body(NamedTuple):
@@ -68,7 +69,7 @@ def inline(
     nodes: Iterable[Any],
     calls: Mapping[str, Body],
     adopt: Callable[[Any], None],
-    taken: Container[str] = (),
+    taken: Iterable[str] = (),
 ) -> Inlined:
     """Writes out calls.
 
@@ -84,19 +85,18 @@ def inline(
         none.
     """
     nodes = list(nodes)
-    return _Inlining({node.name for node in nodes}, calls, adopt, taken).run(nodes)
+    names = UniqueNames((*(node.name for node in nodes), *taken))
+    return _Inlining(names, calls, adopt).run(nodes)
 
 
 class _Inlining:
     def __init__(
         self,
-        names: set[str],
+        names: UniqueNames,
         calls: Mapping[str, Body],
         adopt: Callable[[Any], None],
-        taken: Container[str],
     ) -> None:
         self._names = names
-        self._taken = taken
         self._calls = calls
         self._adopt = adopt
         self._values: dict[Value, Value] = {}
@@ -126,7 +126,7 @@ class _Inlining:
             if node.name in operands and attribute_in(node.attr, "dtype").type == RESOURCE
         }
         names = {
-            node.name: self._free(f"{call.name}/{node.name}")
+            node.name: self._names.take(f"{call.name}/{node.name}")
             for node in body.nodes
             if node.name not in operands
         }
@@ -160,19 +160,11 @@ class _Inlining:
         return [*written, done]
 
     def _no_op(self, call: Any, name: str, controls: Sequence[str]) -> Any:
-        name = self._free(f"{call.name}/{name}")
+        name = self._names.take(f"{call.name}/{name}")
         node = tf.compat.v1.NodeDef(name=name, op="NoOp", device=call.device)
         node.input.extend(controls)
         self._adopt(node)
         return node
-
-    def _free(self, name: str) -> str:
-        free, count = name, 0
-        while free in self._names or free in self._taken:
-            count += 1
-            free = f"{name}_{count}"
-        self._names.add(free)
-        return free
 
     def _redirected(self, node: Any, found: Inlined) -> Any:
         """A node that takes what stands in place of calls."""

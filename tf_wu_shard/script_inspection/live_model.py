@@ -15,6 +15,7 @@ from tf_wu_shard.rules.writes import WRITING
 from tf_wu_shard.tensorflow_private import function_graph, op_traces
 from tf_wu_shard.tensorflow_private.distributed_variables import original_handle
 from tf_wu_shard.tensorflow_private.variable_paths import path_of
+from tf_wu_shard.unique_names import UniqueNames
 
 # The list of weights that an optimizer of Keras 3 keeps.
 _WEIGHTS = "_trainable_variables"
@@ -58,21 +59,15 @@ def live_model(functions: Sequence[Any]) -> Model:
 def _variables(graphs: Sequence[Any]) -> dict[int, ModelVariable]:
     """The variables that graphs use, by the ids of their handles."""
     found: dict[int, ModelVariable] = {}
-    taken: set[str] = set()
+    names = UniqueNames()
     for variable in (v for graph in graphs for v in graph.variables):
         for component in getattr(variable, "values", (variable,)):
             handle = original_handle(component)
             if handle is None or id(handle) in found:
                 continue
-            name = key = _name(variable, component) or "variable"
-            count = 0
-            while key in taken:
-                count += 1
-                key = f"{name}_{count}"
-            taken.add(key)
             shape = component.shape
             found[id(handle)] = ModelVariable(
-                key,
+                names.take(_name(variable, component) or "variable"),
                 tuple(shape) if shape.is_fully_defined() else None,
                 component.dtype.as_datatype_enum,
                 bool(component.trainable),

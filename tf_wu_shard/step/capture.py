@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -18,6 +17,7 @@ from tf_wu_shard.tensorflow_private.captured_variables import CapturedVariable
 from tf_wu_shard.tensorflow_private.function_graph import op_def
 from tf_wu_shard.tensorflow_private.traced_function import TracedFunction
 from tf_wu_shard.tensorflow_private.variable_paths import path_of
+from tf_wu_shard.unique_names import UniqueNames
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,15 +103,14 @@ def _keys(found: Iterable[CapturedVariable]) -> tuple[list[str], dict[str, Any]]
     keys: list[str] = []
     variables: dict[str, Any] = {}
     known: dict[int, str] = {}
+    names = UniqueNames()
     for handle in found:
         if handle.variable is None:
             keys.append(handle.placeholder)
             continue
         # A handle that stands for all components has a key of its own in each program.
         if handle.stands_for_all or id(handle.variable) not in known:
-            name = path_of(handle.variable)
-            numbered = (f"{name}_{count}" for count in itertools.count(1))
-            key = next(k for k in itertools.chain((name,), numbered) if k not in variables)
+            key = names.take(path_of(handle.variable))
             known[id(handle.variable)] = key
             variables[key] = handle.variable
         keys.append(known[id(handle.variable)])

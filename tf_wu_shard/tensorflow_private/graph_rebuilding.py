@@ -17,11 +17,11 @@ from tensorflow.python.ops import handle_data_util
 
 from tf_wu_shard.tensorflow_private import call_time_inputs, creating_traces
 from tf_wu_shard.tensorflow_private.node_import import (
-    free_name,
     import_beside,
     import_nodes,
     scopes,
 )
+from tf_wu_shard.unique_names import UniqueNames
 
 _HANDLE_TYPES = (tf.resource, tf.variant)
 
@@ -190,14 +190,14 @@ def _import_inputs(
     """
     part = tf.compat.v1.GraphDef(versions=new.graph_def_versions)
     wanted = set(old) | set(new_captures)
-    taken = set(nodes)
+    taken = UniqueNames(nodes)
     named: dict[str, str] = {}
     for name in (name for name in nodes if name in wanted):
         part.node.append(nodes[name])
         # What was captured under control dependencies names them; an argument waits for nothing.
         del part.node[-1].input[:]
-        if not taken.isdisjoint(scopes(name)):
-            part.node[-1].name = free_name(name.replace("/", "."), taken)
+        if any(scope in taken for scope in scopes(name)):
+            part.node[-1].name = taken.take(name.replace("/", "."))
         named[name] = part.node[-1].name
     import_nodes(new, part, {})
     inputs = {name: new._get_operation_by_name(named[name]).outputs[0] for name in wanted}

@@ -87,13 +87,3 @@ def scopes(name: str) -> list[str]:
     """The scopes that a name lies in: "a" and "a/b" for "a/b/c"."""
     parts = name.split("/")
     return ["/".join(parts[:count]) for count in range(1, len(parts))]
-
-
-def free_name(name: str, taken: set[str]) -> str:
-    """`name`, or one like it that is not taken; taken from now on."""
-    free, count = name, 0
-    while free in taken:
-        count += 1
-        free = f"{name}_{count}"
-    taken.add(free)
-    return free

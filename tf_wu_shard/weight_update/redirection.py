@@ -29,6 +29,8 @@ from tf_wu_shard.storage import captured_slots, copies_apart
 from tf_wu_shard.storage.pending_slots import PendingSlot
 from tf_wu_shard.storage.sharded_slot import ShardedSlot
 from tf_wu_shard.tensorflow_private import function_graph, python_calls, xla_contexts
+from tf_wu_shard.tensorflow_private.variable_paths import path_of
+from tf_wu_shard.unique_names import UniqueNames
 from tf_wu_shard.weight_update.rewrite.border import Redirected, redirected
 from tf_wu_shard.weight_update.rewrite.outside_accesses import InShards
 from tf_wu_shard.weight_update.slot_reads import keys_written_in, read_together
@@ -237,7 +239,10 @@ def _on_tpus(
 ) -> Redirection:
     """Redirects where all replicas run one program, on TPUs, and the host beside it."""
     captured = dataclasses.replace(outcome.nested.captured, view=outcome.view)
-    slots, captured, host_keys = _by_one_key(captured, outcome.nested.slots, on_host.slots)
+    outside = [*on_host.slots.values(), *of_callees]
+    keys = _one_key_each(captured, outcome.nested.slots, outside)
+    host_keys = {name: keys[id(slot.variable)] for name, slot in on_host.slots.items()}
+    slots, captured = _by_one_key(captured, outcome.nested.slots, on_host.slots, keys)
     layouts = {key: s.layout for key, s in slots.items() if isinstance(s.layout, TileLayout)}
     refs = captured.view.variables
     handles = {name: ref for name, ref in refs.items() if ref.key in layouts}
@@ -251,8 +256,7 @@ def _on_tpus(
         assert cluster is not None, "a TPU program without a cluster"
         return tpu_dialect(cluster._replace(name=program), captured)
 
-    passed_on = {slot.variable.name: slot for slot in of_callees}
-    passed_on |= {host_keys[name]: slot for name, slot in on_host.slots.items()}
+    passed_on = {keys[id(slot.variable)]: slot for slot in outside}
     held = InShards(
         layouts,
         callees=captured_slots.captured_shards(graph, passed_on),
@@ -270,33 +274,53 @@ def _on_tpus(
     return Redirection(slots, captured.functions, new)
 
 
+def _one_key_each(
+    captured: Captured, nested: Iterable[str], outside: Iterable[ShardedSlot]
+) -> dict[int, str]:
+    """A key for each variable, by its id: one of those that programs have for it, or its path.
+
+    Args:
+        captured: The graph and variables.
+        nested: Keys of the variables that branches and loops have in shards.
+        outside: Variables in shards that the graph has beside its programs.
+    """
+    found = {id(captured.variables[key]): key for key in nested}
+    for key, variable in captured.variables.items():
+        found.setdefault(id(variable), key)
+    names = UniqueNames(captured.variables)
+    for slot in outside:
+        if id(slot.variable) not in found:
+            found[id(slot.variable)] = names.take(path_of(slot.variable))
+    return found
+
+
 def _by_one_key(
-    captured: Captured, nested: Mapping[str, AnySlot], on_host: dict[str, ShardedSlot]
-) -> tuple[dict[str, AnySlot], Captured, dict[str, str]]:
+    captured: Captured,
+    nested: Mapping[str, AnySlot],
+    on_host: Mapping[str, ShardedSlot],
+    keys: Mapping[int, str],
+) -> tuple[dict[str, AnySlot], Captured]:
     """Lets a variable that enters several programs, with a key in each, go by one of them.
 
     Args:
         captured: The graph and variables.
         nested: Variables that branches and loops have in shards, by key.
         on_host: Variables in shards, by the placeholder that the host has of them.
+        keys: See `_one_key_each`.
 
     Returns:
-        All of them by key, by each that they have; the graph; and the key of each placeholder.
+        All of them by key, by each that they have; and the graph.
     """
-    one_key = {id(captured.variables[key]): key for key in nested}
-    for key, variable in captured.variables.items():
-        one_key.setdefault(id(variable), key)
-    host_keys = {name: one_key.get(id(slot.variable), name) for name, slot in on_host.items()}
     held = {id(slot.variable): slot for slot in on_host.values()}
     slots = {
         **nested,
         **{key: held[id(v)] for key, v in captured.variables.items() if id(v) in held},
-        **{key: on_host[name] for name, key in host_keys.items()},
+        **{keys[variable]: slot for variable, slot in held.items()},
     }
     refs = {
-        name: dataclasses.replace(ref, key=one_key[id(captured.variables[ref.key])])
+        name: dataclasses.replace(ref, key=keys[id(captured.variables[ref.key])])
         if ref.key in captured.variables
         else ref
         for name, ref in captured.view.variables.items()
     }
-    return slots, dataclasses.replace(captured, view=captured.view.with_variables(refs)), host_keys
+    return slots, dataclasses.replace(captured, view=captured.view.with_variables(refs))
