@@ -14,6 +14,7 @@ import pytest
 import tensorflow as tf
 
 import tf_wu_shard
+from tests.equivalence.in_process import turn_off, turn_on
 from tf_wu_shard.tensorflow_private import variable_paths
 from tf_wu_shard.tensorflow_private.variable_paths import note_paths, path_of
 
@@ -40,8 +41,11 @@ def test_a_report_tells_the_layers_of_a_model_apart_that_fit_builds(
         model = keras.Sequential([Block(), keras.layers.Dense(1, name="last")], name="model")
         model.compile(keras.optimizers.Adam(name="adam_of_block"), "mse")
     inputs, targets = np.ones((8, 32), np.float32), np.ones((8, 1), np.float32)
-    tf.config.optimizer.set_experimental_options({"weight_update_sharding": True})
-    model.fit(inputs, targets, batch_size=8, verbose=0)
+    turn_on(min_elements=1024)
+    try:
+        model.fit(inputs, targets, batch_size=8, verbose=0)
+    finally:
+        turn_off()
     assert {v.value.name for v in model.variables} == {"kernel:0", "bias:0"}
     report = tf_wu_shard.reports()[-1]
     named = {v.name: v.slots for v in report.variables}
