@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from tests.graph.text_graph import DIALECT, view_of
 from tests.weight_update.analysis.steps import REDUCED
+from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.step.gradients import gradient_reductions
 from tf_wu_shard.step.variable_values import values_of
-from tf_wu_shard.weight_update.analysis.adopted_slots import adopted_slots
+from tf_wu_shard.weight_update.analysis.adopted_slots import (
+    adopted_slots,
+    written_beside,
+)
 from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
 from tf_wu_shard.weight_update.analysis.update_slice import UpdateSlice
 
@@ -21,15 +25,20 @@ step# = AssignSubVariableOp(w#, unit#) @d#
 SHAPES = {"w": (4,), "s": (4,), "c": (4,), "r": ()}
 
 
-def adopted(text: str) -> set[str]:
-    """What is adopted by the update of w."""
+def placed(text: str) -> tuple[GraphView, UpdateSlice]:
+    """A graph, and the slice of the update of w in it."""
     view = view_of(REDUCED + text, variables=SHAPES)
     carried, _ = DIALECT.recognise(view)
     graph = ReducedGraph.of(view, gradient_reductions(view, carried), DIALECT.replicas)
     touching = {"w": [values_of(view, f"w{replica}") for replica in range(2)]}
     slice_ = UpdateSlice(graph, (0,), touching, ())
     assert slice_.place() is None
-    return adopted_slots(view, slice_)
+    return view, slice_
+
+
+def adopted(text: str) -> set[str]:
+    """What is adopted by the update of w."""
+    return adopted_slots(*placed(text))
 
 
 def test_what_is_written_with_the_value_itself_is_adopted() -> None:
@@ -60,3 +69,15 @@ def test_a_number_or_a_shard_that_the_update_takes_adopts_nothing() -> None:
     assert adopted(text + put.format("r", "rate")) == set()
     # The result of the update is there in shards; who else is written with it is no matter here.
     assert adopted(text + put.format("s", "unit")) == set()
+
+
+def test_who_is_written_with_a_shard_of_the_update_is_told() -> None:
+    put = "put# = AssignVariableOp(s#, {}#) @d#\n"
+    assert written_beside(*placed(WHOLE)) == set()
+    assert written_beside(*placed(WHOLE + put.format("unit"))) == {"s"}
+    # What is there whole, and what is made of the shard beside the update, is none of it.
+    assert written_beside(*placed(WHOLE + put.format("second"))) == set()
+    root = "root# = Sqrt(unit#) [4] @d#\n"
+    assert written_beside(*placed(WHOLE + root + put.format("root"))) == set()
+    # A write in which the value stands for what is written, and not one that writes it.
+    assert written_beside(*placed(WHOLE + "odd# = OddOp(s#, unit#) @d#\n")) == set()

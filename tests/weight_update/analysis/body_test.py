@@ -113,6 +113,30 @@ def test_a_replica_that_writes_more_often_is_refused() -> None:
     assert found == Replicas.WRITTEN_MORE_OFTEN.at("w", replica=1)
 
 
+# A slot that is made of another one alone, before the gradient goes into that; the weight takes it.
+OF_SLOTS = """
+old# = ReadVariableOp(m#) [2,2] @d#
+was# = ReadVariableOp(s#) [2,2] @d#
+power# = Mul(was#, old#) [2,2] @d#
+put_s# = AssignVariableOp(s#, power#) @d# ^was#
+put_m# = AssignVariableOp(m#, grid#) @d# ^old#
+unit# = RealDiv(grid#, power#) [2,2] @d#
+step# = AssignSubVariableOp(w#, unit#) @d#
+"""
+
+
+def test_a_slot_that_is_made_of_another_one_belongs_to_the_update() -> None:
+    update = build(OF_SLOTS, ("w", "m"), claimed=("w", "m"))
+    assert isinstance(update, WeightUpdate)
+    assert [v.key for v in update.slots] == ["m", "s"]
+    assert {op.ops[0] for op in update.body} >= {"was0", "power0", "put_s0", "put_m0"}
+    # Another update may have it, or another reader: what looks at the value is told then.
+    looked = Updates.LOOKED_AT.at("put_s0", op_type="AssignVariableOp")
+    assert build(OF_SLOTS, ("w", "m"), claimed=("w", "m", "s")) == looked
+    peeked = OF_SLOTS + "peek# = Print(was#) [] @d#\n"
+    assert build(peeked, ("w", "m"), claimed=("w", "m"), outputs=("peek0", "peek1")) == looked
+
+
 def test_who_looks_at_what_is_computed_in_shards_is_told() -> None:
     text = "half# = Mul(grid#, rate) [2,2] @d#\n" + STEP.format("half#")
     assert isinstance(build(text), WeightUpdate)

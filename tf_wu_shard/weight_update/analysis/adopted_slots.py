@@ -1,8 +1,9 @@
-"""Variables that are written with what an update also takes.
+"""Variables that are written with what an update also takes, or with what it computes.
 
 A second moment that is made of sums (Adafactor's, out of the means of rows and columns) has no
 gradient on its way. Mostly the update reads it; where it takes what is about to be written, as in a
-branch that is written out, the way from there to the write is followed.
+branch that is written out, the way from there to the write is followed. A slot that is made of
+other slots alone has none either: its write looks at a value of the update.
 """
 
 from __future__ import annotations
@@ -45,6 +46,24 @@ def adopted_slots(view: GraphView, slice_: UpdateSlice) -> set[str]:
         for value in reachable(_behind(view, sources, slice_.size), passed_on)
         for op, slot in view.consumers(value)
         if is_plain_write(op.type) and slot == 1
+    )
+    return {handle.key for handle in handles if handle is not None}
+
+
+def written_beside(view: GraphView, slice_: UpdateSlice) -> set[str]:
+    """Keys of the variables that are written with what an update computes, but not by it.
+
+    Args:
+        view: The graph.
+        slice_: The update's slice, placed.
+    """
+    body = {op.name for op in slice_.body}
+    handles = (
+        view.variables.get(taker.inputs[0].op)
+        for op in slice_.body
+        for value in view.results(op.name)
+        for taker, slot in view.consumers(value)
+        if taker.name not in body and is_plain_write(taker.type) and slot == 1
     )
     return {handle.key for handle in handles if handle is not None}
 

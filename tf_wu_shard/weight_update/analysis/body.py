@@ -20,7 +20,10 @@ from tf_wu_shard.rules.variables import READ, Access
 from tf_wu_shard.rules.writes import WRITES, WRITES_OF_PARTS, is_fused_update
 from tf_wu_shard.step.replica_matching import ReplicaMatcher
 from tf_wu_shard.step.variable_values import VariableValues, check_order, values_of
-from tf_wu_shard.weight_update.analysis.adopted_slots import adopted_slots
+from tf_wu_shard.weight_update.analysis.adopted_slots import (
+    adopted_slots,
+    written_beside,
+)
 from tf_wu_shard.weight_update.analysis.external_reductions import sums_over_gradients
 from tf_wu_shard.weight_update.analysis.part_wise_writes import part_wise_with_others
 from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
@@ -63,8 +66,9 @@ class BodyBuilder:
     def build(self, keys: tuple[int, ...], variables: tuple[str, ...]) -> WeightUpdate | Refusal:
         """Builds the update that writes `variables` from the reductions `keys`.
 
-        Slots that the update writes with sums of its gradient only (Adafactor's second moments) are
-        found by going backward, and belong to it where nothing else touches them.
+        Slots that the update writes with sums of its gradient only (Adafactor's second moments), or
+        with what it makes of its other slots (Apollo's), are found by going backward, and belong to
+        it where nothing else touches them.
 
         Args:
             keys: The reductions that were followed to these variables.
@@ -73,49 +77,50 @@ class BodyBuilder:
         Returns:
             The update, or the first reason against it.
         """
-        found = self._build(keys, variables)
-        if isinstance(found, Refusal):
-            return found
-        update, more = found
-        if more:
-            larger = self._build(keys, (*variables, *sorted(more)))
-            if not isinstance(larger, Refusal) and {v.key for v in larger[0].slots} >= more:
-                self._unclaimed -= more
-                return larger[0]
-        return update
+        found, more = self._build(keys, variables)
+        adopted = more
+        while more:
+            larger, more = self._build(keys, (*variables, *sorted(adopted)))
+            if isinstance(larger, WeightUpdate):
+                if {v.key for v in larger.slots} >= adopted:
+                    self._unclaimed -= adopted
+                    return larger
+                break
+            adopted = adopted | more
+        return found
 
     def _build(
         self, keys: tuple[int, ...], variables: tuple[str, ...]
-    ) -> tuple[WeightUpdate, set[str]] | Refusal:
-        """The update, and the slots that it may have besides."""
+    ) -> tuple[WeightUpdate | Refusal, set[str]]:
+        """The update or what is against it, and the slots that it may have besides."""
         touching: dict[str, list[VariableValues]] = {}
         for variable in variables:
             found = self._values(variable)
             if isinstance(found, Refusal):
-                return found
+                return found, set()
             touching[variable] = found
         refusal = self._check_part_wise(touching)
         if refusal is not None:
-            return refusal
+            return refusal, set()
         sums = self._external_reductions(keys)
         refusal = self._match_writes(touching) or self._match(variables[0], sums)
         if refusal is not None:
-            return refusal
+            return refusal, set()
         slice_ = self._placed(keys, touching, sums[0])
         if isinstance(slice_, Refusal):
-            return slice_
+            return slice_, set()
         body = self._of_all(slice_)
         refusal = self._only_body_looks(slice_, keys, body)
         if refusal is not None:
-            return refusal
+            return refusal, written_beside(self._view, slice_) & self._adoptable(slice_.size)
         updated = updated_variables(self._graph, touching, body)
         if isinstance(updated, Refusal):
-            return updated
+            return updated, set()
         update = dataclasses.replace(
             self._update(slice_, updated, keys),
             compiled_in=frozenset(compiled_in(self._view.ops[name].node) for name in body) - {""},
         )
-        adoptable = {v for v in self._unclaimed if self._may_adopt(v, slice_.size)}
+        adoptable = self._adoptable(slice_.size)
         beside = slice_.read_besides
         # There are mostly none, and looking for what is written takes long.
         if not adoptable <= beside:
@@ -162,6 +167,10 @@ class BodyBuilder:
     ) -> UpdateSlice | Refusal:
         """The slice from the writes, not placed yet."""
         return self._slice_type(self._graph, keys, touching, sums, of_whole_weights)
+
+    def _adoptable(self, size: int) -> set[str]:
+        """Keys of the variables that nothing claimed and that may be slots of an update."""
+        return {variable for variable in self._unclaimed if self._may_adopt(variable, size)}
 
     def _may_adopt(self, variable: str, size: int) -> bool:
         """Whether a variable that nothing claimed may be a slot of an update."""

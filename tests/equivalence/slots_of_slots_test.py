@@ -1,0 +1,72 @@
+"""A slot that an optimizer makes of its other slots alone is sharded with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import pytest
+import tensorflow as tf
+
+from tests.equivalence.in_process import StrategyOf, both, in_shards
+
+
+class Secant(keras.optimizers.Optimizer):
+    """Estimates a diagonal Hessian of the last step, as Apollo (arXiv 2009.13586) does.
+
+    The estimate of a step is made of the one before and of the last step, and no gradient goes into
+    it in between.
+    """
+
+    def build(self, variables: list[keras.Variable]) -> None:
+        """Makes the average, the estimate and the step of each variable."""
+        super().build(variables)
+        self.averages = self.add_optimizer_variables(variables, "average")
+        self.estimates = self.add_optimizer_variables(variables, "estimate")
+        self.steps = self.add_optimizer_variables(variables, "step")
+
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        """Updates one variable."""
+        index = self._get_variable_index(variable)
+        average, estimate, step = (s[index] for s in (self.averages, self.estimates, self.steps))
+        last = tf.convert_to_tensor(step)
+        self.assign_add(average, 0.25 * (gradient - average))
+        new = 0.75 * estimate + 0.5 * last * last
+        self.assign(estimate, new)
+        self.assign(step, average / tf.maximum(tf.abs(new), 0.125))
+        self.assign_sub(variable, learning_rate * step)
+
+
+@pytest.mark.parametrize("ground", ["one process", "tpu"])
+def test_it_has_the_same_bits(
+    strategy_of: StrategyOf, emulated: Callable[[int], Any], ground: str
+) -> None:
+    strategy = emulated(2) if ground == "tpu" else strategy_of(2)
+
+    def trained() -> list[keras.Variable]:
+        with strategy.scope():
+            weights = [keras.Variable(tf.ones((64, 128)) * scale) for scale in (1.0, 3.0)]
+            optimizer = Secant(0.0625)
+            optimizer.build(weights)
+
+        def replica() -> None:
+            with tf.GradientTape() as tape:
+                loss = tf.add_n([tf.reduce_sum(tf.sin(weight * weight)) for weight in weights])
+            gradients = tape.gradient(loss, [weight.value for weight in weights])
+            optimizer.apply_gradients(zip(gradients, weights, strict=True))
+
+        @tf.function
+        def step() -> None:
+            strategy.run(replica)
+
+        for _ in range(4):
+            step()
+        return [*weights, *optimizer.variables]
+
+    runs = both(trained)
+    assert runs.apart == []
+    (report,) = runs.reports
+    assert report.left_alone == () and len(report.variables) == 2
+    slots = [v for v in runs.variables[2:] if v.shape.rank]
+    assert len(slots) == 6 and all(map(in_shards, slots))
