@@ -1,4 +1,4 @@
-"""A slot that an optimizer makes of its other slots alone is sharded with them."""
+"""What an optimizer makes of its slots alone, as earlier steps left them, is sharded with them."""
 
 from __future__ import annotations
 
@@ -38,16 +38,46 @@ class Secant(keras.optimizers.Optimizer):
         self.assign_sub(variable, learning_rate * step)
 
 
+class Delayed(keras.optimizers.Optimizer):
+    """Adds up the gradients of two steps and applies them in the step after, with momentum.
+
+    So does bert4keras' second way to accumulate gradients: what a step applies is what those before
+    it left in a slot, and its own gradient goes in there afterwards.
+    """
+
+    def build(self, variables: list[keras.Variable]) -> None:
+        """Makes the sum, the average and the largest one so far of each variable."""
+        super().build(variables)
+        self.sums = self.add_optimizer_variables(variables, "sum")
+        self.averages = self.add_optimizer_variables(variables, "average")
+        self.largest = self.add_optimizer_variables(variables, "largest")
+
+    def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+        """Updates one variable."""
+        index = self._get_variable_index(variable)
+        added, average, largest = (s[index] for s in (self.sums, self.averages, self.largest))
+        now = tf.equal(self.iterations % 2, 0)
+        moved = tf.where(now, 0.75 * average + 0.5 * added, average)
+        self.assign(average, moved)
+        self.assign(largest, tf.maximum(largest, tf.abs(moved)))
+        self.assign_sub(variable, tf.where(now, learning_rate * moved, tf.zeros_like(moved)))
+        self.assign(added, tf.where(now, 0.0 * added, added) + gradient)
+
+
+@pytest.mark.parametrize("optimizer_class", [Secant, Delayed])
 @pytest.mark.parametrize("ground", ["one process", "tpu"])
 def test_it_has_the_same_bits(
-    strategy_of: StrategyOf, emulated: Callable[[int], Any], ground: str
+    strategy_of: StrategyOf,
+    emulated: Callable[[int], Any],
+    ground: str,
+    optimizer_class: type[keras.optimizers.Optimizer],
 ) -> None:
     strategy = emulated(2) if ground == "tpu" else strategy_of(2)
 
     def trained() -> list[keras.Variable]:
         with strategy.scope():
             weights = [keras.Variable(tf.ones((64, 128)) * scale) for scale in (1.0, 3.0)]
-            optimizer = Secant(0.0625)
+            optimizer = optimizer_class(0.0625)
             optimizer.build(weights)
 
         def replica() -> None:

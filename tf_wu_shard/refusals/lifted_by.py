@@ -14,6 +14,10 @@ ITS_VALUE = "a read of the variable's value, given to that op instead"
 MIRRORED = "one mirrored variable for all replicas, made in the strategy's scope"
 NOT_LOOKED_INTO = "a step that returns and reads nothing of the update but its variables"
 OF_ONE_SHAPE = "an update whose tensors all have the variable's shape, or are single numbers"
+ONE_PLACE = (
+    "all updates in one place: a loop takes the first step, too, where what it returns has a value"
+    " before it, such as tf.zeros"
+)
 ONE_VALUE = (
     "one value on all replicas before the step is traced, as variable.assign(variable.numpy())"
     " gives them"

@@ -82,7 +82,7 @@ class Storage(Kind):
     )
     USED_BY_CALLEE = (
         "{it} is also used by a function that this one calls",
-        "uses of it in the function that updates it alone",
+        f"uses of it in the function that updates it alone; {lifted_by.ONE_PLACE}",
     )
     USED_OUTSIDE = ("{it} is also used outside of the TPU program", _IN_THE_PROGRAM)
     USED_BY_HOST = ("{it} is used outside of the TPU program by {op} ({op_type})", _IN_THE_PROGRAM)

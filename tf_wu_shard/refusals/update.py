@@ -48,6 +48,11 @@ class Updates(Kind):
         "{op_type} takes the handle of {variable} and may write it",
         lifted_by.ITS_VALUE,
     )
+    WRITTEN_IN_CALL = (
+        "{op_type}, a branch, a loop or a function that the step calls, may write {variable} as"
+        " well",
+        lifted_by.ONE_PLACE,
+    )
     PART_WRITTEN = ("{op_type} writes a part of it", "a write of the whole variable")
     UNORDERED = (
         "nothing orders it after {earlier}, which uses {handle} too",

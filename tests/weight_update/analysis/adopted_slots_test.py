@@ -75,9 +75,12 @@ def test_who_is_written_with_a_shard_of_the_update_is_told() -> None:
     put = "put# = AssignVariableOp(s#, {}#) @d#\n"
     assert written_beside(*placed(WHOLE)) == set()
     assert written_beside(*placed(WHOLE + put.format("unit"))) == {"s"}
-    # What is there whole, and what is made of the shard beside the update, is none of it.
-    assert written_beside(*placed(WHOLE + put.format("second"))) == set()
+    # So is who is written with what is made of that element by element.
     root = "root# = Sqrt(unit#) [4] @d#\n"
-    assert written_beside(*placed(WHOLE + root + put.format("root"))) == set()
+    assert written_beside(*placed(WHOLE + root + put.format("root"))) == {"s"}
+    # What is there whole is none of it, nor what mixes elements.
+    assert written_beside(*placed(WHOLE + put.format("second"))) == set()
+    mixed = "mixed# = Cumsum(unit#, size) [4] @d#\n"
+    assert written_beside(*placed(WHOLE + mixed + put.format("mixed"))) == set()
     # A write in which the value stands for what is written, and not one that writes it.
     assert written_beside(*placed(WHOLE + "odd# = OddOp(s#, unit#) @d#\n")) == set()

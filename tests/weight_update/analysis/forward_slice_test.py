@@ -48,6 +48,27 @@ def test_a_read_of_what_was_written_is_followed_only_where_all_of_it_can_be() ->
     assert slice_.variables == ["m"] and slice_.refusal is None
 
 
+# Gradients are added up; before, what the steps before have left goes into another variable.
+ADDED_UP = """
+left# = ReadVariableOp(m#) [4] @d#
+apply# = AssignSubVariableOp(b#, left#) @d#
+put# = AssignAddVariableOp(m#, sum#) @d# ^left#
+"""
+
+
+def test_what_the_steps_before_have_left_is_followed_where_nothing_else_leads_to_a_weight() -> None:
+    (slice_,) = followed(ADDED_UP)
+    assert slice_.variables == ["m", "b"] and slice_.refusal is None
+    # The weight of the gradient is another one: what else reads the slot does so from outside.
+    (slice_,) = followed(ADDED_UP + STEP.format("sum#"))
+    assert slice_.variables == ["m", "w"]
+    # So where another gradient leads to the weight.
+    both = followed(OTHER + ADDED_UP + "other_step# = AssignSubVariableOp(b#, sum_b#) @d#\n")
+    assert [slice_.variables for slice_ in both] == [["m"], ["b"]]
+    (slice_,) = followed(ADDED_UP.replace("left#)", "odd#)") + "odd# = TopKV2(left#, size) [4] @d#")
+    assert slice_.variables == ["m"]
+
+
 @pytest.mark.parametrize(
     ("text", "outputs", "where"),
     [

@@ -185,6 +185,14 @@ def test_a_race() -> None:
     assert refused(text) == "nothing orders it after step0, which uses w0 too (again0)"
 
 
+def test_a_step_and_a_loop_of_steps_after_it() -> None:
+    text = STEP.format("sum#") + "rest# = While(w#) {cond=steps body=steps} @d# ^step#\n"
+    functions = {"steps": ("h", "put = AssignAddVariableOp(h, h)", "h")}
+    reason = refused(text, functions=functions, outputs=["rest0", "rest1"])
+    loop = "While, a branch, a loop or a function that the step calls"
+    assert reason == f"{loop}, may write w as well (rest0)"
+
+
 def test_a_read_between_a_write_and_a_branch_that_works_on_the_weight() -> None:
     text = STEP.format("sum#") + "seen# = ReadVariableOp(w#) [4] @d# ^step#\n"
     text += "total# = L2Loss(seen#) [] @d#\n"

@@ -9,8 +9,9 @@ other slots alone has none either: its write looks at a value of the update.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 
-from tf_wu_shard.graph.op import Value
+from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.graph.view import GraphView
 from tf_wu_shard.placement import Sharded
 from tf_wu_shard.reachable import reachable
@@ -28,7 +29,6 @@ def adopted_slots(view: GraphView, slice_: UpdateSlice) -> set[str]:
         view: The graph.
         slice_: The update's slice, placed.
     """
-    body = {op.name for op in slice_.body}
     sources = [
         value
         for op in slice_.body
@@ -37,17 +37,7 @@ def adopted_slots(view: GraphView, slice_: UpdateSlice) -> set[str]:
         and math.prod(view.shape(value) or ()) == slice_.size
     ]
 
-    def passed_on(value: Value) -> list[Value]:
-        takers = (taker for taker in view.consumers(value) if taker[0].name not in body)
-        return [op.result_of(slot) for op, slot in takers if family_of(op.type) in _FOLLOWED]
-
-    handles = (
-        view.variables.get(op.inputs[0].op)
-        for value in reachable(_behind(view, sources, slice_.size), passed_on)
-        for op, slot in view.consumers(value)
-        if is_plain_write(op.type) and slot == 1
-    )
-    return {handle.key for handle in handles if handle is not None}
+    return _written_with(view, slice_, _behind(view, sources, slice_.size))
 
 
 def written_beside(view: GraphView, slice_: UpdateSlice) -> set[str]:
@@ -57,13 +47,26 @@ def written_beside(view: GraphView, slice_: UpdateSlice) -> set[str]:
         view: The graph.
         slice_: The update's slice, placed.
     """
+    computed = (value for op in slice_.body for value in view.results(op.name))
+    return _written_with(view, slice_, computed)
+
+
+def _written_with(view: GraphView, slice_: UpdateSlice, values: Iterable[Value]) -> set[str]:
+    """Keys of the variables that others write with values, or with what these are made into."""
     body = {op.name for op in slice_.body}
+
+    def takers(value: Value) -> Iterator[tuple[Op, int]]:
+        return ((op, slot) for op, slot in view.consumers(value) if op.name not in body)
+
+    def made_into(value: Value) -> list[Value]:
+        followed = ((op, slot) for op, slot in takers(value) if family_of(op.type) in _FOLLOWED)
+        return [op.result_of(slot) for op, slot in followed]
+
     handles = (
-        view.variables.get(taker.inputs[0].op)
-        for op in slice_.body
-        for value in view.results(op.name)
-        for taker, slot in view.consumers(value)
-        if taker.name not in body and is_plain_write(taker.type) and slot == 1
+        view.variables.get(op.inputs[0].op)
+        for value in reachable(values, made_into)
+        for op, slot in takers(value)
+        if is_plain_write(op.type) and slot == 1
     )
     return {handle.key for handle in handles if handle is not None}
 

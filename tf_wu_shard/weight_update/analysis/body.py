@@ -12,6 +12,7 @@ import dataclasses
 import math
 
 from tf_wu_shard import refusals
+from tf_wu_shard.graph.calls import is_call
 from tf_wu_shard.graph.op import Op, Value
 from tf_wu_shard.placement import Sharded, Whole
 from tf_wu_shard.program.compiled_calls import compiled_in
@@ -195,9 +196,10 @@ class BodyBuilder:
                 if op.type in WRITES_OF_PARTS:
                     return refusals.Updates.PART_WRITTEN.at(op.name, op_type=op.type)
                 if write.access is Access.UNKNOWN:
-                    return refusals.Updates.HANDLE_TAKEN.at(
-                        op.name, op_type=op.type, variable=variable
-                    )
+                    taken = refusals.Updates.HANDLE_TAKEN
+                    if is_call(op.type):
+                        taken = refusals.Updates.WRITTEN_IN_CALL
+                    return taken.at(op.name, op_type=op.type, variable=variable)
             refusal = check_order(self._view, handle)
             if refusal is not None:
                 return refusal

@@ -50,7 +50,7 @@ def fall_back(
     wanted = {key for r in refused if r.refusal.of_rules for key in r.reductions} - taken
     slicer = _SlicerThroughAnything(graph)
     dense = [key for key in sorted(wanted) if not graph.reductions[key].gathered]
-    slices = [slicer.slice_from(graph.reductions[key]) for key in dense]
+    slices = slicer.slices_from([graph.reductions[key] for key in dense])
     in_shards = {v.key for update in sharded for v in update.variables}
     claimed = in_shards.union(*(slice_.variables for slice_ in slices))
     builder = builder_of(graph.handles.keys() - claimed)

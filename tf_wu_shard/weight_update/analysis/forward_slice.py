@@ -41,8 +41,7 @@ class ForwardSlice:
 
 def follow(graph: ReducedGraph) -> list[ForwardSlice]:
     """Follows each reduced gradient forward, on replica 0, to the variables written with it."""
-    slicer = ForwardSlicer(graph)
-    return [slicer.slice_from(reduction) for reduction in graph.reductions]
+    return ForwardSlicer(graph).slices_from(graph.reductions)
 
 
 def entangled(slices: list[ForwardSlice]) -> list[ForwardSlice]:
@@ -100,30 +99,65 @@ class ForwardSlicer:
         self._summed = {(v, r.carriers[0]) for r in graph.reductions for v in r.operands}
         self._returned = frozenset(graph.view.outputs)
 
-    def slice_from(self, reduction: GradientReduction) -> ForwardSlice:
+    def slices_from(self, reductions: Sequence[GradientReduction]) -> list[ForwardSlice]:
+        """Follows reduced gradients to the variables that are written with them.
+
+        Gradients may be added up for later steps: what a weight takes then is what those before
+        left, which is read before the step's own is added. That is followed where nothing else
+        leads to the weight.
+        """
+        slices = [self._slice_from(reduction) for reduction in reductions]
+        reached = {variable for slice_ in slices for variable in slice_.variables}
+        for slice_, reduction in zip(slices, reductions, strict=True):
+            if any(map(self.graph.is_trainable, slice_.variables)):
+                continue
+            sparse = reduction.gathered is not None
+            larger = dataclasses.replace(slice_, variables=[*slice_.variables])
+            for key in slice_.variables:
+                self._add(larger, self._carried_on(key, slice(1), sparse), sparse)
+            added = larger.variables[len(slice_.variables) :]
+            if reached.isdisjoint(added):
+                slice_.variables, slice_.refusal = larger.variables, larger.refusal
+        return slices
+
+    def _slice_from(self, reduction: GradientReduction) -> ForwardSlice:
         """Follows one reduced gradient to the variables that are written with it."""
         sparse = reduction.gathered is not None
         reached = self.reach(self.graph.names.of(reduction.key, 0), sparse)
         refusal = self.against(reduction, reached)
         slice_ = ForwardSlice({reduction.key}, [], refusal, reached.broadcast)
-        pending = reached.variables
+        self._add(slice_, reached.variables, sparse)
+        return slice_
+
+    def _add(self, slice_: ForwardSlice, variables: Iterable[str], sparse: bool) -> None:
+        """Adds variables to what is reached, and what is written with what was just written."""
+        pending = [*variables]
         while pending:
             key = pending.pop(0)
             if key in slice_.variables:
                 continue
             slice_.variables.append(key)
-            handle = self.graph.handles.get(key, {}).get(0)
-            if handle is None:
+            if self._handle(key) is None:
                 slice_.refusal = slice_.refusal or refusals.Replicas.NOT_MIRRORED.at(key)
-                continue
-            # A later read of what was just written may carry the update on (Adam reads its moments
-            # back). Where it leads elsewhere, the read is simply one from outside.
-            for written in values_of(self._view, handle).values[1:]:
-                for read in written.whole_reads:
-                    again = self.reach([Value(read.name)], sparse)
-                    if again.refusal is None and not again.elsewhere:
-                        pending += again.variables
-        return slice_
+            # A later read may carry the update on (Adam reads its moments back).
+            pending += self._carried_on(key, slice(1, None), sparse)
+
+    def _carried_on(self, key: str, values: slice, sparse: bool) -> list[str]:
+        """Keys of the variables that are written with some values of one, in their order.
+
+        Where a read leads elsewhere, it is simply one from outside.
+        """
+        handle = self._handle(key)
+        found: list[str] = []
+        for value in values_of(self._view, handle).values[values] if handle is not None else ():
+            for read in value.whole_reads:
+                again = self.reach([Value(read.name)], sparse)
+                if again.refusal is None and not again.elsewhere:
+                    found += again.variables
+        return found
+
+    def _handle(self, key: str) -> str | None:
+        return self.graph.handles.get(key, {}).get(0)
 
     def against(self, reduction: GradientReduction, reached: Reached) -> Refusal | None:
         """Why a reduced gradient, which goes where it was followed to, cannot be sharded."""

@@ -46,6 +46,11 @@ class ReducedGraph:
         """Per copy of an update, its device."""
         return self.replicas.devices
 
+    def is_trainable(self, key: str) -> bool:
+        """Whether the model trains a mirrored variable."""
+        handles = self.handles.get(key, {}).values()
+        return any(self.view.variables[handle].trainable for handle in handles)
+
     def matcher(self) -> ReplicaMatcher:
         """What proves that the replicas compute the same, which has looked at nothing yet."""
         if not self.replicas.run_one_program:

@@ -49,17 +49,12 @@ def weight_updates(
         if not names.broadcast.isdisjoint(keys):
             outcome = refusals.Updates.GRADIENT_OF_LARGER.at(reductions[keys[0]].carriers[0])
         if isinstance(outcome, Refusal):
-            trained = [v for v in slice_.variables if _is_trainable(graph, v)]
+            trained = [v for v in slice_.variables if graph.is_trainable(v)]
             weights = trained or [_likely_weight(graph, slice_.variables)]
             refused += [RefusedUpdate(weight, keys, outcome) for weight in weights]
         else:
             updates.append(outcome)
     return tuple(updates), tuple(refused)
-
-
-def _is_trainable(graph: ReducedGraph, key: str) -> bool:
-    handles = graph.handles.get(key, {}).values()
-    return any(graph.view.variables[handle].trainable for handle in handles)
 
 
 def _likely_weight(graph: ReducedGraph, variables: list[str]) -> str:
