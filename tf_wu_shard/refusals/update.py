@@ -62,6 +62,9 @@ class Updates(Kind):
         "it is updated in shards with another gradient",
         lifted_by.OWN_GRADIENTS,
     )
+    FOLLOWS_BESIDE = (
+        "{variables}: written with a weight that was just updated, and not shared with it: {reason}"
+    )
     NOT_TRAINABLE = "its update reaches no trainable variable"
     READ_BEFORE_BRANCH = (
         "it reads {variable} between a write and a branch that works on it",

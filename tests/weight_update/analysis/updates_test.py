@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from tests.graph.text_graph import DIALECT, view_of
-from tests.weight_update.analysis.steps import MOMENTUM, REDUCED, SHAPES, STEP, analysis_of
+from tests.weight_update.analysis.steps import (
+    MOMENTUM,
+    REDUCED,
+    SHAPES,
+    STEP,
+    analysis_of,
+    reasons_of,
+)
 from tf_wu_shard.graph.op import Value
 from tf_wu_shard.graph.view import VariableRef
 from tf_wu_shard.grounds.in_process.recognise import replica_devices
@@ -47,6 +54,30 @@ def test_a_second_write_far_from_the_gradient_is_in_the_body() -> None:
     (update,) = analysis_of(text).updates
     writes = [op.ops[0] for op in update.body if op.type.startswith("Assign")]
     assert writes == ["decay0", "put0", "late0"]
+
+
+def test_an_average_that_cannot_be_shared_does_not_hold_its_weight_back() -> None:
+    text = """
+    seen# = ReadVariableOp(w#) [4] @d# ^step#
+    decay = Placeholder() [?]
+    part# = Mul(seen#, decay) [?] @d#
+    follow# = AssignSubVariableOp(a#, part#) @d#
+    """
+    text, shapes = MOMENTUM + text, SHAPES | {"a": (4,)}
+    analysis = analysis_of(text, variables=shapes)
+    (update,) = analysis.updates
+    assert [v.key for v in update.variables] == ["w", "m"] and analysis.refused == ()
+    (left,) = map(str, analysis.refusals)
+    assert left == (
+        "a: written with a weight that was just updated, and not shared with it: the shape of its"
+        " result is not known when traced (part0)"
+    )
+    # One that can be is a slot; and what writes the weight itself does hold it back.
+    known = text.replace("Placeholder() [?]", "Placeholder() []").replace("[?]", "[4]")
+    shared = analysis_of(known, variables=shapes)
+    assert [v.key for v in shared.updates[0].slots] == ["a", "m"] and shared.refusals == ()
+    own = text.replace("AssignSubVariableOp(a#, part#)", "AssignSubVariableOp(w#, part#)")
+    assert reasons_of(analysis_of(own, variables=SHAPES)).keys() == {"w"}
 
 
 def test_what_others_read_between_two_writes_is_a_version_of_the_weight() -> None:

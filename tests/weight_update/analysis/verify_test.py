@@ -18,6 +18,7 @@ from tf_wu_shard.weight_update.analysis.types import (
     OperandKind,
     WeightUpdate,
 )
+from tf_wu_shard.weight_update.analysis.updates import FoundUpdates
 from tf_wu_shard.weight_update.analysis.verify import verify_updates
 
 
@@ -116,6 +117,6 @@ def test_a_mistake_of_the_analysis_does_not_get_further(
     view: GraphView, update: WeightUpdate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_slot = dataclasses.replace(update, variables=update.variables[:1])
-    monkeypatch.setattr(analysis, "weight_updates", lambda graph: ((without_slot,), ()))
+    monkeypatch.setattr(analysis, "weight_updates", lambda graph: FoundUpdates((without_slot,)))
     with pytest.raises(WuShardError, match="update of w"):
         analysis.analyze(view, DIALECT)

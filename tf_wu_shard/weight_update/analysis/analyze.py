@@ -13,7 +13,7 @@ from tf_wu_shard.weight_update.analysis.owned_updates import owned_updates
 from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
 from tf_wu_shard.weight_update.analysis.types import Analysis
 from tf_wu_shard.weight_update.analysis.unreached import only_weights, written_unreached
-from tf_wu_shard.weight_update.analysis.updates import weight_updates
+from tf_wu_shard.weight_update.analysis.updates import FoundUpdates, weight_updates
 from tf_wu_shard.weight_update.analysis.verify import verify_updates
 
 
@@ -36,7 +36,7 @@ def analyze(view: GraphView, dialect: Dialect) -> Analysis:
     view = with_ensured(view, ensured)
     reductions = gradient_reductions(view, carried, ensured)
     graph = ReducedGraph.of(view, reductions, replicas)
-    updates, refused = weight_updates(graph) if reductions else ((), ())
+    updates, refused, beside = weight_updates(graph) if reductions else FoundUpdates()
     reached = {v.key for u in updates for v in u.variables} | {r.variable for r in refused}
     unreached, untrained = written_unreached(view, graph.names, reached, replicas.devices, refusals)
     refused = (*only_weights(view, refused, unreached, updates), *unreached)
@@ -56,6 +56,6 @@ def analyze(view: GraphView, dialect: Dialect) -> Analysis:
         reductions=with_order(view, reductions, {key for u in updates for key in u.reductions}),
         updates=updates,
         refused=with_variables(view, updates, refused, graph.names),
-        refusals=tuple(r for r in refusals if r not in of_variables),
+        refusals=(*(r for r in refusals if r not in of_variables), *beside),
         untrained=untrained,
     )

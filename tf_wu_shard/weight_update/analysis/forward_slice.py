@@ -90,9 +90,16 @@ class Reached(NamedTuple):
 class ForwardSlicer:
     """Follows reduced gradients, on replica 0, through ops that have a rule."""
 
-    def __init__(self, graph: ReducedGraph) -> None:
-        """Prepares to follow those of a graph."""
+    def __init__(self, graph: ReducedGraph, *, past_weights: bool = True) -> None:
+        """Prepares to follow those of a graph.
+
+        Args:
+            graph: The graph.
+            past_weights: Whether to follow what is written with a weight that was just written,
+                such as its moving average.
+        """
         self.graph = graph
+        self._past_weights = past_weights
         self._view = graph.view
         # What is summed again, and by which op: another gradient, even where updates are made of
         # such ops as well.
@@ -148,6 +155,8 @@ class ForwardSlicer:
         Where a read leads elsewhere, it is simply one from outside.
         """
         handle = self._handle(key)
+        if not self._past_weights and self.graph.is_trainable(key):
+            return []
         found: list[str] = []
         for value in values_of(self._view, handle).values[values] if handle is not None else ():
             for read in value.whole_reads:
