@@ -70,7 +70,7 @@ def test_an_average_that_cannot_be_shared_does_not_hold_its_weight_back() -> Non
     (left,) = map(str, analysis.refusals)
     assert left == (
         "a: written with a weight that was just updated, and not shared with it: the shape of its"
-        " result is not known when traced (part0)"
+        " result is not known when traced (decay)"
     )
     # One that can be is a slot; and what writes the weight itself does hold it back.
     known = text.replace("Placeholder() [?]", "Placeholder() []").replace("[?]", "[4]")
