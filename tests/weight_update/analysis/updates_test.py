@@ -80,6 +80,34 @@ def test_an_average_that_cannot_be_shared_does_not_hold_its_weight_back() -> Non
     assert reasons_of(analysis_of(own, variables=SHAPES)).keys() == {"w"}
 
 
+def test_weights_that_one_average_joins_are_updates_of_their_own_without_it() -> None:
+    text = (
+        MOMENTUM
+        + """
+    other# = Tanh(x#) [4] @d#
+    sum_b# = CollectiveReduceV2(other#, size, key) {merge_op=Add final_op=Id} [4] @d#
+    step_b# = AssignSubVariableOp(b#, sum_b#) @d#
+    seen# = ReadVariableOp(w#) [4] @d# ^step#
+    seen_b# = ReadVariableOp(b#) [4] @d# ^step_b#
+    both# = Mul(seen#, seen_b#) [4] @d#
+    decay = Placeholder() [?]
+    part# = Mul(both#, decay) [?] @d#
+    follow# = AssignSubVariableOp(a#, part#) @d#
+    """
+    )
+    shapes = SHAPES | {"a": (4,), "b": (4,)}
+    analysis = analysis_of(text, variables=shapes, trainable=("w", "b"))
+    assert [[v.key for v in u.variables] for u in analysis.updates] == [["w", "m"], ["b"]]
+    assert analysis.refused == () and len(analysis.refusals) == 1
+    # What is in one's own way stays there.
+    odd = text.replace("AssignSubVariableOp(b#, sum_b#)", "AssignSubVariableOp(b#, odd#)")
+    odd = odd.replace(
+        "step_b# =", "own# = Placeholder() [4] @d#\nodd# = Mul(sum_b#, own#) [4] @d#\nstep_b# ="
+    )
+    analysis = analysis_of(odd, variables=shapes, trainable=("w", "b"))
+    assert [u.name for u in analysis.updates] == ["w"] and reasons_of(analysis).keys() == {"b"}
+
+
 def test_what_others_read_between_two_writes_is_a_version_of_the_weight() -> None:
     text = STEP.format("sum#") + "seen# = ReadVariableOp(w#) [4] @d# ^step#\n"
     text += "total# = L2Loss(seen#) [] @d#\nagain# = AssignSubVariableOp(w#, sum#) @d# ^seen#\n"

@@ -21,10 +21,7 @@ from tf_wu_shard.rules.variables import READ, Access
 from tf_wu_shard.rules.writes import WRITES, WRITES_OF_PARTS, is_fused_update
 from tf_wu_shard.step.replica_matching import ReplicaMatcher
 from tf_wu_shard.step.variable_values import VariableValues, check_order, values_of
-from tf_wu_shard.weight_update.analysis.adopted_slots import (
-    adopted_slots,
-    written_beside,
-)
+from tf_wu_shard.weight_update.analysis.adopted_slots import adopted_slots, written_beside
 from tf_wu_shard.weight_update.analysis.external_reductions import sums_over_gradients
 from tf_wu_shard.weight_update.analysis.part_wise_writes import part_wise_with_others
 from tf_wu_shard.weight_update.analysis.reduced_graph import ReducedGraph
@@ -79,15 +76,16 @@ class BodyBuilder:
             The update, or the first reason against it.
         """
         found, more = self._build(keys, variables)
-        adopted = more
-        while more:
+        adopted = set[str]()
+        while not more <= adopted:
+            adopted |= more
             larger, more = self._build(keys, (*variables, *sorted(adopted)))
-            if isinstance(larger, WeightUpdate):
-                if {v.key for v in larger.slots} >= adopted:
-                    self._unclaimed -= adopted
-                    return larger
-                break
-            adopted = adopted | more
+            if not isinstance(larger, WeightUpdate):
+                continue  # What was in its way may want to be adopted as well.
+            if {v.key for v in larger.slots} >= adopted:
+                self._unclaimed -= adopted
+                return larger
+            break
         return found
 
     def _build(
