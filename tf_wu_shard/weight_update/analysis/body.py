@@ -194,10 +194,7 @@ class BodyBuilder:
                 if op.type in WRITES_OF_PARTS:
                     return refusals.Updates.PART_WRITTEN.at(op.name, op_type=op.type)
                 if write.access is Access.UNKNOWN:
-                    taken = refusals.Updates.HANDLE_TAKEN
-                    if is_call(op.type):
-                        taken = refusals.Updates.WRITTEN_IN_CALL
-                    return taken.at(op.name, op_type=op.type, variable=variable)
+                    return _against_taker(op, variable)
             refusal = check_order(self._view, handle)
             if refusal is not None:
                 return refusal
@@ -305,3 +302,10 @@ class BodyBuilder:
             result = view.shape(Value(op.name)) or ()
             return Operand(OperandKind.BROADCAST, values=values, shape=result)
         return Operand(OperandKind.SLICE, values=values, shape=placement.shape)
+
+
+def _against_taker(op: Op, variable: str) -> Refusal:
+    """What is against an op that may do anything to a variable whose handle it takes."""
+    if is_call(op.type):
+        return refusals.Updates.WRITTEN_IN_CALL.at(op.name, op_type=op.type, variable=variable)
+    return refusals.Updates.HANDLE_TAKEN.at(op.name, op_type=op.type, variable=variable)
