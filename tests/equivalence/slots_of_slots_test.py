@@ -12,24 +12,34 @@ import tensorflow as tf
 from tests.equivalence.in_process import StrategyOf, both, in_shards
 
 
-class Secant(keras.optimizers.Optimizer):
+class WithThreeSlots(keras.optimizers.Optimizer):
+    """Keeps three slots for each variable."""
+
+    names: tuple[str, str, str]
+
+    def build(self, variables: list[keras.Variable]) -> None:
+        """Makes the slots, all zeros."""
+        super().build(variables)
+        self.slots = [self.add_optimizer_variables(variables, name) for name in self.names]
+
+    def slots_of(self, variable: Any) -> list[keras.Variable]:
+        """The slots of a variable, in the order of their names."""
+        index = self._get_variable_index(variable)
+        return [slot[index] for slot in self.slots]
+
+
+class Secant(WithThreeSlots):
     """Estimates a diagonal Hessian of the last step, as Apollo (arXiv 2009.13586) does.
 
     The estimate of a step is made of the one before and of the last step, and no gradient goes into
     it in between.
     """
 
-    def build(self, variables: list[keras.Variable]) -> None:
-        """Makes the average, the estimate and the step of each variable."""
-        super().build(variables)
-        self.averages = self.add_optimizer_variables(variables, "average")
-        self.estimates = self.add_optimizer_variables(variables, "estimate")
-        self.steps = self.add_optimizer_variables(variables, "step")
+    names = ("average", "estimate", "step")
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         """Updates one variable."""
-        index = self._get_variable_index(variable)
-        average, estimate, step = (s[index] for s in (self.averages, self.estimates, self.steps))
+        average, estimate, step = self.slots_of(variable)
         last = tf.convert_to_tensor(step)
         self.assign_add(average, 0.25 * (gradient - average))
         new = 0.75 * estimate + 0.5 * last * last
@@ -38,24 +48,18 @@ class Secant(keras.optimizers.Optimizer):
         self.assign_sub(variable, learning_rate * step)
 
 
-class Delayed(keras.optimizers.Optimizer):
+class Delayed(WithThreeSlots):
     """Adds up the gradients of two steps and applies them in the step after, with momentum.
 
     So does bert4keras' second way to accumulate gradients: what a step applies is what those before
     it left in a slot, and its own gradient goes in there afterwards.
     """
 
-    def build(self, variables: list[keras.Variable]) -> None:
-        """Makes the sum, the average and the largest one so far of each variable."""
-        super().build(variables)
-        self.sums = self.add_optimizer_variables(variables, "sum")
-        self.averages = self.add_optimizer_variables(variables, "average")
-        self.largest = self.add_optimizer_variables(variables, "largest")
+    names = ("sum", "average", "largest")
 
     def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
         """Updates one variable."""
-        index = self._get_variable_index(variable)
-        added, average, largest = (s[index] for s in (self.sums, self.averages, self.largest))
+        added, average, largest = self.slots_of(variable)
         now = tf.equal(self.iterations % 2, 0)
         moved = tf.where(now, 0.75 * average + 0.5 * added, average)
         self.assign(average, moved)
